@@ -182,6 +182,14 @@ COPIES: Final = ReasonGroup(
             "to have the source's offsets, delete the target topic: it is copied again",
         ),
         OwnReason(
+            "HOLE_TOO_LONG",
+            "the source shows no record over more than 32 offsets (aborted records, a range that retention"
+            " took): in a copy with its offsets, consumers with `read_uncommitted` would read empty records"
+            " there",
+            "for a topic whose consumers use `read_committed`: name it in `twinlog.offsets.preserved.topics`,"
+            " then delete the target topic",
+        ),
+        OwnReason(
             "HOLES_TOO_FREQUENT",
             "the source has so many small transactions, and the target is so far away, that filling the"
             " offsets of their markers takes more than half of the time",

@@ -204,6 +204,13 @@ class AppendLog(Generic[T]):
         return self._proof is not None
 
     @property
+    def last_hole(self) -> int:
+        """Offsets of the hole that what is offered next continues; 0 = it continues none."""
+        last = self._queue[-1] if self._queue else None
+        is_being_filled = self.phase is Phase.FILLING and len(self._queue) == 1
+        return last.count if isinstance(last, Hole) and not is_being_filled else 0
+
+    @property
     def in_flight_bytes(self) -> int:
         return self._in_flight_bytes
 
@@ -219,11 +226,10 @@ class AppendLog(Generic[T]):
                 if self.phase is Phase.FOREIGN or self.generation != generation:
                     return  # the rest of what is offered is void
                 continue
-            last = self._queue[-1] if self._queue else None
             # A hole that is being filled is as long as it was when that began.
-            is_being_filled = self.phase is Phase.FILLING and len(self._queue) == 1
-            if isinstance(item, Hole) and isinstance(last, Hole) and not is_being_filled:
-                self._queue[-1] = Hole(last.first, last.count + item.count)
+            before = self.last_hole
+            if isinstance(item, Hole) and before:
+                self._queue[-1] = Hole(item.first - before, before + item.count)
             else:
                 self._queue.append(item)
             self.queued_bytes += item.size_bytes if isinstance(item, Append) else 0

@@ -1,9 +1,12 @@
-"""How many empty records a batch may hold so that its target takes it. Pure."""
+"""With what a hole is filled, and how many empty records a batch of its target may hold. Pure."""
 
 from dataclasses import dataclass
 
 FILLER_RECORDS = (1_000_000, 100_000, 10_000)
 """Batches of these sizes are made once and kept: 817 KB with zstd, and a second or two, for the largest."""
+MOST_MARKERS = 32
+"""The longest hole that is filled with ends of transactions alone, so that no consumer sees anything of it:
+each takes a few round trips of the target."""
 HEAD_BYTES = 256
 PACKED_BYTES_PER_RECORD = 1.0
 """At most, as they are sent, from some hundred records on; a smaller batch is below `HEAD_BYTES` and this."""
@@ -30,3 +33,17 @@ def next_batch(count: int, most: int) -> int:
     """How many records the next batch of a hole holds that still needs `count`."""
     wanted = min(count, most)
     return next((size for size in FILLER_RECORDS if size <= wanted), wanted)
+
+
+def markers_of(count: int) -> int:
+    """How many ends of transactions a hole of so many offsets is filled with; empty records take the rest.
+
+    >>> [markers_of(count) for count in (1, 32, 33)]
+    [1, 32, 1]
+    """
+    return count if count <= MOST_MARKERS else 1
+
+
+def is_visible(count: int) -> bool:
+    """Whether consumers with `read_uncommitted` see empty records where such a hole is filled."""
+    return markers_of(count) < count

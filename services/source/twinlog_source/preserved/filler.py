@@ -1,8 +1,9 @@
 """Fills offsets of copies that the source does not show, by aborted transactions.
 
 The end of a transaction writes one control record to each partition that was added to it: one offset that no
-consumer sees. A longer hole takes empty records of that transaction before it. A late owner cannot fill: each
-new owner initialises the transactional id before it reads the end of any copy.
+consumer sees. A short hole is filled by as many transactions, one after the other; a longer one takes empty
+records of one transaction before its end, which consumers with `read_uncommitted` see. A late owner cannot
+fill: each new owner initialises the transactional id before it reads the end of any copy.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
 from twinlog.kafka.raw.wire import ProducePart, produce_request
 from twinlog.model import TopicPartition
-from twinlog_source.preserved.fill_limits import FILLER_RECORDS, FillLimit, next_batch
+from twinlog_source.preserved.fill_limits import FILLER_RECORDS, FillLimit, markers_of, next_batch
 from twinlog_source.preserved.own_batches import is_marker_at
 from twinlog_source.preserved.reasons import PreservedReason
 
@@ -112,10 +113,19 @@ class Filler:
                 raise
 
     async def _fill_group(self, group: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        left = {partition: markers_of(count) for partition, (_, count) in group.items()}
+        empty = {partition: count - left[partition] for partition, (_, count) in group.items()}
+        while left:
+            await self._run_transaction({partition: empty.pop(partition, 0) for partition in left})
+            left = {partition: markers - 1 for partition, markers in left.items() if markers > 1}
+
+    async def _run_transaction(self, empty: Mapping[TopicPartition, int]) -> None:
+        """Write so many empty records and one marker to each partition. The marker of the transaction before
+        is in the log then: the coordinator begins no other one before."""
         timeout_seconds = self._settings.delivery_timeout_seconds
         identity = self._opened()
         await self._coordinator.add_partitions(
-            identity, group, timeout_seconds=timeout_seconds, unknown_topic_seconds=0.0
+            identity, empty, timeout_seconds=timeout_seconds, unknown_topic_seconds=0.0
         )
         failures: list[KafkaError] = []
 
@@ -126,9 +136,9 @@ class Filler:
                 failures.append(error)
 
         async with asyncio.TaskGroup() as tasks:
-            for partition, (_, count) in group.items():
-                if count > 1:
-                    tasks.create_task(write(partition, count - 1), name=f"fill {partition}")
+            for partition, count in empty.items():
+                if count:
+                    tasks.create_task(write(partition, count), name=f"fill {partition}")
         if failures:
             raise failures[0]
         self._take(await self._coordinator.end(identity, commit=False, timeout_seconds=timeout_seconds))
@@ -268,6 +278,6 @@ def _empty_batch(records: int) -> OutgoingBatch:
 def _groups(
     holes: Mapping[TopicPartition, tuple[int, int]], size: int
 ) -> Iterator[dict[TopicPartition, tuple[int, int]]]:
-    every = list(holes.items())
+    every = sorted(holes.items(), key=lambda item: markers_of(item[1][1]))
     for begin in range(0, len(every), size):
         yield dict(every[begin : begin + size])

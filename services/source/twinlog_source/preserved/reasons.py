@@ -7,6 +7,7 @@ class PreservedReason(StrEnum):
     FOREIGN_WRITE = "FOREIGN_WRITE"
     MARKER_REPEATED = "MARKER_REPEATED"
     """The end of a transaction lies where the source has a record (KAFKA-19999)."""
+    HOLE_TOO_LONG = "HOLE_TOO_LONG"
     HOLES_TOO_FREQUENT = "HOLES_TOO_FREQUENT"
     FILL_REFUSED = "FILL_REFUSED"
     SOURCE_TRUNCATED = "SOURCE_TRUNCATED"

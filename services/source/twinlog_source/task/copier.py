@@ -27,7 +27,7 @@ from twinlog_source.task.loss import (
 )
 from twinlog_source.task.moves import PositionMoves
 from twinlog_source.task.partition import PartitionCopy, State
-from twinlog_source.task.preserved_copies import PreservedCopies
+from twinlog_source.task.preserved_copies import PreservedCopies, hole_words
 from twinlog_source.task.reports import Reporter
 from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.sync_paces import pace_of
@@ -310,7 +310,22 @@ class Copier:
         records = [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms)]
         if copy.keeps_offsets and not self._require_preserved().is_at_rest(partition):
             return  # It is judged again.
+        is_filled = False
         if copy.keeps_offsets and loss.reason is LossReason.RETENTION:
+            preserved = self._require_preserved()
+            is_filled = preserved.fills(partition, loss.from_offset, loss.to_offset)
+            wait_seconds = preserved.seconds_before_alone(partition)
+            if not is_filled and wait_seconds > 0:
+                # The task before may hold what was lost, and write it among records that have other offsets.
+                copy.fail(
+                    reason=PreservedReason.HOLE_TOO_LONG,
+                    message=hole_words(partition, loss.from_offset, loss.to_offset),
+                    retriable=True,
+                    now=now,
+                    wait_seconds=wait_seconds,
+                )
+                return
+        if is_filled:
             records.append(self._require_preserved().fact_of(partition, skip_to=loss.resume_at))
         self.reporter.add_gap(gap)
         # The position that is moved, and what the move leaves out: both or neither.
@@ -326,8 +341,16 @@ class Copier:
                 message=f"the source log of {partition} ended at {loss.from_offset}, and the copy holds what"
                 f" the source lost up to {loss.to_offset}",
             )
-        else:
+        elif is_filled:
             self._require_preserved().skip(partition, loss.resume_at)
+        else:
+            self._require_preserved().end_at(
+                partition,
+                loss.resume_at,
+                until=loss.from_offset,
+                reason=PreservedReason.HOLE_TOO_LONG,
+                message=hole_words(partition, loss.from_offset, loss.to_offset),
+            )
 
     def _require_preserved(self) -> PreservedCopies:
         if self.preserved is None:

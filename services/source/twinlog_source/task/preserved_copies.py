@@ -24,7 +24,7 @@ from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact
 from twinlog_source.preserved.append_log import AppendLog, Phase
-from twinlog_source.preserved.fill_limits import FillLimit
+from twinlog_source.preserved.fill_limits import FillLimit, is_visible
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
@@ -55,6 +55,15 @@ log = structlog.get_logger(__name__)
 def share_bytes(active: int) -> int:
     """What each of so many partitions with unacknowledged records may have buffered."""
     return max(BUFFERED_BYTES // max(active, 1), LEAST_SHARE_BYTES)
+
+
+def hole_words(partition: TopicPartition, first: int, end: int) -> str:
+    """Why a hole that consumers would see ends a copy."""
+    return (
+        f"the source shows no record of {partition} between offsets {first} and {end}: in a copy with its"
+        " offsets, consumers with isolation.level=read_uncommitted would read empty records there"
+        " (twinlog.offsets=preserved writes them)"
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,6 +148,15 @@ class PreservedCopies:
         if self._stands_still(taken) or taken.copy.sent != taken.at_target.appends.wanted:
             chunk.copy.drop_queued()
             return
+        hole = None if taken.required else taken.visible_hole(chunk)
+        if hole is not None:
+            chunk.copy.drop_queued()
+            self.give_up(
+                chunk.copy.partition,
+                reason=PreservedReason.HOLE_TOO_LONG,
+                message=hole_words(chunk.copy.partition, hole.first, hole.end),
+            )
+            return
         is_compared = taken.at_target.appends.is_proving
         taken.offer(chunk, self.clock.monotonic())
         if is_compared:
@@ -207,6 +225,14 @@ class PreservedCopies:
         taken.skip(skip_to, self.clock.monotonic())
         self._bound(taken)
         self.writer.wake(taken.at_target)
+
+    def fills(self, partition: TopicPartition, first: int, end: int) -> bool:
+        """Whether the copy fills a range that the source has lost, or ends there."""
+        return self.by_source[partition].required or not is_visible(end - first)
+
+    def seconds_before_alone(self, partition: TopicPartition) -> float:
+        """How long the task before this one may still write; 0 = it cannot any more."""
+        return max(0.0, self.by_source[partition].alone_at - self.clock.monotonic())
 
     def fact_of(self, partition: TopicPartition, *, skip_to: int | None = None) -> NewRecord:
         """The record that says what a copy leaves out: as it is, or once `skip` was called."""

@@ -19,6 +19,7 @@ import structlog
 from twinlog.batches import OutgoingBatch
 from twinlog.batches.prepare import LeaderEpoch
 from twinlog_source.preserved.append_log import Append, Hole, Phase
+from twinlog_source.preserved.fill_limits import is_visible
 from twinlog_source.preserved.items import items_of
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import PreservedPartition
@@ -105,6 +106,19 @@ class PreservedCopy:
         appends.offer(items, next_offset=prepared.next_offset)
         self.copy.sent = self.copy.fetched
         self._settle(now)
+
+    def visible_hole(self, chunk: PreparedChunk) -> Hole | None:
+        """The first hole before or in what was fetched at the log's `wanted` that consumers of the copy would
+        see as empty records; None = there is none, or nothing is filled now."""
+        appends = self.at_target.appends
+        if appends.is_proving:
+            return None
+        before = appends.last_hole
+        for item in items_of(chunk.prepared, from_offset=appends.wanted):
+            if isinstance(item, Hole) and is_visible(before + item.count):
+                return Hole(item.first - before, before + item.count)
+            before = 0
+        return None
 
     def changed(self, now: float) -> None:
         """The log was told an answer."""

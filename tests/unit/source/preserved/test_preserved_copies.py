@@ -19,6 +19,7 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact, Fact
 from twinlog_source.preserved.append_log import Fill, Hole, ReadEnd, Send, Tail
+from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
@@ -145,6 +146,15 @@ class Bench:
             PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes)
         )
 
+    def shown_nothing(self, partition: TopicPartition, until: int) -> None:
+        """The source shows nothing up to an offset."""
+        copy = self.copies[partition]
+        prepared = Prepared(batches=(), next_offset=until)
+        copy.fetched = until
+        self.preserved.offer(
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=1)
+        )
+
     def sent(self, at_target: PreservedPartition) -> Send[OutgoingBatch]:
         send = at_target.appends.next()
         assert isinstance(send, Send)
@@ -224,6 +234,41 @@ def test_a_copy_with_too_many_holes_is_given_up_once_it_is_at_rest() -> None:
     bench.answered(first, send, 0)
     assert (copy.needs_translation, copy.reason, copy.committed) == (True, "HOLES_TOO_FREQUENT", 2)
     assert first.target not in bench.preserved.writer.partitions
+
+
+def test_a_hole_that_consumers_would_see_ends_the_copy_where_it_begins() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST)
+    bench.fetched(FIRST, 0, 2)
+    send = bench.sent(first)
+    bench.shown_nothing(FIRST, 2 + MOST_MARKERS)
+    bench.shown_nothing(FIRST, 2 + MOST_MARKERS + 1)
+    copy = bench.copies[FIRST]
+    assert not copy.needs_translation, "what was sent is not answered"
+    assert not copy.fetchable(0.0)
+    bench.answered(first, send, 0)
+    assert (copy.needs_translation, copy.reason, copy.committed) == (True, "HOLE_TOO_LONG", 2)
+
+
+@pytest.mark.parametrize(("required", "count"), [(False, MOST_MARKERS), (True, MOST_MARKERS + 1)])
+def test_a_hole_is_filled_that_nobody_sees_or_that_must_be(required: bool, count: int) -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST, required=required)
+    bench.shown_nothing(FIRST, count)
+    assert first.appends.next() == Fill(0, count)
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_only_a_copy_that_must_keep_the_offsets_fills_a_range_that_consumers_would_see(
+    required: bool,
+) -> None:
+    bench = Bench()
+    bench.assigned(FIRST, required=required)
+    assert bench.preserved.fills(FIRST, 5, 5 + MOST_MARKERS)
+    assert bench.preserved.fills(FIRST, 5, 6 + MOST_MARKERS) == required
+    assert bench.preserved.seconds_before_alone(FIRST) == bench.preserved.fill_after_seconds
+    bench.clock.advance(bench.preserved.fill_after_seconds)
+    assert bench.preserved.seconds_before_alone(FIRST) == 0
 
 
 def test_nothing_is_read_once_somebody_else_wrote_to_the_copy() -> None:
@@ -340,12 +385,8 @@ def refuse_to_fill(bench: Bench, at_target: PreservedPartition, *, end: int) -> 
 def test_a_copy_whose_holes_cannot_be_filled_ends_within_the_hole() -> None:
     bench = Bench()
     first = bench.assigned(FIRST)
-    bench.copies[FIRST].fetched = 9
-    prepared = Prepared(batches=(), next_offset=9)
+    bench.shown_nothing(FIRST, 9)
     copy = bench.copies[FIRST]
-    bench.preserved.offer(
-        PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=1)
-    )
     assert first.appends.next() == Fill(0, 9)
     refuse_to_fill(bench, first, end=1)
     assert (copy.needs_translation, copy.reason, copy.committed) == (True, "FILL_REFUSED", 1)
