@@ -15,7 +15,8 @@ _KEY = "twinlog.offsets"
 
 
 def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
-    """One line for the flow, and one for each new topic that cannot have its source's offsets."""
+    """Lines for the flow, and one for each new topic that cannot have its source's offsets, although it must
+    or a key would let it."""
     rule, about = OffsetsRule(flow.config.source.offsets), str(flow.flow)
     new = [topic for topic in flow.topics if isinstance(topic.target, KafkaError)]
     wanted = {topic.name: rule.wanted(topic.name) for topic in new}
@@ -30,8 +31,11 @@ def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
         else:
             yield fine(about, _KEY, what)
         return
-    left, filled, preserved = rule.fill_total, 0, 0
+    left, filled, preserved, compacted = rule.fill_total, 0, 0, 0
     for topic in sorted(candidates, key=lambda each: (max(each.log_starts, default=0), each.name)):
+        if wanted[topic.name] is OffsetsMode.AUTO and "compact" in _cleanup_policy(topic):
+            compacted += 1
+            continue
         objection = _objection(topic, rule, left)
         if objection is None:
             preserved += 1
@@ -43,6 +47,9 @@ def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
         yield make(about, _KEY, f"{topic.name}: its copy has offsets of its own: {what}", remedy)
     if preserved:
         yield fine(about, _KEY, _cost(preserved, filled))
+    if compacted:
+        copies = f"{compacted} new compacted {'topic' if compacted == 1 else 'topics'}"
+        yield fine(about, _KEY, f"{copies} will have offsets of their own")
 
 
 def fills_offsets(flow: FlowFacts) -> bool:
@@ -56,8 +63,7 @@ def fills_offsets(flow: FlowFacts) -> bool:
 
 def _objection(topic: TopicFacts, rule: OffsetsRule, left: int) -> tuple[str, str] | None:
     """Why not all partitions of a topic can have their source's offsets, and the remedy."""
-    configs = () if isinstance(topic.source_configs, KafkaError) else topic.source_configs
-    policy = next((entry.value or "" for entry in configs if entry.name == "cleanup.policy"), "")
+    policy = _cleanup_policy(topic)
     if "compact" in policy:
         return f"cleanup.policy is {policy}", "name it in twinlog.offsets.translated.topics"
     most, total = max(topic.log_starts, default=0), sum(topic.log_starts)
@@ -72,6 +78,11 @@ def _objection(topic: TopicFacts, rule: OffsetsRule, left: int) -> tuple[str, st
             "raise twinlog.offsets.fill.total before it is copied for the first time",
         )
     return None
+
+
+def _cleanup_policy(topic: TopicFacts) -> str:
+    configs = () if isinstance(topic.source_configs, KafkaError) else topic.source_configs
+    return next((entry.value or "" for entry in configs if entry.name == "cleanup.policy"), "")
 
 
 def _cost(topics: int, filled: int) -> str:

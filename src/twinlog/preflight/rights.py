@@ -149,7 +149,7 @@ def _on_target_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[Right]:
     needed = {
         "DESCRIBE": "",
         "WRITE": "",
-        "READ": "offsets of groups are neither checked nor committed on it without it",
+        "READ": "without it groups are not committed on it, and a new copy is translated",
         "ALTER": "partitions are not added without it",
         "DESCRIBE_CONFIGS": "its configs are not compared without it",
     }

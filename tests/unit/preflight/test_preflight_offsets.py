@@ -70,16 +70,27 @@ def test_the_cost_of_filling_is_told_before_anything_is_written(findings: Findin
     assert "8.2 MB" in found[0].message
 
 
-def test_a_topic_that_costs_too_much_or_is_compacted_is_named(findings: Findings) -> None:
+def test_compacted_topics_are_counted_and_are_no_reason_to_act(findings: Findings) -> None:
+    found = findings(
+        {}, new("keyed", policy="compact"), new("both", policy="compact,delete"), new("orders", 0)
+    )
+    assert levels(found) == [Level.OK] * 2
+    assert "1 new topic will have" in found[0].message
+    assert "2 new compacted topics will have offsets of their own" in found[1].message
+
+
+def test_a_topic_that_costs_too_much_or_must_not_be_compacted_is_named(findings: Findings) -> None:
     limits = {"twinlog.offsets.fill.max": "100", "twinlog.offsets.fill.total": "150"}
     topics = [new("one", 101), new("two", 90), new("three", 70), new("keyed", policy="compact")]
     found = findings({"twinlog.offsets": "auto", **limits}, *topics)
-    assert levels(found) == [Level.WARNING] * 3 + [Level.OK]
+    assert levels(found) == [Level.WARNING] * 2 + [Level.OK] * 2
     text = "\n".join(finding.message for finding in found)
     assert "one: its copy has offsets of its own: a partition starts at offset 101" in text
     assert "two: its copy has offsets of its own" in text, "three costs less and comes first"
+    must = findings({"twinlog.offsets": "preserved", **limits}, *topics)
+    assert levels(must)[:3] == [Level.ERROR] * 3
+    text = "\n".join(finding.message for finding in must)
     assert "keyed: its copy has offsets of its own: cleanup.policy is compact" in text
-    assert levels(findings({"twinlog.offsets": "preserved", **limits}, *topics))[:3] == [Level.ERROR] * 3
 
 
 def test_deleting_what_was_filled_takes_a_right(flow: Flows) -> None:
