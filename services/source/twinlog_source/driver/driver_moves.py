@@ -7,11 +7,19 @@ from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, KafkaError, NotFoundError
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.driver.withdrawals import Withdrawals
+from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import LogBounds, passed_over
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
-from twinlog_source.partitions.events import BeginningRefused, Begun, Event, MoveBegun, Moved, MoveUndone
-from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.events import (
+    BeginningRefused,
+    Begun,
+    CopyChanged,
+    Event,
+    MoveBegun,
+    Moved,
+    MoveUndone,
+)
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
@@ -47,9 +55,18 @@ class DriverMoves:
         if row is None:
             raise NotFoundError(f"{self.flow} does not copy {partition} any more", reason="PARTITION_UNKNOWN")
         before = row.position
-        begins = row.copy is None and not row.stored
+        copy, begins = self.changes.control.copies.get(partition), row.copy is None and not row.stored
         if begins:
-            await self._begin_at(row, position, topics)
+            self._note(Begun(partition=partition, position=position))
+            try:
+                # With the source's offsets where that is possible.
+                await self.modes.decide(topics, only=partition)
+            except (KafkaError, asyncio.CancelledError):
+                self._give_up_beginning(partition, position, before, copy)
+                raise
+            if row.copy is None and row.obstacle is not None:
+                self._note(BeginningRefused(partition=partition, before=before))
+                raise FatalKafkaError(row.obstacle.message, reason=row.obstacle.reason)
         elif row.copy is not None and row.copy.preserved:
             before = await self.changes.position_of(row, row.copy)
         self._note(MoveBegun(partition=partition))
@@ -72,29 +89,32 @@ class DriverMoves:
                 await self.changes.leave_out(row, position)
         except (KafkaError, asyncio.CancelledError):
             # It stays in no plan until what is in force is on the log behind what may still arrive.
-            if begins and not row.is_preserved:
-                self._note(BeginningRefused(partition=partition, before=before))
-            self.withdrawals.by_driver(partition, to_offset=position, before=before, gaps=gaps)
+            if begins:
+                self._give_up_beginning(partition, position, before, copy)
+            else:
+                self.withdrawals.by_driver(partition, to_offset=position, before=before, gaps=gaps)
             raise
         for gap in gaps:
             self.ledger.enter(gap)
         self._note(Moved(partition=partition, position=position))
 
-    async def _begin_at(self, row: PartitionRow, position: int, topics: Topics) -> None:
-        """Begin a copy here, with the source's offsets where possible. Raises KafkaError when it may not."""
-        before = row.position
-        self._note(Begun(partition=row.partition, position=position))
-        await self.modes.decide(topics, only=row.partition)
-        if row.copy is None and row.obstacle is not None:
-            self._note(BeginningRefused(partition=row.partition, before=before))
-            raise FatalKafkaError(row.obstacle.message, reason=row.obstacle.reason)
+    def _give_up_beginning(
+        self, partition: TopicPartition, position: int, before: int | None, copy: CopyFact | None
+    ) -> None:
+        """Records that say where its copy begins may be on the log, or get there later."""
+        self._note(CopyChanged(partition=partition, copy=None))
+        self._note(BeginningRefused(partition=partition, before=before))
+        self.withdrawals.of_beginning(partition, to_offset=position, before=before, copy=copy)
 
     async def withdraw(self) -> None:
         """Write what is in force behind the driver's own moves that failed. For the flow's owner. Raises
         KafkaError."""
         for partition, given_up in self.withdrawals.of_driver.items():
             await self.journal.restore(partition, given_up.before)
-            await self.changes.restate(partition)
+            if given_up.began:
+                await self.changes.undo_beginning(partition, given_up.copy)
+            else:
+                await self.changes.restate(partition)
             await self.ledger.remove(given_up.gaps)
             self.withdrawals.done(partition, given_up)
             self._note(MoveUndone(partition=partition))

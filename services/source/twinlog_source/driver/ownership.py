@@ -28,7 +28,7 @@ from twinlog_source.log.positions import PositionsLog
 
 RENEW_SECONDS = 15.0
 FOREIGN_AFTER_MS = 60_000
-"""A position that was written this long after its owner last signed is not the owner's."""
+"""A position that was written this long after its owner last signed is not the owner's, if it was killed."""
 STALE_OWNER_SECONDS = 60.0
 """An owner that has not claimed or signed for this long is gone."""
 
@@ -134,21 +134,27 @@ class Ownership:
     async def _doubt_foreign_positions(self, owner: OwnerFact | None) -> None:
         """MirrorMaker 2 copied meanwhile, or somebody set positions: what we noted beside ours is not about
         those."""
-        last_ours_ms = 0 if owner is None else owner.renewed_at_ms + FOREIGN_AFTER_MS
         control = self.positions.control
         for partition in list(control.epochs):
-            if self.positions.written_at_ms.get(partition, 0) > last_ours_ms:
+            if self._is_foreign(partition, owner):
                 await self.journal.take_back("epochs", partition.topic, partition.partition)
                 control.retract("epochs", partition.topic, partition.partition)
         for partition, copy in list(control.copies.items()):
             is_older = owner is not None and not owner.keeps_offsets
-            is_foreign = self.positions.written_at_ms.get(partition, 0) > last_ours_ms
-            if copy.preserved and (is_older or is_foreign):
+            if copy.preserved and (is_older or self._is_foreign(partition, owner)):
                 # Others may have written to the copy: which of its offsets are the source's is not known.
                 # The log first: a try that fails is made again by what is in memory.
                 ended = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
                 await self.journal.state(ended)
                 control.record(ended)
+
+    def _is_foreign(self, partition: TopicPartition, owner: OwnerFact | None) -> bool:
+        """Whether the newest position of a partition was not written by the last owner, or one before."""
+        if owner is not None and owner.left_at:
+            number, offset = self.positions.written_at.get(partition, (0, -1))
+            return number >= len(owner.left_at) or offset >= owner.left_at[number]
+        last_ours_ms = 0 if owner is None else owner.renewed_at_ms + FOREIGN_AFTER_MS
+        return self.positions.written_at_ms.get(partition, 0) > last_ours_ms
 
     async def note_slots(self, slots: int) -> None:
         """Before more slots than ever are used: the next owner must fence them all."""
@@ -190,7 +196,19 @@ class Ownership:
                 metadata={"flow": str(self.flow.flow), "owner": claim.instance},
             )
 
-    async def sign(self) -> None:
+    async def sign(self, left_at: tuple[int, ...] = ()) -> None:
         self._signed_at = self.clock.monotonic()
-        mark = OwnerFact(instance=self.instance_id, slots=self._slots, renewed_at_ms=self.clock.now_ms())
+        mark = OwnerFact(
+            instance=self.instance_id,
+            slots=self._slots,
+            renewed_at_ms=self.clock.now_ms(),
+            left_at=left_at,
+        )
         await self.journal.state(mark)
+
+    async def leave(self) -> None:
+        """Say where the positions log ends, when nothing of ours will be written there any more: its tasks
+        have ended, or are fenced. Whoever copies next knows by that which positions are others'. Raises
+        FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow."""
+        await self.check()
+        await self.sign(left_at=await self.positions.ends())

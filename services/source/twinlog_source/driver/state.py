@@ -174,6 +174,7 @@ class FlowState:
             table=self.table,
             marks=self._marks,
             journal=self.journal,
+            ledger=self.ledger,
             probe=self.probe,
             new_copies=NewCopies(
                 rule=self.flow.offsets,
@@ -243,6 +244,7 @@ class FlowState:
             await self.journal.retract(self.control)
         await self.target_logs.look_at_ends(self.topics)
         await self.target_logs.put_ends_on_log(self.topics)
+        await self.ownership.leave()
 
     async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:
         """Fence slots that gave no last words, and take their positions from the log. Raises KafkaError."""

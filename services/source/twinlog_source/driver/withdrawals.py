@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.model import TopicPartition
+from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import Gap, GapIdentity, LogBounds, passed_over
 from twinlog_source.partitions.reports import PartitionReport
 
@@ -24,6 +25,10 @@ class Withdrawal:
     """Of the source's log, as the order said it."""
     gaps: tuple[GapIdentity, ...] = ()
     """What the driver has entered, or tried to."""
+    began: bool = False
+    """The copy began with the move: what is said of it on the log is taken back, too."""
+    copy: CopyFact | None = None
+    """What was said of it before: of an earlier target topic."""
     answered: bool = True
     """`before` is certain: the task has said it, or there is no task."""
 
@@ -40,11 +45,17 @@ class Withdrawals:
         self.due[partition] = replace(one, answered=False)
 
     def by_driver(
-        self, partition: TopicPartition, *, to_offset: int, before: int | None, gaps: Iterable[Gap]
+        self, partition: TopicPartition, *, to_offset: int, before: int | None, gaps: Iterable[Gap] = ()
     ) -> None:
         """The driver's own record may be on its way."""
         left_out = tuple(gap.identity for gap in gaps)
         self.due[partition] = Withdrawal(to_offset=to_offset, before=before, gaps=left_out)
+
+    def of_beginning(
+        self, partition: TopicPartition, *, to_offset: int, before: int | None, copy: CopyFact | None
+    ) -> None:
+        """The same, of a partition that was to begin there."""
+        self.due[partition] = Withdrawal(to_offset=to_offset, before=before, began=True, copy=copy)
 
     def take(self, reports: Iterable[PartitionReport]) -> None:
         """What tasks say of the moves that they were told to withdraw."""

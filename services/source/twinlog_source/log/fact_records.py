@@ -49,6 +49,7 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "slots": fact.slots,
                 "renewed_at_ms": fact.renewed_at_ms,
                 "keeps_offsets": fact.keeps_offsets,
+                "left_at": list(fact.left_at),
             }
         case TopicFact():
             key = control_key(source_alias, "topic", fact.topic)
@@ -162,12 +163,15 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
             rules = document.get("rules")
             return ClaimFact(instance=instance, at_ms=at, rules=rules if isinstance(rules, str) else "")
         case "owner", None, {"instance": str(instance), "slots": int(slots), "renewed_at_ms": int(at)}:
+            left_at = document.get("left_at")
+            ends = left_at if isinstance(left_at, list) else []
             # Each slot is some ids to fence: a forged mark must not keep an owner at that for ever.
             return OwnerFact(
                 instance=instance,
                 slots=min(max(slots, 0), MOST_SLOTS),
                 renewed_at_ms=at,
                 keeps_offsets=document.get("keeps_offsets") is True,
+                left_at=tuple(ends) if all(type(end) is int for end in ends) else (),
             )
         case "topic", str(), {"topic_id": str(topic_id), "known_partitions": int(count)}:
             target_id = document.get("target_topic_id")

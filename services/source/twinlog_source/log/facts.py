@@ -36,6 +36,9 @@ class OwnerFact:
     keeps_offsets: bool = True
     """It writes preserved copies as such; a version that does not know of them continues them as
     translated ones."""
+    left_at: tuple[int, ...] = ()
+    """It stopped in order: the ends of the positions topic by partition number. What lies behind was written
+    by others. Empty while it copies, and when it ended otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,8 @@ class PositionsLog:
     """Our own state beside the positions, as read so far."""
     written_at_ms: dict[TopicPartition, int] = field(default_factory=dict)
     """When the newest position of each partition was written, by the clock of its writer."""
+    written_at: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Where the newest position of each partition lies: partition number of this topic, and offset."""
     retractions: Retractions = field(default_factory=Retractions)
     """Records to leave alone: they belong to commands that failed."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
@@ -85,8 +87,17 @@ class PositionsLog:
         async with self._reading:
             await self._read_up_to(OffsetSpec.LAST_STABLE)
 
+    async def ends(self) -> tuple[int, ...]:
+        """Where the log ends now, by partition number. Raises KafkaError."""
+        partitions = self._partitions()
+        ends = await self.list_offsets(OffsetSpec.LATEST, partitions)
+        return tuple(_known(ends[partition]) for partition in partitions)
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, number) for number in range(self.partition_count)]
+
     async def _read_up_to(self, end: OffsetSpec) -> None:
-        partitions = [TopicPartition(self.topic, number) for number in range(self.partition_count)]
+        partitions = self._partitions()
         starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
         ends = await self.list_offsets(end, partitions)
         try:
@@ -114,11 +125,11 @@ class PositionsLog:
                     record.timestamp_ms,
                     partition_count=self.partition_count,
                 ):
-                    self._apply(record)
+                    self._apply(record, partition.partition)
             offset = fetched.next_offset
             self._next[partition.partition] = offset
 
-    def _apply(self, record: Record) -> None:
+    def _apply(self, record: Record, number: int) -> None:
         key = decode_source_offset_key(record.key, connector=self.connector_name)
         try:
             if self.retractions.is_given_up(record.key, record.value):
@@ -126,6 +137,7 @@ class PositionsLog:
             if key is not None and key.cluster == self.source_alias:
                 self._take(key.partition, decode_source_offset(record.value))
                 self.written_at_ms[key.partition] = record.timestamp_ms
+                self.written_at[key.partition] = number, record.offset
             elif (identity := parse_gap_identity(self.source_alias, record.key)) is not None:
                 self._take_gap(identity, record)
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:

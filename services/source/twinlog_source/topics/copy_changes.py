@@ -123,6 +123,15 @@ class CopyChanges:
         if fact is not None:
             await self.journal.state(fact)
 
+    async def undo_beginning(self, partition: TopicPartition, before: CopyFact | None) -> None:
+        """Put what was in force behind what may still arrive of a copy that was to begin."""
+        if before is None:
+            await self.journal.take_back("copy", partition.topic, partition.partition)
+            self.control.retract("copy", partition.topic, partition.partition)
+        else:
+            await self._write([before])
+        self._note(CopyChanged(partition=partition, copy=None))
+
     async def leave_out(self, row: PartitionRow, position: int) -> None:
         """Move a preserved copy that no task writes forward to `position`. Raises KafkaError as
         `position_of`."""

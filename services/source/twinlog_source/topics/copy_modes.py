@@ -13,8 +13,11 @@ from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.service.feeds.topics import ReplicatedTopic
 from twinlog_source.log.facts import CopyFact
+from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
+from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import (
     Decision,
@@ -37,6 +40,7 @@ from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.new_copies import NewCopies, refusal
+from twinlog_source.topics.target_logs import held_before
 
 RETRY_SECONDS = 5.0
 
@@ -52,6 +56,7 @@ class CopyModes:
     table: PartitionTable
     marks: TopicFacts
     journal: Journal
+    ledger: Ledger
     probe: TargetProbe
     new_copies: NewCopies
     changes: CopyChanges
@@ -198,6 +203,7 @@ class CopyModes:
             row = rows[partition]
             if fact.preserved and row.position != fact.since:
                 # A new target topic is written from its beginning.
+                await self._note_lost(row, fact, topics[partition.topic])
                 await self.journal.position(partition, fact.since)
                 self._note(Begun(partition=partition, position=fact.since, stored=True))
         await self.journal.states(facts.values())
@@ -211,6 +217,19 @@ class CopyModes:
             translated=sum(not fact.preserved for fact in facts.values()),
             filled_offsets=sum(fact.skip_to - fact.skip_from for fact in facts.values()),
         )
+
+    async def _note_lost(self, row: PartitionRow, fact: CopyFact, topic: ReplicatedTopic) -> None:
+        """What the target topic before held, or was still to get, and the source does not hold any more."""
+        held_from = held_before(self.marks, self.table, topic, row.partition)
+        known = [offset for offset in (held_from, row.position) if offset is not None]
+        gap = Gap(
+            partition=row.partition,
+            from_offset=min(known, default=fact.since),
+            to_offset=fact.since,
+            reason="TARGET_RECREATED",
+            found_at_ms=self.clock.now_ms(),
+        )
+        await self.ledger.write(gap)
 
 
 def _translated(row: PartitionRow, target_topic_id: str, reason: str) -> CopyFact:

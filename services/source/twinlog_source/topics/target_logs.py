@@ -72,7 +72,7 @@ class TargetLogs:
         }
         firsts = await self.starts.resolve(dict.fromkeys(stored, AutoOffsetReset.EARLIEST))
         for partition, position in stored.items():
-            first, held_from = firsts[partition], self._held_from(topic, partition)
+            first, held_from = firsts[partition], held_before(self.marks, self.table, topic, partition)
             begin = first if isinstance(first, int) else 0
             gap = Gap(
                 partition=partition,
@@ -83,13 +83,6 @@ class TargetLogs:
                 found_at_ms=self.clock.now_ms(),
             )
             await self.ledger.write(gap)
-
-    def _held_from(self, topic: ReplicatedTopic, partition: TopicPartition) -> int | None:
-        """Where the copy began that was there before, in source offsets; None = not known."""
-        held_from = self.table.rows[partition].held_from
-        mark = self.marks.control.targets.get(partition)
-        is_of_it = mark is not None and mark.topic_id != topic.target_topic_id
-        return mark.held_from if held_from is None and mark is not None and is_of_it else held_from
 
     async def look_at_ends(self, topics: Topics) -> None:
         """Whether the copies still reach as far as they were written."""
@@ -203,3 +196,14 @@ def _copied_before(row: PartitionRow, position: int) -> int:
     if row.replaced_at is not None:
         return row.replaced_at
     return position if row.shortened is None else row.shortened.position
+
+
+def held_before(
+    marks: TopicFacts, table: PartitionTable, topic: ReplicatedTopic, partition: TopicPartition
+) -> int | None:
+    """Where the copy began that was there before the present target topic, in source offsets; None = not
+    known."""
+    held_from = table.rows[partition].held_from
+    mark = marks.control.targets.get(partition)
+    is_of_it = mark is not None and mark.topic_id != topic.target_topic_id
+    return mark.held_from if held_from is None and mark is not None and is_of_it else held_from

@@ -1,5 +1,7 @@
 """Positions of a flow: where partitions begin, and what moves of operators leave."""
 
+import itertools
+
 import pytest
 
 from twinlog.errors import KafkaError, NotFoundError
@@ -11,6 +13,8 @@ from twinlog_source.driver.withdrawals import Withdrawal
 from twinlog_source.log.gaps import Gap, LogBounds
 from twinlog_source.partitions.reports import PartitionReport
 from unit.source.flow_rig import P, Site, ledger, only_positions, reported
+
+TRANSLATED = "twinlog.offsets = translated"
 
 
 async def test_a_position_of_0_wins_over_the_reset(site: Site) -> None:
@@ -49,22 +53,26 @@ async def test_a_partition_without_a_position_waits_for_one_when_the_reset_is_no
 
 async def test_a_position_that_is_set_forward_without_a_task_leaves_a_gap(site: Site) -> None:
     await site.write(site.source, "t", 5)
-    estate = await site.owner()
+    estate = await site.owner(TRANSLATED)
     await estate.set_position(P, 3, bounds=LogBounds(start=0, end=5))
-    assert ledger(await site.owner()) == [(0, 3, "SKIPPED_BY_OPERATOR")]
+    assert ledger(await site.owner(TRANSLATED)) == [(0, 3, "SKIPPED_BY_OPERATOR")]
     await estate.set_position(P, 1, bounds=LogBounds(start=0, end=5))
-    assert ledger(await site.owner()) == [(0, 3, "SKIPPED_BY_OPERATOR")], "the ledger keeps what was"
+    assert ledger(await site.owner(TRANSLATED)) == [(0, 3, "SKIPPED_BY_OPERATOR")], "it keeps what was"
 
 
+@pytest.mark.parametrize("offsets", ["auto", "translated"])
+@pytest.mark.parametrize("fails_from", [1, 2, 3])
 async def test_a_position_that_could_not_be_set_has_no_effect_when_its_record_arrives_later(
-    site: Site,
+    site: Site, offsets: str, fails_from: int
 ) -> None:
     """The broker hangs, and takes the record after the command has failed."""
-    reset = "A.consumer.auto.offset.reset = none"
+    reset = f"A.consumer.auto.offset.reset = none\ntwinlog.offsets = {offsets}"
     estate = await site.owner(reset)
+    calls = itertools.count(1)
 
     def fail(call: Call) -> None:
-        raise from_reason(UNAVAILABLE, "append", alias="B")
+        if next(calls) >= fails_from:
+            raise from_reason(UNAVAILABLE, "append", alias="B")
 
     undo = site.target.intercept("append", fail, after=True)
     with pytest.raises(KafkaError):

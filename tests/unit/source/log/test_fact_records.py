@@ -31,7 +31,13 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 NUMBERS = st.integers(0, 2**53)
 PARTITIONS = st.builds(TopicPartition, NAMES, NUMBERS)
 FACTS: st.SearchStrategy[Fact] = st.one_of(
-    st.builds(OwnerFact, instance=NAMES, slots=st.integers(0, MOST_SLOTS), renewed_at_ms=NUMBERS),
+    st.builds(
+        OwnerFact,
+        instance=NAMES,
+        slots=st.integers(0, MOST_SLOTS),
+        renewed_at_ms=NUMBERS,
+        left_at=st.lists(NUMBERS, max_size=3).map(tuple),
+    ),
     st.builds(
         TopicFact,
         topic=NAMES,

@@ -28,6 +28,7 @@ from unit.source.target_probe import FakeTargetProbe
 
 AUTO = "twinlog.offsets = auto"
 PRESERVED = "twinlog.offsets = preserved"
+TRANSLATED = "twinlog.offsets = translated"
 COPY = TopicPartition("A.t", 0)
 
 
@@ -129,7 +130,7 @@ async def test_a_preserved_copy_without_a_stored_position_begins_where_it_began(
 
 
 async def test_what_began_before_is_translated_and_stays_so(site: Site) -> None:
-    await (await site.owner()).journal.position(P, 3)
+    await (await site.owner(TRANSLATED)).journal.position(P, 3)
     assert kind(await site.owner(AUTO)) == (False, 0, "POSITION_STORED", 0, 0)
     estate = await site.owner(AUTO)
     assert kind(estate) == (False, 0, "POSITION_STORED", 0, 0)
@@ -138,7 +139,7 @@ async def test_what_began_before_is_translated_and_stays_so(site: Site) -> None:
 
 
 async def test_a_copy_of_nothing_yet_can_still_be_preserved(site: Site) -> None:
-    await (await site.owner()).journal.position(P, 0)
+    await (await site.owner(TRANSLATED)).journal.position(P, 0)
     assert kind(await site.owner(AUTO)) == (True, 0, "", 0, 0)
 
 
@@ -241,7 +242,7 @@ async def test_a_target_that_was_made_anew_while_its_task_wrote_is_not_empty(sit
 
 
 async def test_a_translated_copy_that_was_made_anew_is_decided_again(site: Site) -> None:
-    await (await site.owner()).journal.position(P, 3)
+    await (await site.owner(TRANSLATED)).journal.position(P, 3)
     assert not kind(await site.owner(AUTO))[0]
     site.target.add_topic("A.t")
     assert kind(await site.owner(AUTO)) == (True, 0, "", 0, 0)
@@ -377,7 +378,7 @@ async def test_a_setting_of_translated_changes_a_copy_at_its_end(site: Site) -> 
     """Positions are stored now and then only; the end of the copy is the truth."""
     await (await site.owner(AUTO)).journal.position(P, 2)
     await site.write(site.target, "A.t", 5)
-    estate = await site.owner()
+    estate = await site.owner(TRANSLATED)
     assert kind(estate) == (False, 5, "OFFSETS_CONFIGURED", 0, 0)
     assert (estate.table.rows[P].position, estate.table.rows[P].stored) == (5, True)
     assert kind(await site.owner(AUTO)) == (False, 5, "OFFSETS_CONFIGURED", 0, 0), "never back"
@@ -437,6 +438,46 @@ async def test_a_copy_that_others_may_have_written_is_translated(site: Site) -> 
     estate = await site.owner(AUTO)
     assert kind(estate) == (False, 0, "POSITION_STORED", 0, 0)
     assert estate.table.rows[P].position == 8
+
+
+async def test_a_position_behind_those_of_an_owner_that_stopped_in_order_is_known_at_once(
+    site: Site,
+) -> None:
+    """MirrorMaker 2 copied for a moment: its word counts, so nothing is repeated."""
+    first = await site.owner(AUTO)
+    await first.journal.position(P, 4)
+    await first.leave()
+    assert kind(await site.owner(AUTO)) == (True, 0, "", 0, 0)
+    second = await site.owner(AUTO)
+    await second.leave()
+    stranger = await site.process(AUTO)
+    stranger.journal.partition_count = 25
+    await stranger.journal.position(P, 8)
+    estate = await site.owner(AUTO)
+    assert kind(estate) == (False, 0, "POSITION_STORED", 0, 0)
+    assert estate.table.rows[P].position == 8
+
+
+async def test_positions_of_an_owner_that_stopped_in_order_are_its_own_by_whatever_clock(
+    site: Site,
+) -> None:
+    first = await site.owner(AUTO)
+    now_ms = site.clock.now_ms()
+    site.clock.set_wall_clock(now_ms + 10 * FOREIGN_AFTER_MS)
+    await first.journal.position(P, 4)
+    site.clock.set_wall_clock(now_ms)
+    await first.leave()
+    assert kind(await site.owner(AUTO)) == (True, 0, "", 0, 0)
+
+
+async def test_who_was_displaced_does_not_say_where_it_left(site: Site) -> None:
+    """It would call positions of the owner after it a stranger's."""
+    first = await site.owner(AUTO)
+    second = await site.owner(AUTO)
+    with pytest.raises(FatalKafkaError, match="taken"):
+        await first.leave()
+    await second.journal.position(P, 4)
+    assert kind(await site.owner(AUTO)) == (True, 0, "", 0, 0)
 
 
 async def test_a_copy_that_an_older_version_continued_is_translated(site: Site) -> None:

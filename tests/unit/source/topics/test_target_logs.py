@@ -8,20 +8,22 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
 from unit.source.flow_rig import P, Site, ledger, reported
 
+TRANSLATED = "twinlog.offsets = translated"
+
 
 async def test_a_copy_that_was_made_anew_while_nobody_copied_is_a_gap(site: Site) -> None:
-    first = await site.owner()
+    first = await site.owner(TRANSLATED)
     await first.journal.position(P, 5)
     site.target.add_topic("A.t")
-    assert ledger(await site.owner()) == [(0, 5, "TARGET_RECREATED")]
-    assert ledger(await site.owner()) == [(0, 5, "TARGET_RECREATED")], "only once"
+    assert ledger(await site.owner(TRANSLATED)) == [(0, 5, "TARGET_RECREATED")]
+    assert ledger(await site.owner(TRANSLATED)) == [(0, 5, "TARGET_RECREATED")], "only once"
 
 
 async def test_a_copy_that_was_made_anew_is_not_one_that_lost_its_tail_as_well(site: Site) -> None:
     """Its new, shorter log is seen before it is known to be another one."""
     await site.write(site.target, "A.t", 5)
-    await (await site.owner()).journal.position(P, 5)
-    estate = await site.owner()
+    await (await site.owner(TRANSLATED)).journal.position(P, 5)
+    estate = await site.owner(TRANSLATED)
     reported(estate, position=5, source_end_offset=5, target_end_offset=5)
     site.target.add_topic("A.t")
     await estate.target_logs.look_at_ends(estate.topics)
@@ -34,15 +36,40 @@ async def test_what_only_a_copy_held_that_was_made_anew_is_in_the_gap_as_well(si
     """Retention took it from the source after it was copied. What it took from both before is no gap."""
     await site.write(site.source, "t", 20)
     await site.write(site.target, "A.t", 20)
-    await (await site.owner()).journal.position(P, 20)
-    estate = await site.owner()
+    await (await site.owner(TRANSLATED)).journal.position(P, 20)
+    estate = await site.owner(TRANSLATED)
     reported(estate, position=20, source_end_offset=20, target_end_offset=20)
     await site.target.delete_records({TopicPartition("A.t", 0): 3})
     await site.source.delete_records({P: 12})
     await estate.leave()
     site.target.add_topic("A.t")
-    later = await site.owner()
+    later = await site.owner(TRANSLATED)
     assert ledger(later) == [(3, 20, "TARGET_RECREATED")]
+
+
+async def test_what_only_a_copy_held_that_is_made_again_from_the_beginning_is_a_gap(site: Site) -> None:
+    """The new copy gets the source's offsets, and all that the source still holds."""
+    await site.write(site.source, "t", 20)
+    await site.write(site.target, "A.t", 20)
+    await (await site.owner(TRANSLATED)).journal.position(P, 20)
+    estate = await site.owner(TRANSLATED)
+    reported(estate, position=20, source_end_offset=20, target_end_offset=20)
+    await site.target.delete_records({TopicPartition("A.t", 0): 3})
+    await site.source.delete_records({P: 12})
+    await estate.leave()
+    site.target.add_topic("A.t")
+    for _ in range(2):
+        later = await site.owner()
+        assert later.table.rows[P].position == 12
+        assert ledger(later) == [(3, 12, "TARGET_RECREATED")]
+
+
+async def test_what_was_never_copied_before_a_copy_is_made_again_is_a_gap(site: Site) -> None:
+    await site.write(site.source, "t", 20)
+    await (await site.owner()).journal.position(P, 6)
+    await site.source.delete_records({P: 12})
+    site.target.add_topic("A.t")
+    assert ledger(await site.owner()) == [(6, 12, "TARGET_RECREATED")]
 
 
 async def test_a_gap_of_no_offsets_is_not_written(site: Site) -> None:
