@@ -77,6 +77,8 @@ class PreservedRig:
     properties: dict[str, str] = field(default_factory=dict)
     lease_seconds: float = 30.0
     max_message_bytes: int = 0
+    required: bool = False
+    """`twinlog.offsets=preserved`."""
     tasks: int = 0
     has_lease: bool = True
     """What the next tasks are told when they ask whether they may write."""
@@ -116,7 +118,7 @@ class PreservedRig:
                     position=self.positions.get(partition, skip_to),
                     position_stored=partition in self.positions,
                     target_end_offset=-1,
-                    preserved=pb.PreservedCopy(skip_from=skip_from, skip_to=skip_to),
+                    preserved=pb.PreservedCopy(skip_from=skip_from, skip_to=skip_to, required=self.required),
                     target_topic_id="id",
                     max_message_bytes=self.max_message_bytes,
                 )

@@ -16,11 +16,14 @@ from integration.preserved_rig import (
     write_plain,
 )
 from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
 from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw.delete_records import delete_records
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import open_session
+from twinlog.testing.records import write_batches
 
 
 async def test_every_record_lies_at_its_source_offset_over_several_tasks(
@@ -92,8 +95,62 @@ async def test_a_copy_begins_far_behind_offset_0(
         assert await rig.ends() == {partition: begin + 100}
 
 
-async def test_a_range_that_the_source_lost_is_filled_and_in_the_ledger(
+async def test_no_consumer_sees_anything_of_short_holes(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """Kafka's consumers read uncommitted records by default."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic, partitions=2) as rig:
+        few = [NewRecord(b"k", b"v", SystemClock().now_ms())] * 3
+        for abort in (True, False, True, True, False):
+            for partition in rig.every:
+                count = partition.partition + 1
+                await write_batches(
+                    kafka_pair.a,
+                    unique_topic,
+                    [(partition.partition, Codec.NONE, few * count)],
+                    transactional_id=unique_topic,
+                    abort=abort,
+                )
+        ends = await rig.ends()
+        await rig.copy_everything()
+        assert await rig.same() == 18
+        assert await rig.target_bounds(OffsetSpec.LATEST) == ends
+        for partition in rig.every:
+            committed = await read(kafka_pair.a, partition, ends[partition])
+            seen = await read(kafka_pair.b, partition, ends[partition], isolation="read_uncommitted")
+            assert seen.keys() == committed.keys()
+
+
+async def test_a_hole_that_consumers_would_see_ends_the_copy_before_it_and_nothing_is_lost(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        many = [NewRecord(b"k", b"v", SystemClock().now_ms())] * 50
+        await write_batches(
+            kafka_pair.a,
+            unique_topic,
+            [(0, Codec.NONE, many)],
+            transactional_id=unique_topic,
+            abort=True,
+        )
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[partition].needs_translation)
+            report = running.look()[partition]
+        assert (report.reason, report.preserved_until) == ("HOLE_TOO_LONG", report.position)
+        assert report.position <= 100
+        assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: report.position}
+        # Where the offsets are demanded it is filled.
+        rig.required = True
+        await rig.copy_everything()
+        assert await rig.same() == 200
+
+
+@pytest.mark.parametrize("required", [False, True])
+async def test_a_range_that_the_source_lost_is_in_the_ledger_and_filled_where_offsets_are_demanded(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, required: bool
 ) -> None:
     async with preserved_rig(
         kafka_pair,
@@ -102,7 +159,7 @@ async def test_a_range_that_the_source_lost_is_filled_and_in_the_ledger(
         properties={"A.producer.request.timeout.ms": "5000"},
     ) as rig:
         (partition,) = rig.every
-        rig.lease_seconds = 2.0
+        rig.lease_seconds, rig.required = 2.0, required
         await write_plain(kafka_pair.a, unique_topic, 100)
         await rig.copy_everything()
         await write_plain(kafka_pair.a, unique_topic, 400)
@@ -110,6 +167,12 @@ async def test_a_range_that_the_source_lost_is_filled_and_in_the_ledger(
             await delete_records(session, {partition: 300})
         ends = await rig.ends()
         async with rig.task() as running:
+            if not required:
+                await eventually(lambda: running.look()[partition].needs_translation)
+                report = running.look()[partition]
+                assert (report.reason, report.preserved_until, report.position) == ("HOLE_TOO_LONG", 100, 300)
+                assert running.gaps == [(100, 300, "RETENTION")]
+                return
             await eventually(lambda: running.copied(ends))
             assert running.gaps == [(100, 300, "RETENTION")]
         assert rig.skips[partition] == (100, 300)

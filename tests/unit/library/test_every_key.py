@@ -182,7 +182,7 @@ OF_FLOWS = {
         """,
     },
     "unit/preflight/test_preflight_offsets.py": {
-        "test_a_topic_that_costs_too_much_or_is_compacted_is_named": """
+        "test_a_topic_that_costs_too_much_or_must_not_be_compacted_is_named": """
             twinlog.offsets.fill.total
         """,
     },

@@ -72,7 +72,10 @@ def test_the_cost_of_filling_is_told_before_anything_is_written(findings: Findin
 
 def test_compacted_topics_are_counted_and_are_no_reason_to_act(findings: Findings) -> None:
     found = findings(
-        {}, new("keyed", policy="compact"), new("both", policy="compact,delete"), new("orders", 0)
+        {"twinlog.offsets": "auto"},
+        new("keyed", policy="compact"),
+        new("both", policy="compact,delete"),
+        new("orders", 0),
     )
     assert levels(found) == [Level.OK] * 2
     assert "1 new topic will have" in found[0].message

@@ -236,7 +236,7 @@ def test_a_copy_with_too_many_holes_is_given_up_once_it_is_at_rest() -> None:
     assert first.target not in bench.preserved.writer.partitions
 
 
-def test_a_hole_that_consumers_would_see_ends_the_copy_where_it_begins() -> None:
+def test_a_hole_that_consumers_would_see_ends_the_copy_before_it() -> None:
     bench = Bench()
     first = bench.assigned(FIRST)
     bench.fetched(FIRST, 0, 2)

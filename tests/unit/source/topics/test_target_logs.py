@@ -8,7 +8,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
 from unit.source.flow_rig import P, Site, ledger, reported
 
-TRANSLATED = "twinlog.offsets = translated"
+AUTO, TRANSLATED = "twinlog.offsets = auto", "twinlog.offsets = translated"
 
 
 async def test_a_copy_that_was_made_anew_while_nobody_copied_is_a_gap(site: Site) -> None:
@@ -59,17 +59,17 @@ async def test_what_only_a_copy_held_that_is_made_again_from_the_beginning_is_a_
     await estate.leave()
     site.target.add_topic("A.t")
     for _ in range(2):
-        later = await site.owner()
+        later = await site.owner(AUTO)
         assert later.table.rows[P].position == 12
         assert ledger(later) == [(3, 12, "TARGET_RECREATED")]
 
 
 async def test_what_was_never_copied_before_a_copy_is_made_again_is_a_gap(site: Site) -> None:
     await site.write(site.source, "t", 20)
-    await (await site.owner()).journal.position(P, 6)
+    await (await site.owner(AUTO)).journal.position(P, 6)
     await site.source.delete_records({P: 12})
     site.target.add_topic("A.t")
-    assert ledger(await site.owner()) == [(6, 12, "TARGET_RECREATED")]
+    assert ledger(await site.owner(AUTO)) == [(6, 12, "TARGET_RECREATED")]
 
 
 async def test_a_gap_of_no_offsets_is_not_written(site: Site) -> None:
