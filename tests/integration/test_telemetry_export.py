@@ -8,16 +8,14 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
-from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
+from integration.collector import collector
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2_grpc as pb2_grpc
 from twinlog.service.peers import open_channel
@@ -33,61 +31,6 @@ twinlog.heartbeat.metrics.listen =
 """
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACEPARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
-
-
-@dataclass(slots=True)
-class Collected:
-    metrics: set[str] = field(default_factory=set)
-    spans: list[Any] = field(default_factory=list)
-    events: set[str] = field(default_factory=set)
-
-
-class Collector:
-    """One for all three signals: their methods have one name, so it tells them apart by the request."""
-
-    def __init__(self, collected: Collected) -> None:
-        self._collected = collected
-
-    async def Export(self, request: Any, context: Any) -> Any:  # noqa: N802
-        if isinstance(request, metrics_service_pb2.ExportMetricsServiceRequest):
-            self._collected.metrics |= {
-                metric.name
-                for resource in request.resource_metrics
-                for scope in resource.scope_metrics
-                for metric in scope.metrics
-            }
-            return metrics_service_pb2.ExportMetricsServiceResponse()
-        if isinstance(request, trace_service_pb2.ExportTraceServiceRequest):
-            self._collected.spans += [
-                span
-                for resource in request.resource_spans
-                for scope in resource.scope_spans
-                for span in scope.spans
-            ]
-            return trace_service_pb2.ExportTraceServiceResponse()
-        self._collected.events |= {
-            record.body.string_value
-            for resource in request.resource_logs
-            for scope in resource.scope_logs
-            for record in scope.log_records
-        }
-        return logs_service_pb2.ExportLogsServiceResponse()
-
-
-@asynccontextmanager
-async def collector() -> AsyncIterator[tuple[str, Collected]]:
-    collected = Collected()
-    server = grpc.aio.server()
-    servicer = Collector(collected)
-    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(servicer, server)
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(servicer, server)
-    logs_service_pb2_grpc.add_LogsServiceServicer_to_server(servicer, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield f"http://127.0.0.1:{port}", collected
-    finally:
-        await server.stop(0)
 
 
 @dataclass(slots=True)
@@ -161,6 +104,20 @@ async def test_metrics_logs_and_spans_reach_a_collector_and_a_call_joins_its_cal
         await eventually(lambda: "twinlog.heartbeat.path" in collected.metrics)
         await eventually(lambda: "process.memory.usage" in collected.metrics)
         await eventually(lambda: "listening" in collected.events)
+        assert await service.end() == 0
+
+
+async def test_a_watch_has_a_span_of_its_callers_trace_which_ends_with_it(tmp_path: Path) -> None:
+    async with collector() as (endpoint, collected), heartbeat(tmp_path, endpoint) as service:
+        async with open_channel(f"127.0.0.1:{await service.port()}") as channel:
+            stub = pb2_grpc.HeartbeatServiceStub(channel)
+            call = stub.WatchDelays(pb2.WatchDelaysRequest(), metadata=(("traceparent", TRACEPARENT),))
+            await call.read()
+            call.cancel()
+        method = "twinlog.api.heartbeat.v1.HeartbeatService/WatchDelays"
+        await eventually(lambda: method in {span.name for span in collected.spans})
+        span = next(span for span in collected.spans if span.name == method)
+        assert span.trace_id.hex() == TRACE_ID
         assert await service.end() == 0
 
 

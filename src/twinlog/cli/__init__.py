@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -179,4 +180,11 @@ def main() -> None:
         prepare_completion()
     if sys.argv[1:2] not in _DRAW_THEMSELVES:
         filter_output()
-    sys.exit(app(complete_var=COMPLETE_VARIABLE))
+    if not any(name.startswith("OTEL_EXPORTER_OTLP_") or name == "TRACEPARENT" for name in os.environ):
+        sys.exit(app(complete_var=COMPLETE_VARIABLE))
+    from twinlog.cli.common.tracing import traced
+
+    # Services that `run` starts tell of themselves; what is behind the name may be secret.
+    command = next((name for name in sys.argv[1:2] if name in COMMANDS), "")
+    with traced(command, os.environ) if command not in ("", "run") else nullcontext():
+        sys.exit(app(complete_var=COMPLETE_VARIABLE))

@@ -124,7 +124,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
                 self._stream(method, handler.unary_stream), **serializers
             )
         return grpc.stream_stream_rpc_method_handler(
-            self._stream(method, handler.stream_stream), **serializers
+            self._stream(method, handler.stream_stream, streams_requests=True), **serializers
         )
 
     def _call(self, method: str, behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Any:
@@ -145,13 +145,16 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
                 raise
             raise self._hindrance() from None
 
-    def _stream(self, method: str, behaviour: Callable[[Any, Context], Any]) -> Any:
+    def _stream(
+        self, method: str, behaviour: Callable[[Any, Context], Any], *, streams_requests: bool = False
+    ) -> Any:
         if not inspect.isasyncgenfunction(behaviour):
             return self._call(method, behaviour)
 
         async def bounded(request: Any, context: Context) -> AsyncIterator[Any]:
             await context.send_initial_metadata(self._metadata)
-            async with self._boundary(method, context, request):
+            # Tasks and their drivers talk for as long as an epoch: no span of a call is that.
+            async with self._boundary(method, context, request, traced=not streams_requests):
                 async for response in behaviour(request, context):
                     yield response
 
@@ -161,7 +164,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
     async def _boundary(
         self, method: str, context: Context, request: object, *, traced: bool = False
     ) -> AsyncIterator[None]:
-        """`traced`: with a span; streams last as long as their callers like, and would be none."""
+        """`traced`: with a span; that of a watch ends with it."""
         if method.startswith(_HEALTH_PREFIX):
             async with self._watching(method, context):
                 yield

@@ -16,7 +16,7 @@ import structlog
 from opentelemetry.metrics import Meter, NoOpMeterProvider
 
 from twinlog.config import Address
-from twinlog.telemetry.otlp import Otlp, open_otlp, wanted
+from twinlog.telemetry.otlp import Otlp, open_otlp, resource_of, wanted
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -66,7 +66,6 @@ def open_telemetry(
         return Telemetry(meter=NoOpMeterProvider().get_meter("twinlog", version))
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.resources import Resource
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry()
@@ -74,14 +73,7 @@ def open_telemetry(
         from twinlog.telemetry.strimzi_names import StrimziRegistry
 
         registry = StrimziRegistry(cluster=strimzi_cluster, service=service)
-    resource = Resource.create(
-        {
-            "service.name": f"twinlog-{service}",
-            "service.namespace": "twinlog",
-            "service.instance.id": instance_id,
-            "service.version": version,
-        }
-    )
+    resource = resource_of(service, version, **{"service.instance.id": instance_id})
     otlp = open_otlp(signals, resource=resource)
     readers = [] if listen is None else [PrometheusMetricReader(registry=registry)]
     provider = MeterProvider(

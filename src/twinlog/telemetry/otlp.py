@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,31 @@ class Otlp:
             thread.join(max(0.0, deadline - time.monotonic()))
 
 
+def open_traces(service: str, version: str, environment: Mapping[str, str]) -> Otlp:
+    """Traces alone, of a process that is no service, where the variables ask for them; else nothing, and no
+    word of it."""
+    otlp = Otlp()
+    if "TRACES" not in wanted(environment):
+        return otlp
+    with suppress(ImportError):
+        otlp.ends.append(_open_traces(resource_of(service, version)))
+    return otlp
+
+
+def resource_of(service: str, version: str, **more: str) -> "Resource":
+    """Who tells, in OpenTelemetry's words."""
+    from opentelemetry.sdk.resources import Resource
+
+    return Resource.create(
+        {
+            "service.name": f"twinlog-{service}",
+            "service.namespace": "twinlog",
+            "service.version": version,
+            **more,
+        }
+    )
+
+
 def open_otlp(signals: frozenset[str], *, resource: "Resource") -> Otlp:
     """Exporters of these signals. Where the package is not installed that is logged, and nothing exported."""
     otlp = Otlp()
@@ -91,14 +117,7 @@ def _open(otlp: Otlp, signals: frozenset[str], resource: "Resource") -> None:
 
         otlp.metric_readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
     if "TRACES" in signals:
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        trace.set_tracer_provider(provider)
-        otlp.ends.append(provider.shutdown)
+        otlp.ends.append(_open_traces(resource))
     if "LOGS" in signals:
         from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
         from opentelemetry.sdk._logs import LoggerProvider
@@ -110,6 +129,18 @@ def _open(otlp: Otlp, signals: frozenset[str], resource: "Resource") -> None:
         logging.getLogger().addHandler(handler)
         otlp.ends.append(logs.shutdown)
     _log.info("otlp_exporting", signals=sorted(signals))
+
+
+def _open_traces(resource: "Resource") -> Callable[[], object]:
+    """Export spans from now on. Returns what ends it. Raises ImportError."""
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    return provider.shutdown
 
 
 class LogExport(logging.Handler):

@@ -10,8 +10,8 @@ from typing import Any
 
 import structlog
 from opentelemetry import trace
-from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from twinlog.errors import TwinlogError
@@ -81,6 +81,29 @@ def failed(of: Span, error: Exception) -> None:
     """Mark a span as failed, with the reason of a TwinlogError or the type of another."""
     of.set_status(Status(StatusCode.ERROR))
     of.set_attribute("error.type", error.reason if isinstance(error, TwinlogError) else type(error).__name__)
+
+
+def traceparent() -> str:
+    """W3C's word for the current span; empty where there is none. For whom no RPC carries it to."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier)
+    return carrier.get("traceparent", "")
+
+
+def linked_to(given: str) -> list[Link]:
+    """A link to the span that a `traceparent` names; none where it names none."""
+    context = trace.get_current_span(incoming_context({"traceparent": given})).get_span_context()
+    return [Link(context)] if context.is_valid else []
+
+
+@contextmanager
+def under(context: Context) -> Iterator[None]:
+    """Spans that begin meanwhile are of this context: of whom the work is done for."""
+    token = attach(context)
+    try:
+        yield
+    finally:
+        detach(token)
 
 
 @contextmanager

@@ -6,11 +6,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import structlog
+from opentelemetry.context import Context, get_current
 
 from twinlog.clock import Clock
 from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.runtime import finish_or_cancel, wait_for_any
+from twinlog.telemetry.tracing import under
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.events import MoveEvent, MoveReport, StepEvent, StepState
@@ -29,6 +31,8 @@ class MoveRun:
     started_ms: int
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     """Somebody asked for its end."""
+    context: Context = field(default_factory=get_current, repr=False)
+    """The trace of the call that asked for it."""
     report: MoveReport | None = None
     error: TwinlogError | None = None
     """Why it ended without a report."""
@@ -177,9 +181,10 @@ class MoveHost:
 
     async def _consumed(self, run: MoveRun) -> None:
         runner = self._runners[run.kind]
-        await runner.check_target(run.options)
-        # A process that loses the flow ends the run at once: the next owner may have begun another one.
-        await self._duty.hold(lambda: self._told(runner, run), grace_seconds=0.0)
+        with under(run.context):
+            await runner.check_target(run.options)
+            # A process that loses the flow ends the run at once: the next owner may have begun another one.
+            await self._duty.hold(lambda: self._told(runner, run), grace_seconds=0.0)
 
     async def _told(self, runner: MoveRunner, run: MoveRun) -> None:
         async with aclosing(runner.run(run.options)) as events:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
+from twinlog.telemetry.tracing import traceparent
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.reports import TaskCounters
 from twinlog_source.partitions.shares import SlotLimits
@@ -102,6 +103,8 @@ class Epoch:
     shared_worker: int | None = None
     """The Python worker that its task shares with those of other flows; None = one of its own."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    trace: str = field(default_factory=traceparent)
+    """W3C's `traceparent` of the span in which it was made ready: its tasks' spans are linked to that."""
     slots: tuple[Slot, ...] = ()
     ending: str = ""
     """Why it was told to end; tasks that come later are refused."""

@@ -42,6 +42,7 @@ class TaskHost:
             positions_partition_count=self.estate.positions.partition_count,
             writer=self.estate.control.writer,
         )
+        prepare.traceparent = epoch.trace
         names = {partition.topic for partition in slot.partitions}
         topics = {name: self.estate.topics[name] for name in names if name in self.estate.topics}
         prepare.source_topics.extend(topics)

@@ -99,6 +99,9 @@ class PreservedWriter:
     failed: Failed
     may_write: Callable[[], bool]
     """Whether the task's lease holds: asked right before each write."""
+    on_request: Callable[[float, int, int, KafkaError | None], None] = lambda *_: None
+    """Told of each request that was answered or lost: when it was sent (monotonic seconds), partitions,
+    bytes, and why it failed as a whole."""
     partitions: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
     """By target partition."""
     _ready: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
@@ -284,6 +287,7 @@ class PreservedWriter:
             return
         self._in_flight_bytes -= posted.size_bytes
         self._window.passed(posted.behind_bytes, began=posted.at, now=self.clock.monotonic())
+        self.on_request(posted.at, len(posted.sends), posted.size_bytes, None)
         by_target = {answer.partition: answer for answer in answered.result().answers}
         for each, send in posted.sends:
             answer = by_target.get(each.target)
@@ -313,6 +317,7 @@ class PreservedWriter:
         self._in_flight_bytes -= posted.size_bytes
         routes.suspect(connection=True)
         failure = translate(error, "write preserved copies", alias=self.session.alias)
+        self.on_request(posted.at, len(posted.sends), posted.size_bytes, failure)
         if failure.reason == TIMEOUT.name:
             self._window.shrink(posted.behind_bytes, began=posted.at, now=now)
         for each, send in posted.sends:

@@ -40,6 +40,7 @@ from twinlog_source.task.preserved_copies import PreservedCopies
 from twinlog_source.task.producer_settings import producer_settings
 from twinlog_source.task.reports import Reporter
 from twinlog_source.task.source_reader import SourceReader
+from twinlog_source.task.spans import TaskSpans
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.target_writer import PositionsTopic, TargetWriter
 from twinlog_source.task.throttle import Throttle
@@ -142,6 +143,7 @@ async def open_copier(
             max_buffered_bytes=MAX_BUFFERED_BYTES,
             horizon=horizon_of(prepare.settings),
         )
+        spans = TaskSpans.of(flow, slot, traceparent=prepare.traceparent, clock=clock)
         target_writer = TargetWriter(
             positions_topic=PositionsTopic(
                 topic=prepare.positions_topic,
@@ -163,6 +165,7 @@ async def open_copier(
                 copy.partition, copy.target_topic, begin, end
             ),
             target_throttled=lambda: target.is_throttled,
+            on_round=spans.round,
         )
         stack.push_async_callback(target_writer.close)
         await target_writer.open()
@@ -176,6 +179,7 @@ async def open_copier(
                 settings=settings,
                 target_writer=target_writer,
                 may_write=may_write,
+                spans=spans,
             )
             source_reader.offer = preserved.offer
         ways: dict[str, Callable[[], Awaitable[None]]] = {
@@ -228,6 +232,7 @@ def _preserved_copies(
     settings: ProducerSettings,
     target_writer: TargetWriter,
     may_write: Callable[[], bool],
+    spans: TaskSpans,
 ) -> PreservedCopies:
     """`reads` is a session of the target that may read the copies."""
     clock = target_writer.clock
@@ -245,6 +250,7 @@ def _preserved_copies(
             changed=changed,
             failed=failed,
             may_write=may_write,
+            on_request=spans.append,
         )
 
     return PreservedCopies(

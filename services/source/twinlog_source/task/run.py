@@ -14,6 +14,7 @@ from twinlog.telemetry.logging import configure_logging
 from twinlog_source.reasons import EndReason
 from twinlog_source.task.memory import give_back_memory
 from twinlog_source.task.session import TaskConnection
+from twinlog_source.task.spans import export_spans
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +56,7 @@ def run_task(spec: TaskSpec) -> TaskOutcome:
     """Copy until the driver says End. Blocks. Raises TaskLostError when the driver was lost: whether it
     still lives shows when the task is run again."""
     configure_task_logging(spec)
+    export_spans()
     session = connection(spec)
     try:
         reason, message = uvloop.run(session.run())

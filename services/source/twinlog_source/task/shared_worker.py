@@ -24,6 +24,7 @@ from twinlog_source.task.run import (
     configure_task_logging,
     connection,
 )
+from twinlog_source.task.spans import export_spans
 
 AGAIN_SECONDS = 0.5
 """Before a task is run again. A driver makes one wait longer that was lost several times."""
@@ -70,6 +71,7 @@ def run_tasks(specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
     """Copy for all of them until their driver has ended each. Blocks. Raises TaskLostError when the driver
     is gone."""
     configure_task_logging(specs[0])
+    export_spans()
     try:
         outcomes: list[TaskOutcome] = uvloop.run(serve_all(specs, connection))
         return outcomes

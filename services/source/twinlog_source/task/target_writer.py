@@ -179,6 +179,8 @@ class TargetWriter:
     """Told of ranges of target offsets between records of ours that are not ours, unless they are aborted."""
     target_throttled: Callable[[], bool] = lambda: False
     """Whether a quota of the target holds requests back now."""
+    on_round: Callable[[Round], None] = lambda _: None
+    """Told of each round with data when it is committed, or has failed."""
     committed_rounds: int = 0
     aborted_rounds: int = 0
     failures: dict[str, int] = field(default_factory=dict)
@@ -465,6 +467,8 @@ class TargetWriter:
         finally:
             current.over.set()
             self.source_reader.arrived.set()
+            if current.chunks:
+                self.on_round(current)
 
     def _committed(self, current: Round) -> None:
         self._stored.update(current.positions)
