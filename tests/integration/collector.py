@@ -18,6 +18,8 @@ class Collected:
     origins: dict[bytes, str] = field(default_factory=dict)
     """`service.name` of each span, by its id."""
     events: set[str] = field(default_factory=set)
+    everything: bytearray = field(default_factory=bytearray)
+    """All that came, as it came."""
 
 
 class Collector:
@@ -27,6 +29,7 @@ class Collector:
         self._collected = collected
 
     async def Export(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._collected.everything += request.SerializeToString()
         if isinstance(request, metrics_service_pb2.ExportMetricsServiceRequest):
             self._collected.metrics |= {
                 metric.name

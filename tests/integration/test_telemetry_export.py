@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,8 +28,9 @@ A.bootstrap.servers = 127.0.0.1:1
 B.bootstrap.servers = 127.0.0.1:1
 A->B.enabled = true
 twinlog.drain.seconds = 0
-twinlog.heartbeat.metrics.listen =
+twinlog.heartbeat.metrics.listen = 127.0.0.1:0
 """
+SECRET = "planted-7f3a9c"
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACEPARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
 
@@ -61,9 +63,11 @@ class Running:
 
 
 @asynccontextmanager
-async def heartbeat(directory: Path, endpoint: str, **environment: str) -> AsyncIterator[Running]:
+async def heartbeat(
+    directory: Path, endpoint: str, *, planted: str = "", **environment: str
+) -> AsyncIterator[Running]:
     config, log, port_file = directory / "mm2.properties", directory / "log", directory / "port"
-    config.write_text(_PROPERTIES)
+    config.write_text(_PROPERTIES + planted)
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "twinlog_heartbeat", "--config", str(config), "--log-format", "json"),
@@ -145,6 +149,38 @@ async def test_a_collector_that_never_answers_holds_nothing_up(tmp_path: Path) -
             for _ in range(50):
                 await service.ask()
             assert await service.end() == 0
+
+
+async def test_no_secret_of_the_file_is_in_what_is_exported_or_scraped(tmp_path: Path) -> None:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    planted = "".join(
+        f"{alias}.security.protocol = SASL_PLAINTEXT\n{alias}.sasl.mechanism = PLAIN\n"
+        f'{alias}.sasl.jaas.config = {login} username="u" password="{SECRET}";\n'
+        for alias in ("A", "B")
+    )
+    async with (
+        collector() as (endpoint, collected),
+        heartbeat(tmp_path, endpoint, planted=planted) as service,
+    ):
+        await service.ask()
+
+        def listening() -> str:
+            found = [line["address"] for line in service.lines() if line["event"] == "metrics_listening"]
+            return found[0] if found else ""
+
+        address = await eventually(listening)
+        await eventually(lambda: "twinlog.heartbeat.path" in collected.metrics and collected.events)
+        await eventually(lambda: [line for line in service.lines() if line.get("reason")])
+
+        def scrape() -> bytes:
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+                return bytes(answer.read())
+
+        scraped = await asyncio.to_thread(scrape)
+        assert await service.end() == 0
+    assert b"twinlog_cluster_reachable" in scraped
+    for text in (scraped, bytes(collected.everything), service.log.read_bytes()):
+        assert SECRET.encode() not in text
 
 
 async def test_what_is_turned_off_is_not_exported(tmp_path: Path) -> None:

@@ -24,9 +24,11 @@ OTLP: `pip install 'twinlog-service[otlp]'`, then OpenTelemetry's own variables 
 for one of them, `OTEL_TRACES_EXPORTER=none` against one; the protocol is gRPC. Without them nothing is
 exported. A collector that is away, or does not answer, costs dropped telemetry and never a pause of the copy.
 
-- spans: `prepare epoch`, `hand-over`, `epoch` (source); `checkpoint pass`, `move` (checkpoint); `plan`,
-  `apply` (configsync); one for each unary RPC, joined to its caller's by W3C `traceparent`. A failed one has
-  `error.type` and no text of the exception.
+- spans: `prepare epoch`, `hand-over`, `epoch` (source); `round` and `append` (its tasks: a transaction, and
+  a request with batches of preserved copies; traces of their own, linked to `prepare epoch`); `checkpoint
+  pass`, `move` (checkpoint); `plan`, `apply` (configsync); one for each command of the command line, and one
+  for each RPC, joined to its caller's by W3C `traceparent`. A command continues the trace of the variable
+  `TRACEPARENT`. A failed span has `error.type` and no text of the exception.
 - every call between services carries `x-request-id` and the trace; log lines have `request_id`, `trace_id`
   and `span_id`.
 - exported logs are the lines of stdout, redacted as those are.
