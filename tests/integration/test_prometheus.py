@@ -31,9 +31,12 @@ from integration.watched_estate import (
     open_estate,
 )
 from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.local.port_lease import PortLease
+from twinlog.local.spec import ADDRESS
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin
-from twinlog.testing.service_process import CALL_SECONDS
+from twinlog.testing.certificates import Authority
+from twinlog.testing.service_process import CALL_SECONDS, run_service
 from unit.deploy.prometheus_tools import tool
 from unit.service.test_strimzi_names import BOARD
 
@@ -51,10 +54,9 @@ ONLY_IN_TROUBLE: frozenset[Panel] = frozenset(
     }
 )
 """Empty while all is well. Each of them is shown by a scenario below."""
-NOT_HERE: frozenset[Panel] = frozenset(
-    {("twinlog-4-offsets", "Failures"), ("twinlog-7-services", "Certificate expires in")}
-)
-"""No pass of the checkpoint service fails here for good, and these services have no TLS."""
+CERTIFICATE: Panel = ("twinlog-7-services", "Certificate expires in")
+NOT_HERE: frozenset[Panel] = frozenset({("twinlog-4-offsets", "Failures"), CERTIFICATE})
+"""No pass of the checkpoint service fails here for good, and the services of the estate have no TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +262,32 @@ async def test_boards_show_and_alerts_tell_what_happens(start_cluster: StartClus
                     lasting = await _play(name, scenario, of, scraper, lasting)
         finally:
             stop.set()
+
+
+async def test_a_certificate_near_its_end_is_shown_and_told(tmp_path: Path) -> None:
+    """A service alone, whose clusters are away."""
+    tool("prometheus")
+    files = Authority().files(tmp_path, "heartbeat", ADDRESS, days=7)
+    ports = PortLease(1)
+    address = f"{ADDRESS}:{ports.ports[0]}"
+    properties = f"""
+clusters = {A}, {B}
+{A}.bootstrap.servers = {ADDRESS}:1
+{B}.bootstrap.servers = {ADDRESS}:1
+{A}->{B}.enabled = true
+twinlog.tls.certificate.file = {files.certificate}
+twinlog.tls.key.file = {files.key}
+twinlog.tls.ca.file = {files.ca}
+twinlog.heartbeat.metrics.listen = {address}
+"""
+    async with (
+        run_service("heartbeat", tmp_path / "heartbeat", properties),
+        prometheus(tmp_path, [address]) as scraper,
+    ):
+        await scraper.answers(_queries(lambda panel: panel == CERTIFICATE))
+        others = frozenset(alert.name for alert in ALERTS)
+        await scraper.firing_is(frozenset({"TwinlogCertificateExpires"}), "it ends soon", besides=others)
+    ports.release()
 
 
 async def _play(
