@@ -11,11 +11,16 @@ import pytest
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigSource, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
+from twinlog.service.peers import open_channel
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin, unique_name
+from twinlog.testing.records import write_batches
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 from twinlog.wire import Heartbeat, decode_heartbeat
 
@@ -182,6 +187,48 @@ async def test_it_serves_with_a_cluster_away_and_says_so(kafka_pair: KafkaPair, 
             )
 
         await eventually(told)
+
+
+async def test_a_source_that_may_only_be_read_has_its_delay_from_the_ends_of_its_logs_and_says_so(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    """With the services beside it: the source service is asked."""
+    a, b, topic = unique_name("a"), unique_name("b"), unique_name("read")
+    config = properties(
+        a,
+        b,
+        kafka_pair.a.bootstrap_servers,
+        kafka_pair.b.bootstrap_servers,
+        "emit.heartbeats.enabled = false",
+        f"topics = {topic}",
+        "replication.factor = 1",
+        "checkpoints.topic.replication.factor = 1",
+        "offset-syncs.topic.replication.factor = 1",
+        "offset.storage.replication.factor = 1",
+        "refresh.topics.interval.seconds = 1",
+        "twinlog.drain.seconds = 0",
+    )
+    async with connected(kafka_pair.a) as source:
+        await make_topics(source, NewTopic(name=topic, partition_count=1, replication_factor=1))
+    async with (
+        TwinlogRun(config, tmp_path) as run,
+        open_channel(run.endpoints["heartbeat"]) as channel,
+    ):
+        stub = HeartbeatServiceStub(channel)
+
+        async def measured() -> pb2.FlowDelay | None:
+            records = [NewRecord(b"k", b"v", SystemClock().now_ms())]
+            await write_batches(kafka_pair.a, topic, [(0, Codec.NONE, records)])
+            answer = await stub.ListDelays(pb2.ListDelaysRequest(), timeout=CALL_SECONDS)
+            (found,) = answer.delays
+            return found if found.HasField("last_delay") else None
+
+        seen = await eventually(measured)
+        assert seen.basis == pb2.DELAY_BASIS_LOG_ENDS
+        assert seen.state == pb2.PATH_STATE_ALIVE
+        assert seen.reason == "HEARTBEATS_DISABLED"
+        assert seen.emitted == 0
+        assert "logs" in seen.message
 
 
 async def test_an_unknown_flow_is_named(kafka_pair: KafkaPair, tmp_path: Path) -> None:

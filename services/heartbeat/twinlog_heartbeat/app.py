@@ -15,6 +15,7 @@ from twinlog_heartbeat.api.servicer import HeartbeatServicer
 from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows
 from twinlog_heartbeat.flow.beats import FlowBeats
 from twinlog_heartbeat.flow.emitter import BeatEmitter
+from twinlog_heartbeat.flow.log_ends import LogEndsWatch, SourceLogEnds
 from twinlog_heartbeat.flow.topic_keeper import TopicKeeper
 from twinlog_heartbeat.flow.watcher import HeartbeatWatcher
 from twinlog_heartbeat.model.beats import Purpose, planned_beats
@@ -42,6 +43,8 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         )
     for watcher in await _watchers(context, flows, state):
         loops[f"watch heartbeats on {watcher.alias}"] = watcher.run
+    ends = SourceLogEnds(context.peers.channel("source"))
+    loops["ends of logs"] = LogEndsWatch(ends=ends, state=state, clock=context.clock).run
     servicer = HeartbeatServicer(state, context.clusters.statuses, stop=context.stop)
     service = GrpcService(
         name=DESCRIPTOR.services_by_name["HeartbeatService"].full_name,

@@ -13,7 +13,7 @@ from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.grpc_server import Context
 from twinlog.service.runtime import wait_or_stop
-from twinlog_heartbeat.model.delays import FlowDelay, PathState
+from twinlog_heartbeat.model.delays import Basis, FlowDelay, PathState
 from twinlog_heartbeat.model.state import HeartbeatState
 from twinlog_heartbeat.model.topology import Path
 
@@ -23,6 +23,12 @@ _STATES = {
     PathState.ALIVE: pb2.PATH_STATE_ALIVE,
     PathState.SILENT: pb2.PATH_STATE_SILENT,
     PathState.UNKNOWN: pb2.PATH_STATE_UNKNOWN,
+}
+
+
+_BASES = {
+    Basis.HEARTBEATS: pb2.DELAY_BASIS_HEARTBEATS,
+    Basis.LOG_ENDS: pb2.DELAY_BASIS_LOG_ENDS,
 }
 
 
@@ -105,6 +111,7 @@ def _delay(delay: FlowDelay) -> pb2.FlowDelay:
         reason=delay.reason,
         message=delay.message,
         clock_skew=_duration(delay.clock_skew_ms),
+        basis=_BASES[delay.basis],
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from twinlog.model import Flow
+from twinlog_heartbeat.model.log_ends import LogEnds
 from twinlog_heartbeat.model.reasons import Reason
 from twinlog_heartbeat.model.skew import SkewEstimate
 
@@ -20,6 +21,14 @@ class PathState(Enum):
     """Beats are written and do not arrive."""
     UNKNOWN = "UNKNOWN"
     """Nothing can be said: no beat could be written or looked for; the reason says which."""
+
+
+class Basis(Enum):
+    """What a delay was measured by."""
+
+    HEARTBEATS = "HEARTBEATS"
+    LOG_ENDS = "LOG_ENDS"
+    """The ends of the source's logs, as the source service reads them: no beats can be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +60,7 @@ class FlowDelay:
     message: str
     clock_skew_ms: int | None = None
     """How far the clock of another writer on the path is ahead of ours, estimated; None = not known."""
+    basis: Basis = Basis.HEARTBEATS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +71,8 @@ class DelayTracker:
     of the clusters do not matter. Beats of others on the same path (MM2's of the reverse flow) only count as
     sign of life while we cannot write our own; their delay then includes the difference of the clocks and is
     never below 0.
+
+    Where no beats can be written, what the source service knows of the ends of the logs stands in for them.
 
     The path is SILENT once the newest beat that arrived is older than `silent_after_ms`.
     """
@@ -77,6 +89,7 @@ class DelayTracker:
     _watch_obstacle: Obstacle | None = None
     _read_obstacle: Obstacle | None = None
     _rules_obstacle: Obstacle | None = None
+    _log_ends: LogEnds | None = None
     _skew: SkewEstimate = field(default_factory=SkewEstimate)
     _recent: deque[tuple[int, int]] = field(default_factory=deque)
     """(seen, delay) of the last minute, delays falling from left to right: the first is the maximum."""
@@ -103,6 +116,14 @@ class DelayTracker:
         """The copy of the heartbeats topic could not be read (or can be again: None)."""
         self._read_obstacle = obstacle
 
+    def on_log_ends(self, ends: LogEnds) -> None:
+        """What the source service knows of the flow's logs."""
+        self._log_ends = ends
+
+    def lacks_beats(self, now_ms: int) -> bool:
+        """Whether something keeps beats from being written, and none of others prove the path."""
+        return (self._rules_obstacle or self._write_obstacle) is not None and not self._is_alive(now_ms)
+
     def on_observed(self, *, emitted_ms: int, seen_ms: int, own: bool) -> None:
         """A beat was seen on the target. Older ones than the newest (a re-copied log) count, but prove
         nothing new."""
@@ -125,6 +146,9 @@ class DelayTracker:
         metrics ask from another thread."""
         oldest_ms = now_ms - MAX_DELAY_WINDOW_MS
         recent = (delay_ms for seen_ms, delay_ms in list(self._recent) if seen_ms > oldest_ms)
+        by_ends = self._by_log_ends(now_ms, away)
+        if by_ends is not None:
+            return by_ends
         state, reason, message = self._judge(now_ms, away)
         newest = self._newest_emitted_ms
         return FlowDelay(
@@ -144,10 +168,35 @@ class DelayTracker:
         while self._recent and self._recent[0][0] <= now_ms - MAX_DELAY_WINDOW_MS:
             self._recent.popleft()
 
+    def _is_alive(self, now_ms: int) -> bool:
+        newest = self._newest_emitted_ms
+        return newest is not None and now_ms - newest <= self.silent_after_ms
+
+    def _by_log_ends(self, now_ms: int, away: Obstacle | None) -> FlowDelay | None:
+        """What the ends of the logs say; None where beats prove the path, or nothing fresh is known."""
+        ends, obstacle = self._log_ends, self._rules_obstacle or self._write_obstacle
+        if ends is None or obstacle is None or away is not None or self._is_alive(now_ms):
+            return None
+        if not ends.is_fresh(now_ms):
+            return None
+        waits_ms = 0 if ends.waiting_since_ms is None else now_ms - ends.waiting_since_ms
+        return FlowDelay(
+            flow=self.flow,
+            state=PathState.SILENT if waits_ms > self.silent_after_ms else PathState.ALIVE,
+            last_delay_ms=ends.delay_ms(now_ms),
+            max_delay_ms=None,
+            age_ms=None,
+            emitted=self.emitted,
+            observed=self.observed,
+            reason=obstacle.reason,
+            message=f"the delay is from the ends and timestamps of {self.flow.source}'s logs, without"
+            f" heartbeats: {obstacle.message}",
+            basis=Basis.LOG_ENDS,
+        )
+
     def _judge(self, now_ms: int, away: Obstacle | None) -> tuple[PathState, str, str]:
         newest = self._newest_emitted_ms
-        alive = newest is not None and now_ms - newest <= self.silent_after_ms
-        if alive:
+        if self._is_alive(now_ms):
             obstacle = self._rules_obstacle or self._write_obstacle
             return PathState.ALIVE, obstacle.reason if obstacle else "", obstacle.message if obstacle else ""
         reading = away or self._watch_obstacle or self._read_obstacle

@@ -13,6 +13,7 @@ from twinlog.wire import Heartbeat
 from twinlog_heartbeat.config import HeartbeatFlow
 from twinlog_heartbeat.model.beats import Beat, Purpose
 from twinlog_heartbeat.model.delays import DelayTracker, FlowDelay, Obstacle, PathState
+from twinlog_heartbeat.model.log_ends import LogEnds
 from twinlog_heartbeat.model.reasons import Reason
 from twinlog_heartbeat.model.topology import PathBook
 
@@ -81,6 +82,17 @@ class HeartbeatState:
                 attributes = metrics.flow_attributes(flow.source, flow.target)
                 self._records.add(1, {**attributes, "twinlog.outcome": "observed"})
                 self._delay.record(max(0, seen_ms - heartbeat.timestamp_ms) / 1000, attributes)
+
+    def on_log_ends(self, flow: Flow, ends: LogEnds) -> None:
+        """What the source service knows of a flow's logs."""
+        tracker = self._trackers.get(flow)
+        if tracker is not None:
+            tracker.on_log_ends(ends)
+
+    def without_beats(self) -> bool:
+        """Whether any flow lacks beats that could prove it."""
+        now_ms = self._clock.now_ms()
+        return any(tracker.lacks_beats(now_ms) for tracker in self._trackers.values())
 
     def on_watch_obstacle(self, cluster: ClusterAlias, error: TwinlogError | None) -> None:
         """A cluster cannot be read, or can be again."""

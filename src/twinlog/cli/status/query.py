@@ -82,6 +82,7 @@ async def _heartbeat(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         row = status.flow(delay.flow)
         row.path = heartbeat.PathState.Name(delay.state).removeprefix("PATH_STATE_")
         row.delay_seconds = _seconds(delay.last_delay) if delay.HasField("last_delay") else None
+        row.delay_basis = heartbeat.DelayBasis.Name(delay.basis).removeprefix("DELAY_BASIS_")
         row.heartbeat_age_seconds = _seconds(delay.age) if delay.HasField("age") else None
         row.add_note("heartbeat", delay.reason, delay.message)
 

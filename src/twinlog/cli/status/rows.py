@@ -89,6 +89,8 @@ class FlowRow:
     path: str | None = None
     """ALIVE, SILENT or UNKNOWN: what heartbeats say."""
     delay_seconds: float | None = None
+    delay_basis: str | None = None
+    """What the delay was measured by: HEARTBEATS, or LOG_ENDS where no heartbeats can be written."""
     heartbeat_age_seconds: float | None = None
     groups: dict[str, int] = field(default_factory=dict)
     """Partitions of groups by the verdict on their offsets."""

@@ -188,6 +188,9 @@ def _ago(seconds: float | None) -> str:
     return UNKNOWN if seconds is None else f"{shown_seconds(seconds)} ago"
 
 
+LOG_ENDS = "LOG_ENDS"
+
+
 def _delay(row: FlowRow) -> str:
     if row.path == "SILENT":
         age = "" if row.heartbeat_age_seconds is None else f" {row.heartbeat_age_seconds:.0f} s"
@@ -195,6 +198,8 @@ def _delay(row: FlowRow) -> str:
     if row.delay_seconds is None:
         return UNKNOWN
     delay = f"{row.delay_seconds:.2f} s"
+    if row.delay_basis == LOG_ENDS:
+        return f"{delay} by log ends"
     if row.path == "ALIVE" or row.heartbeat_age_seconds is None:
         return delay
     return f"{NOT_KNOWN} ({delay} {_ago(row.heartbeat_age_seconds)})"

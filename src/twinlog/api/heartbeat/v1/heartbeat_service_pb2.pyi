@@ -22,6 +22,32 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _DelayBasis:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DelayBasisEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DelayBasis.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DELAY_BASIS_UNSPECIFIED: _DelayBasis.ValueType  # 0
+    DELAY_BASIS_HEARTBEATS: _DelayBasis.ValueType  # 1
+    """Heartbeats that were written on the source and seen on the target."""
+    DELAY_BASIS_LOG_ENDS: _DelayBasis.ValueType  # 2
+    """The ends and timestamps of the source's logs, as the source service reads them: no heartbeats can be written
+    there. reason and message say why.
+    """
+
+class DelayBasis(_DelayBasis, metaclass=_DelayBasisEnumTypeWrapper):
+    """DelayBasis says where a delay is from."""
+
+DELAY_BASIS_UNSPECIFIED: DelayBasis.ValueType  # 0
+DELAY_BASIS_HEARTBEATS: DelayBasis.ValueType  # 1
+"""Heartbeats that were written on the source and seen on the target."""
+DELAY_BASIS_LOG_ENDS: DelayBasis.ValueType  # 2
+"""The ends and timestamps of the source's logs, as the source service reads them: no heartbeats can be written
+there. reason and message say why.
+"""
+Global___DelayBasis: _TypeAlias = DelayBasis  # noqa: Y015
+
 class _PathState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -249,6 +275,7 @@ class FlowDelay(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     CLOCK_SKEW_FIELD_NUMBER: _builtins.int
+    BASIS_FIELD_NUMBER: _builtins.int
     state: Global___PathState.ValueType
     """State of the proof."""
     emitted: _builtins.int
@@ -259,6 +286,8 @@ class FlowDelay(_message.Message):
     """Stable reason when not ALIVE."""
     message: _builtins.str
     """The same in words."""
+    basis: Global___DelayBasis.ValueType
+    """What last_delay was measured by."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -294,10 +323,11 @@ class FlowDelay(_message.Message):
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
         clock_skew: _duration_pb2.Duration | None = ...,
+        basis: Global___DelayBasis.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "clock_skew", b"clock_skew", "flow", b"flow", "last_delay", b"last_delay", "max_delay", b"max_delay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "clock_skew", b"clock_skew", "emitted", b"emitted", "flow", b"flow", "last_delay", b"last_delay", "max_delay", b"max_delay", "message", b"message", "observed", b"observed", "reason", b"reason", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "basis", b"basis", "clock_skew", b"clock_skew", "emitted", b"emitted", "flow", b"flow", "last_delay", b"last_delay", "max_delay", b"max_delay", "message", b"message", "observed", b"observed", "reason", b"reason", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,28 @@
+"""The delay of a flow by the ends of the source's logs, where no beats may be written on it. Pure."""
+
+from dataclasses import dataclass
+
+FRESH_MS = 30_000
+"""What was read longer ago says nothing of now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnds:
+    """What the source service knows of a flow's logs."""
+
+    read_ms: int
+    """When their ends were read."""
+    waiting_since_ms: int | None
+    """When the oldest record came that is not copied; None while everything is."""
+    copied_delay_ms: int | None
+    """From the timestamp of the newest record to its acknowledgement on the target; None before the first."""
+
+    def is_fresh(self, now_ms: int) -> bool:
+        return now_ms - self.read_ms <= FRESH_MS
+
+    def delay_ms(self, now_ms: int) -> int | None:
+        """How late records are: that which waits longest, else the newest copied one. None where nothing was
+        copied since the service started and nothing waits."""
+        if self.waiting_since_ms is not None:
+            return max(0, now_ms - self.waiting_since_ms)
+        return self.copied_delay_ms
