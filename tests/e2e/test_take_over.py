@@ -1,6 +1,7 @@
 """README: MirrorMaker 2 and Twinlog take over from each other, by the same file and the same topics."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,12 @@ async def test_either_takes_over_from_the_other_without_loss_or_repetition(
             mm2 = MirrorMaker2(mm2_file, log_file=log_file, quick_start=True)
             await asyncio.to_thread(mm2.start)
             try:
-                return await copied()
+                result = await copied()
+                assert "has 1 members" in (await adopt(mm2_file))[1], "it is not taken over while it runs"
             finally:
                 await asyncio.to_thread(mm2.stop)
+            await eventually(lambda: _may_be_taken_over(mm2_file))
+            return result
 
         async def by_twinlog() -> Comparison:
             async with TwinlogRun(text, tmp_path):
@@ -84,6 +88,21 @@ async def test_either_takes_over_from_the_other_without_loss_or_repetition(
             await copying.write()
             result = await copier()
             assert result.identical, (copier.__name__, result)
+
+
+async def adopt(file: Path) -> tuple[int, str]:
+    """Exit code and output of `twinlog adopt`."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "twinlog", "adopt", str(file), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    return process.returncode or 0, out.decode()
+
+
+async def _may_be_taken_over(file: Path) -> bool | None:
+    code, out = await adopt(file)
+    assert "all would be copied again" not in out
+    return code == 0 or None
 
 
 async def _compared(

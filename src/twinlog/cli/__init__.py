@@ -37,6 +37,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.import_estate:import_command",
         summary="Turn the configuration of another mirror into a properties file, with a report.",
     ),
+    "adopt": LazyCommand(
+        target="twinlog.cli.adopt:adopt_command",
+        summary="Say where each partition of a MirrorMaker 2 would continue, and whether it may now.",
+    ),
     "mirror-maker": LazyCommand(
         target="twinlog.cli.mirror_maker:mirror_maker_command",
         summary="Run as MirrorMaker 1 did, with its two files and its options.",

@@ -1,0 +1,136 @@
+"""`twinlog adopt FILE`: whether Twinlog may take over from MirrorMaker 2 now, and where it will continue."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.location import load_config
+from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.printable import printable
+
+if TYPE_CHECKING:
+    from twinlog.preflight.adoption import Adoption, Continuation
+
+_HELP = """Say what MirrorMaker 2 left for the flows of a properties file; nothing is changed.
+
+For each flow: whether MirrorMaker 2 still runs, where each partition continues and how far it is behind, \
+what is different from then on, and which partitions have a position and are not selected by the file.
+
+\b
+It is refused (exit code 1) while
+  - the Connect group of MirrorMaker 2 has members (A-mm2, or --connect-group),
+  - heartbeats or positions of the flow become more between two looks,
+  - Twinlog runs the flow already,
+  - positions are stored under another connector name, or in another topic, than the file says: all
+    would be copied again. A->B.name and A->B.offsets.storage.topic name those of Kafka Connect.
+
+Exit codes: 0 Twinlog may begin; 1 not now; 2 the file is wrong. Then: `twinlog run FILE`.
+"""
+
+
+def adopt_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.")],
+    connect_group: Annotated[
+        str,
+        typer.Option(
+            metavar="GROUP",
+            help="The group.id of the Connect workers that ran nothing but MirrorMaker 2, such as Strimzi's.",
+        ),
+    ] = "",
+    look: Annotated[
+        float, typer.Option(min=0.0, help="Seconds between the two looks for what MirrorMaker 2 writes.")
+    ] = 5.0,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, help="Seconds that a cluster may take to answer.")
+    ] = 10.0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    from twinlog.preflight.adoption import judge_adoption
+    from twinlog.preflight.gather_adoption import gather_adoption
+
+    with reported_failures():
+        configuration = load_config(file)
+    facts = run_async(
+        gather_adoption(
+            configuration, connect_group=connect_group, look_seconds=look, timeout_seconds=timeout
+        )
+    )
+    adoptions = [judge_adoption(each) for each in facts]
+    with reported_failures():
+        if output is Output.JSON:
+            print_json([_as_json(adoption) for adoption in adoptions])
+        else:
+            for adoption in adoptions:
+                _print(adoption)
+    if any(adoption.refusals for adoption in adoptions):
+        raise typer.Exit(EXIT_FAILED)
+
+
+adopt_command.__doc__ = _HELP
+
+_COLUMNS = (
+    Column(title="topic"),
+    Column(title="copy"),
+    Column(title="partitions", right=True),
+    Column(title="begin"),
+    Column(title="behind", right=True),
+    Column(title="lost", right=True),
+    Column(title="remark"),
+)
+
+
+def _print(adoption: "Adoption") -> None:
+    by_topic: dict[str, list[Continuation]] = {}
+    for each in adoption.continuations:
+        by_topic.setdefault(each.partition.topic, []).append(each)
+    rows = [_row(topic, found) for topic, found in by_topic.items()]
+    print_table(f"{adoption.flow}", _COLUMNS, rows, empty="no topic is selected")
+    for topic, count in Counter(each.topic for each in adoption.left_behind).items():
+        typer.echo(printable(f"not selected: {topic} has {count} positions, and stays as it is"))
+    for change in adoption.changes:
+        typer.echo(printable(f"from then on: {change}"))
+    for refusal in adoption.refusals:
+        typer.secho(printable(f"not now: {refusal}"), fg=typer.colors.RED)
+    if not adoption.refusals:
+        typer.secho(f"{adoption.flow}: Twinlog may begin", fg=typer.colors.GREEN)
+
+
+def _row(topic: str, found: "list[Continuation]") -> tuple[str, ...]:
+    begins = Counter(each.start.value for each in found)
+    lags = [each.lag for each in found if each.lag is not None]
+    remarks = Counter(each.remark for each in found if each.remark)
+    return (
+        topic,
+        found[0].target_topic,
+        str(len(found)),
+        ", ".join(f"{start} {count}" if len(begins) > 1 else start for start, count in begins.items()),
+        str(sum(lags)) if len(lags) == len(found) else "?",
+        str(sum(each.lost for each in found)),
+        "; ".join(f"{remark} ({count})" for remark, count in remarks.items()),
+    )
+
+
+def _as_json(adoption: "Adoption") -> dict[str, Any]:
+    return {
+        "flow": str(adoption.flow),
+        "may_begin": not adoption.refusals,
+        "refusals": list(adoption.refusals),
+        "changes": list(adoption.changes),
+        "partitions": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "target_topic": each.target_topic,
+                "begins": each.start.value,
+                "position": each.position,
+                "lag": each.lag,
+                "lost": each.lost,
+                "remark": each.remark,
+            }
+            for each in adoption.continuations
+        ],
+        "left_behind": [{"topic": each.topic, "partition": each.partition} for each in adoption.left_behind],
+    }

@@ -1,0 +1,228 @@
+"""Whether Twinlog may take a flow over from MirrorMaker 2, and where each partition continues. Pure.
+
+MirrorMaker 2 must not run: two that copy write every record twice. It is taken for running when its Connect
+group has members, or when what only it writes (heartbeats, positions) became more between two looks.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from twinlog.config import AutoOffsetReset, FlowConfig
+from twinlog.model import Flow, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A log's first and next offset."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPositions:
+    """What the positions topic of the target holds."""
+
+    topic: str
+    exists: bool = False
+    by_connector: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    """Next offset to copy, by connector name; only of the flow's source."""
+    unreadable: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Of the flow's connector: records that are no positions."""
+    newest_ms: int | None = None
+    """When the newest position was written, by its writer's clock."""
+    twinlog_was_here: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """What one look tells of somebody who works at the flow."""
+
+    connect_members: int = 0
+    twinlog_members: int = 0
+    positions_written: int = 0
+    """Records of the flow's connector in the positions topic that were read so far."""
+    newest_heartbeat_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptionFacts:
+    config: FlowConfig
+    connect_group: str
+    """Of MirrorMaker 2's workers, which has members only while it runs; empty = not known, as on a Connect
+    cluster that has other connectors, too."""
+    before: Signs
+    after: Signs
+    positions: StoredPositions
+    source_logs: Mapping[TopicPartition, Log]
+    """Of every partition that is selected."""
+    target_topics: frozenset[str]
+    remote: Mapping[str, str]
+    """Source topic -> its name on the target."""
+    missing_topics: tuple[str, ...] = ()
+    """Twinlog's own, which it will create."""
+
+    @property
+    def flow(self) -> Flow:
+        return self.config.flow
+
+
+class Start(StrEnum):
+    """Where a partition begins."""
+
+    STORED = "stored"
+    """Where MirrorMaker 2 (or Twinlog) stopped."""
+    GROUP_OR_TIME = "start key"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+    """Nowhere: it stands until somebody says."""
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    partition: TopicPartition
+    target_topic: str
+    start: Start
+    position: int | None
+    """The next source offset that is copied; None = decided when it begins."""
+    lag: int | None
+    lost: int = 0
+    """Records that the source deleted before they were copied."""
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    flow: Flow
+    refusals: tuple[str, ...]
+    """Why not now, each with what to do; empty = it may begin."""
+    continuations: tuple[Continuation, ...]
+    changes: tuple[str, ...]
+    """What is different from then on."""
+    left_behind: tuple[TopicPartition, ...]
+    """Have a position, and the file does not select them."""
+
+
+def judge_adoption(facts: AdoptionFacts) -> Adoption:
+    stored = facts.positions.by_connector.get(facts.config.source.connector_name, {})
+    return Adoption(
+        flow=facts.flow,
+        refusals=tuple(_refusals(facts, stored)),
+        continuations=tuple(
+            _continuation(facts, partition, log, stored)
+            for partition, log in sorted(facts.source_logs.items())
+        ),
+        changes=tuple(_changes(facts)),
+        left_behind=tuple(sorted(stored.keys() - facts.source_logs.keys())),
+    )
+
+
+def _refusals(facts: AdoptionFacts, stored: Mapping[TopicPartition, int]) -> Iterator[str]:
+    before, after, name = facts.before, facts.after, facts.config.source.connector_name
+    by_twinlog = max(before.twinlog_members, after.twinlog_members) > 0
+    if by_twinlog:
+        yield f"Twinlog runs {facts.flow} already"
+        return
+    members = max(before.connect_members, after.connect_members)
+    if members:
+        yield (
+            f"MirrorMaker 2 runs: its group {facts.connect_group} has {members} members on"
+            f" {facts.flow.target}: stop every node and wait until it is empty"
+        )
+    if after.newest_heartbeat_ms != before.newest_heartbeat_ms and after.newest_heartbeat_ms is not None:
+        yield f"MirrorMaker 2 runs: it writes heartbeats of {facts.flow}: stop its connectors"
+    if after.positions_written > before.positions_written:
+        yield f"MirrorMaker 2 runs: it writes positions to {facts.positions.topic}: stop its connectors"
+    if not stored and facts.positions.by_connector:
+        others = ", ".join(sorted(facts.positions.by_connector))
+        yield (
+            f"{facts.positions.topic} has positions of {facts.flow.source} under {others}, none under {name}:"
+            f" all would be copied again; write {facts.flow}.name={min(facts.positions.by_connector)}"
+        )
+    elif not stored and _has_copies(facts) and not facts.positions.twinlog_was_here:
+        yield (
+            f"{facts.positions.topic} has no positions of {facts.flow.source}, but there are copies on"
+            f" {facts.flow.target}: all would be copied again; if a Connect cluster ran the connectors, write"
+            f" its offset.storage.topic as {facts.flow}.offsets.storage.topic"
+        )
+
+
+def _has_copies(facts: AdoptionFacts) -> bool:
+    return any(name in facts.target_topics for name in facts.remote.values())
+
+
+def _continuation(
+    facts: AdoptionFacts, partition: TopicPartition, log: Log, stored: Mapping[TopicPartition, int]
+) -> Continuation:
+    target = facts.remote[partition.topic]
+    position = stored.get(partition)
+    if partition in facts.positions.unreadable:
+        why = f"its record is damaged: {facts.positions.unreadable[partition]}; twinlog positions set"
+        return Continuation(
+            partition=partition,
+            target_topic=target,
+            start=Start.UNREADABLE,
+            position=None,
+            lag=None,
+            remark=why,
+        )
+    if position is None:
+        return _new(facts, partition, log, target)
+    remark = ""
+    if position > log.end:
+        remark = "the source's log ends before it: the topic was made again, or lost its tail"
+    elif position < log.start:
+        remark = "the source has deleted records that were not copied: a gap"
+    elif target not in facts.target_topics:
+        remark = "its copy is not on the target: it is created, and begins with what is new"
+    return Continuation(
+        partition=partition,
+        target_topic=target,
+        start=Start.STORED,
+        position=position,
+        lag=max(0, log.end - max(position, log.start)),
+        lost=max(0, log.start - position),
+        remark=remark,
+    )
+
+
+def _new(facts: AdoptionFacts, partition: TopicPartition, log: Log, target: str) -> Continuation:
+    settings = facts.config.source
+    if settings.start_group or settings.start_time_ms is not None:
+        return Continuation(
+            partition=partition, target_topic=target, start=Start.GROUP_OR_TIME, position=None, lag=None
+        )
+    begins = {
+        AutoOffsetReset.EARLIEST: (Start.EARLIEST, log.start),
+        AutoOffsetReset.LATEST: (Start.LATEST, log.end),
+    }
+    start, position = begins.get(settings.auto_offset_reset, (Start.NONE, None))
+    there = target in facts.target_topics and log.end > log.start
+    return Continuation(
+        partition=partition,
+        target_topic=target,
+        start=start,
+        position=position,
+        lag=None if position is None else log.end - position,
+        remark="no position is stored, though there is a copy on the target" if there else "",
+    )
+
+
+def _changes(facts: AdoptionFacts) -> Iterator[str]:
+    source, configsync = facts.config.source, facts.config.configsync
+    if source.exactly_once:
+        yield "records and positions are committed in one transaction: each record is there once"
+    if source.read_committed:
+        yield "records of aborted transactions are not copied"
+    yield (
+        f"new topics are looked for every {configsync.refresh_topics_interval_seconds:g} s"
+        if configsync.refresh_topics_enabled
+        else "new topics are not looked for"
+    )
+    yield "MirrorMaker 2's Connect group and its topics of configuration and status are not used"
+    if facts.missing_topics:
+        yield f"Twinlog creates its own topics: {', '.join(facts.missing_topics)}"
+    yield f"the way back: stop Twinlog, start MirrorMaker 2 again; it reads {facts.positions.topic}"

@@ -1,0 +1,247 @@
+"""Asks both clusters what MirrorMaker 2 left, and looks twice whether somebody still works at it. Changes
+nothing."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
+from twinlog.errors import KafkaError, WireFormatError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicDescription
+from twinlog.model import Record, TopicPartition
+from twinlog.policy.names import lease_group
+from twinlog.policy.replication import ReplicationPolicy
+from twinlog.preflight.adoption import AdoptionFacts, Log, Signs, StoredPositions
+from twinlog.preflight.own_topics import own_topics
+from twinlog.selection_configured import topic_selector
+from twinlog.service.waiting import wait_or_stop
+from twinlog.wire.heartbeat import HEARTBEATS_PARTITION, decode_heartbeat
+from twinlog.wire.source_offset import (
+    CONTROL_CONNECTOR,
+    GAP_CONNECTOR,
+    decode_connect_key,
+    decode_source_offset,
+    decode_source_offset_key,
+)
+
+_FETCH_BYTES = 4 << 20
+_FETCH_WAIT_SECONDS = 0.5
+_OWN_RECORDS = (CONTROL_CONNECTOR, GAP_CONNECTOR)
+_DEDICATED = "mm2-offsets."
+
+
+async def gather_adoption(
+    configuration: Configuration, *, connect_group: str, look_seconds: float, timeout_seconds: float
+) -> list[AdoptionFacts]:
+    """One for each enabled flow. `connect_group` is that of MirrorMaker 2's workers, empty = that of the
+    dedicated mode where its positions topic is used; `look_seconds` lie between the two looks. Raises
+    KafkaError: what cannot be seen is not taken over."""
+    facts: list[AdoptionFacts] = []
+    for config in configuration.enabled_flows:
+        async with AsyncExitStack() as stack:
+            look = _Look(
+                config=config,
+                connect_group=connect_group or _dedicated_group(config),
+                source=await stack.enter_async_context(_open(config.clients.source_admin, timeout_seconds)),
+                target=await stack.enter_async_context(_open(config.clients.target_admin, timeout_seconds)),
+            )
+            facts.append(await look.facts(look_seconds))
+    return facts
+
+
+def _open(client: ClientConfig, timeout_seconds: float) -> KafkaCluster:
+    return open_cluster(client.alias, client.properties, timeout_seconds=timeout_seconds)
+
+
+def _dedicated_group(config: FlowConfig) -> str:
+    topic = config.source.offset_storage.topic
+    return f"{config.flow.source}-mm2" if topic.startswith(_DEDICATED) else ""
+
+
+@dataclass(slots=True, kw_only=True)
+class PositionsRead:
+    """The positions of a source alias, of every connector, as the records come."""
+
+    source_alias: str
+    connector_name: str
+    by_connector: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    unreadable: dict[TopicPartition, str] = field(default_factory=dict)
+    written: int = 0
+    newest_ms: int | None = None
+    twinlog_was_here: bool = False
+
+    def take(self, record: Record) -> None:
+        decoded = decode_connect_key(record.key)
+        if decoded is None:
+            return
+        if decoded.connector in _OWN_RECORDS:
+            self.twinlog_was_here |= decoded.partition.get("cluster") == self.source_alias
+            return
+        key = decode_source_offset_key(record.key, connector=decoded.connector)
+        if key is None or key.cluster != self.source_alias:
+            return
+        own = decoded.connector == self.connector_name
+        positions = self.by_connector.setdefault(decoded.connector, {})
+        try:
+            position = decode_source_offset(record.value)
+        except WireFormatError as error:
+            if own:
+                self.unreadable[key.partition] = str(error)
+            return
+        if own:
+            self.written += 1
+            self.newest_ms = max(self.newest_ms or 0, record.timestamp_ms)
+            self.unreadable.pop(key.partition, None)
+        if position is None:
+            positions.pop(key.partition, None)
+        else:
+            positions[key.partition] = position
+
+    def stored(self, topic: str, *, exists: bool) -> StoredPositions:
+        return StoredPositions(
+            topic=topic,
+            exists=exists,
+            by_connector={name: dict(found) for name, found in self.by_connector.items() if found},
+            unreadable=dict(self.unreadable),
+            newest_ms=self.newest_ms,
+            twinlog_was_here=self.twinlog_was_here,
+        )
+
+
+class _Look:
+    """At one flow."""
+
+    def __init__(
+        self, *, config: FlowConfig, connect_group: str, source: KafkaCluster, target: KafkaCluster
+    ) -> None:
+        self._config, self._group = config, connect_group
+        self._source, self._target = source, target
+        self._selector = topic_selector(config)
+        self._read = PositionsRead(
+            source_alias=config.flow.source, connector_name=config.source.connector_name
+        )
+        self._next: dict[TopicPartition, int] = {}
+
+    async def facts(self, look_seconds: float) -> AdoptionFacts:
+        before = await self._signs()
+        on_target = frozenset(await self._target.list_topics())
+        logs = await self._source_logs()
+        # Not for a condition: what is looked for is that nothing happens.
+        await wait_or_stop(asyncio.Event(), look_seconds)
+        after = await self._signs()
+        config = self._config
+        policy = self._policy
+        topic = config.source.offset_storage.topic
+        remote = {
+            partition.topic: policy.format_remote_topic(config.flow.source, partition.topic)
+            for partition in logs
+        }
+        return AdoptionFacts(
+            config=config,
+            connect_group=self._group,
+            before=before,
+            after=after,
+            positions=self._read.stored(topic, exists=topic in on_target),
+            source_logs=logs,
+            target_topics=on_target,
+            remote=remote,
+            missing_topics=tuple(
+                own.name
+                for own in own_topics(config, policy)
+                if own.cluster == config.flow.target and own.name not in on_target
+            ),
+        )
+
+    @property
+    def _policy(self) -> ReplicationPolicy:
+        return self._selector.policy
+
+    async def _signs(self) -> Signs:
+        flow = self._config.flow
+        groups = {self._group: "connect"} if self._group else {}
+        groups |= {lease_group(str(service), flow): "twinlog" for service in Service}
+        described = await self._target.describe_groups([*groups])
+        members = {"connect": 0, "twinlog": 0}
+        for group, found in described.items():
+            if isinstance(found, KafkaError):
+                raise found
+            members[groups[group]] += found.member_count
+        await self._read_positions()
+        return Signs(
+            connect_members=members["connect"],
+            twinlog_members=members["twinlog"],
+            positions_written=self._read.written,
+            newest_heartbeat_ms=await self._newest_heartbeat(),
+        )
+
+    async def _read_positions(self) -> None:
+        async with self._target.reader() as reader:
+            for partition in await self._partitions(self._config.source.offset_storage.topic):
+                start = self._next.get(partition)
+                log = (await _logs(self._target, [partition]))[partition]
+                begin = log.start if start is None else max(start, log.start)
+                await self._read_from(reader, partition, begin, log.end)
+
+    async def _read_from(self, reader: LogReader, partition: TopicPartition, offset: int, end: int) -> None:
+        while offset < end:
+            fetched = await reader.fetch(
+                partition, offset, max_wait_seconds=_FETCH_WAIT_SECONDS, max_bytes=_FETCH_BYTES
+            )
+            for record in fetched.records:
+                self._read.take(record)
+            offset = fetched.next_offset
+        self._next[partition] = offset
+
+    async def _newest_heartbeat(self) -> int | None:
+        """Of this flow among the last ones on the target."""
+        topic = self._policy.heartbeats_topic()
+        partition = TopicPartition(topic, HEARTBEATS_PARTITION)
+        if partition not in await self._partitions(topic):
+            return None
+        log = (await _logs(self._target, [partition]))[partition]
+        offset, newest = max(log.start, log.end - 1000), None
+        async with self._target.reader() as reader:
+            while offset < log.end:
+                fetched = await reader.fetch(partition, offset, max_wait_seconds=_FETCH_WAIT_SECONDS)
+                for record in fetched.records:
+                    try:
+                        beat = decode_heartbeat(record.key, record.value)
+                    except WireFormatError:
+                        continue
+                    if (beat.source, beat.target) == (self._config.flow.source, self._config.flow.target):
+                        newest = beat.timestamp_ms
+                offset = fetched.next_offset
+        return newest
+
+    async def _partitions(self, topic: str) -> list[TopicPartition]:
+        """Empty when there is no such topic. Raises KafkaError when that is not known."""
+        if topic not in await self._target.list_topics():
+            return []
+        found = (await self._target.describe_topics([topic]))[topic]
+        return _of_topic(topic, found)
+
+    async def _source_logs(self) -> Mapping[TopicPartition, Log]:
+        selected = [name for name in await self._source.list_topics() if self._selector.selects(name)]
+        described = await self._source.describe_topics(selected) if selected else {}
+        partitions = [each for name, found in described.items() for each in _of_topic(name, found)]
+        return await _logs(self._source, partitions)
+
+
+def _of_topic(name: str, found: TopicDescription | KafkaError) -> list[TopicPartition]:
+    if isinstance(found, KafkaError):
+        raise found
+    return [TopicPartition(name, number) for number in range(found.partition_count)]
+
+
+async def _logs(cluster: KafkaCluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Log]:
+    starts = await cluster.list_offsets(OffsetSpec.EARLIEST, partitions)
+    ends = await cluster.list_offsets(OffsetSpec.LAST_STABLE, partitions)
+    return {each: Log(start=_offset(starts[each]), end=_offset(ends[each])) for each in partitions}
+
+
+def _offset(answer: int | KafkaError) -> int:
+    if isinstance(answer, KafkaError):
+        raise answer
+    return answer
