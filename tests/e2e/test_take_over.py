@@ -4,8 +4,11 @@ import asyncio
 import sys
 from pathlib import Path
 
+import grpc
 import pytest
 
+from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.comparison import Comparison, compare
@@ -40,9 +43,11 @@ class _Copying:
             self.written += RECORDS
 
 
+@pytest.mark.parametrize("first", ["mm2", "twinlog"])
 async def test_either_takes_over_from_the_other_without_loss_or_repetition(
-    kafka_pair: KafkaPair, tmp_path: Path
+    kafka_pair: KafkaPair, tmp_path: Path, first: str
 ) -> None:
+    """Also from a copy with the source's offsets, which is one with offsets of its own from there on."""
     topic, east, west = unique_name("e2e-take-over"), unique_name("east"), unique_name("west")
     clients = {east: kafka_pair.a.client_properties(), west: kafka_pair.b.client_properties()}
     extra = {
@@ -80,14 +85,31 @@ async def test_either_takes_over_from_the_other_without_loss_or_repetition(
             await eventually(lambda: _may_be_taken_over(mm2_file))
             return result
 
-        async def by_twinlog() -> Comparison:
-            async with TwinlogRun(text, tmp_path):
-                return await copied()
+        kinds: list[set[tuple[str, str]]] = []
 
-        for copier in (by_mm2, by_twinlog, by_mm2):
+        async def by_twinlog() -> Comparison:
+            async with TwinlogRun(text, tmp_path) as run:
+                result = await copied()
+                kinds.append(await _kinds_of_offsets(run, topic))
+                return result
+
+        copiers = {
+            "mm2": (by_mm2, by_twinlog, by_mm2),
+            "twinlog": (by_twinlog, by_mm2, by_twinlog, by_twinlog),
+        }
+        for copier in copiers[first]:
             await copying.write()
             result = await copier()
             assert result.identical, (copier.__name__, result)
+        translated = {("translated", "POSITION_STORED")}
+        expected = {"mm2": [translated], "twinlog": [{("preserved", "")}, translated, translated]}
+        assert kinds == expected[first]
+
+
+async def _kinds_of_offsets(run: TwinlogRun, topic: str) -> set[tuple[str, str]]:
+    async with grpc.aio.insecure_channel(run.endpoints["source"]) as channel:
+        answer = await SourceServiceStub(channel).ListPartitions(ListPartitionsRequest(), timeout=30)
+    return {(each.offsets, each.offsets_reason) for each in answer.partitions if each.source.topic == topic}
 
 
 async def adopt(file: Path) -> tuple[int, str]:

@@ -135,7 +135,7 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.recode.compression.level", ValueType.INTEGER, None, _SOURCE,
          "Compression level of batches that are repacked. Default: a sensible one for each codec.",
          scope=Scope.FLOW, minimum=-7, maximum=22),
-    _key("twinlog.offsets", ValueType.TEXT, "translated", _SOURCE,
+    _key("twinlog.offsets", ValueType.TEXT, "auto", _SOURCE,
          "Which offsets the records of a copy have: `preserved` = those of the source, and a copy for which"
          " that is not possible is refused; `translated` = offsets of its own; `auto` = preserved where"
          " possible. Decided when a copy begins (docs/offsets.md).", scope=Scope.FLOW,

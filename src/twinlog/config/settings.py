@@ -194,7 +194,7 @@ class OffsetSyncsSettings:
 class OffsetsSettings:
     """Which copies keep their source's offsets, and what that may cost."""
 
-    mode: OffsetsMode = OffsetsMode.TRANSLATED
+    mode: OffsetsMode = OffsetsMode.AUTO
     preserved_topics: tuple[str, ...] = ()
     """Patterns of source topics for which `mode` is PRESERVED, whatever it is for the others."""
     translated_topics: tuple[str, ...] = ()

@@ -20,9 +20,6 @@ offset.storage.replication.factor = 1
 status.storage.replication.factor = 1
 config.storage.replication.factor = 1
 
-# Copies have the offsets of their source.
-twinlog.offsets = auto
-
 # Often, so that a minute shows everything.
 refresh.topics.interval.seconds = 1
 refresh.groups.interval.seconds = 1
