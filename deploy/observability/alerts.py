@@ -212,9 +212,13 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         name="TwinlogCertificateExpires",
         severity=Severity.WARNING,
-        expression="min by (instance) (twinlog_certificate_expiry_seconds) < 14 * 86400",
+        expression=(
+            "(min by (instance) (twinlog_certificate_expiry_seconds) < 14 * 86400)\n"
+            "or (min by (twinlog_cluster) (twinlog_login_certificate_expiry_seconds) < 14 * 86400)"
+        ),
         held="10m",
-        summary=f"{{{{ $labels.instance }}}}: the certificate of the gRPC port expires in {_SECONDS}",
+        summary="{{ $labels.instance }}{{ $labels.twinlog_cluster }}: the certificate of this gRPC port, or"
+        f" of the login to this cluster, expires in {_SECONDS}",
     ),
     Alert(
         name="TwinlogTargetThrottles",

@@ -562,8 +562,12 @@ SERVICES = Board(
         ),
         _panel(
             "Certificate expires in",
-            "Of the gRPC port; nothing without TLS.",
+            "Of the gRPC port, and of the login to each cluster; nothing without TLS.",
             ("min by (instance) (twinlog_certificate_expiry_seconds)", "{{instance}}"),
+            (
+                "min by (twinlog_cluster) (twinlog_login_certificate_expiry_seconds)",
+                "login to {{twinlog_cluster}}",
+            ),
             unit="s",
         ),
         _panel(

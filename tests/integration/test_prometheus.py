@@ -267,13 +267,19 @@ async def test_boards_show_and_alerts_tell_what_happens(start_cluster: StartClus
 async def test_a_certificate_near_its_end_is_shown_and_told(tmp_path: Path) -> None:
     """A service alone, whose clusters are away."""
     tool("prometheus")
-    files = Authority().files(tmp_path, "heartbeat", ADDRESS, days=7)
+    authority = Authority()
+    files = authority.files(tmp_path, "heartbeat", ADDRESS, days=7)
+    signed, login = authority.sign("client", days=7), tmp_path / "login.pem"
+    login.write_bytes(signed.key + signed.chain)
     ports = PortLease(1)
     address = f"{ADDRESS}:{ports.ports[0]}"
     properties = f"""
 clusters = {A}, {B}
 {A}.bootstrap.servers = {ADDRESS}:1
 {B}.bootstrap.servers = {ADDRESS}:1
+{A}.security.protocol = SSL
+{A}.ssl.keystore.type = PEM
+{A}.ssl.keystore.location = {login}
 {A}->{B}.enabled = true
 twinlog.tls.certificate.file = {files.certificate}
 twinlog.tls.key.file = {files.key}

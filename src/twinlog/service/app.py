@@ -32,6 +32,7 @@ from twinlog.loops import refuse_loops
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.access.port import open_port_access
 from twinlog.service.clusters import Clusters
+from twinlog.service.credentials import LoginCertificates
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.options import load_configuration, parse_options
 from twinlog.service.peers import Peers
@@ -250,6 +251,9 @@ def _open_context(
         _clusters_of_flows(configuration), open_cluster=_open_cluster, stack=stack, clock=clock
     )
     clusters.observe(telemetry.meter)
+    LoginCertificates(
+        {alias: client.properties for alias, client in _clusters_of_flows(configuration).items()}, clock=clock
+    ).observe(telemetry.meter)
     observe_process(telemetry.meter)
     _log.info(
         "starting",

@@ -153,6 +153,15 @@ CERTIFICATE_EXPIRY = MetricSpec(
     attributes=(),
     service="every",
 )
+LOGIN_CERTIFICATE_EXPIRY = MetricSpec(
+    name="twinlog.login.certificate.expiry",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="Time until the certificate expires with which the process logs in to a cluster; absent where"
+    " it shows none.",
+    attributes=(CLUSTER,),
+    service="every",
+)
 PROCESS_CPU_TIME = MetricSpec(
     name="process.cpu.time",
     kind=Kind.COUNTER,
@@ -602,6 +611,7 @@ METRICS: tuple[MetricSpec, ...] = (
     FLOW_OWNER,
     FLOW_OWNER_CHANGES,
     CERTIFICATE_EXPIRY,
+    LOGIN_CERTIFICATE_EXPIRY,
     PROCESS_CPU_TIME,
     PROCESS_MEMORY_USAGE,
     PROCESS_FILE_DESCRIPTORS,

@@ -213,6 +213,10 @@ SCENARIOS: Mapping[str, Scenario] = {
         fires=frozenset({"TwinlogCertificateExpires"}),
         series={'twinlog_certificate_expiry_seconds{instance="source:1"}': f"86400x{MINUTES}"},
     ),
+    "the certificate of a login is near its end": Scenario(
+        fires=frozenset({"TwinlogCertificateExpires"}),
+        series={'twinlog_login_certificate_expiry_seconds{twinlog_cluster="B"}': f"86400x{MINUTES}"},
+    ),
     "the target throttles": Scenario(
         fires=frozenset({"TwinlogTargetThrottles"}),
         series={f'twinlog_replication_throttled{{{FLOW}, twinlog_end="target"}}': f"1x{MINUTES}"},

@@ -5,6 +5,7 @@ import ssl
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from twinlog.kafka.security.identity import ClientIdentity, StoreError
@@ -59,6 +60,19 @@ def tls_trust(properties: Mapping[str, str], alias: str = "") -> TlsTrust:
         check_hostname=algorithm == "https",
         limits=_tls_limits(properties, alias),
     )
+
+
+def client_certificate_end(properties: Mapping[str, str], alias: str = "") -> datetime | None:
+    """Until when the certificate is valid that a client shows; None where it shows none. Reads its files.
+    Raises ConfigError."""
+    if "SSL" not in properties.get("security.protocol", "").upper():
+        return None
+    identity = _identity(properties, alias)
+    if identity is None:
+        return None
+    from cryptography import x509
+
+    return x509.load_pem_x509_certificates(identity.certificate_chain_pem.encode())[0].not_valid_after_utc
 
 
 def _tls_limits(properties: Mapping[str, str], alias: str) -> TlsLimits:
