@@ -335,7 +335,7 @@ def _strimzi_queries() -> dict[str, str]:
     lag = "kafka_consumer_fetch_manager_records_lag"
     return {
         **{name: f"sum by ({', '.join(labels)}) ({name}{{{chosen}}})" for name, labels in BOARD.items()},
-        "consumer lag": f'topk(20, sum({lag}{{{chosen}, clientid=~".*replication-consumer""}}) by (topic))',
+        "consumer lag": f"topk(20, sum({lag}{{{chosen}, clientid=~'.*replication-consumer\"'}}) by (topic))",
     }
 
 
