@@ -13,10 +13,10 @@ from typing import Any
 
 from deploy.observability.alerts import ALERTS, hastened, rules
 
+from integration.prometheus_tools import tool
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.testing.brokers import eventually
-from unit.deploy.prometheus_tools import tool
 
 WINDOW = "15s"
 """Instead of the minutes over which rules and boards look back."""

@@ -53,9 +53,12 @@ class _AlterConfigsRequest(RequestStruct):  # type: ignore[misc]
 class _TellRequests(Request[_AlterConfigsRequest]):  # type: ignore[misc]
     API_KEY = 44
 
+    def __init__(self, *, broker_id: int) -> None:
+        self._broker_id = broker_id
+
     def build(self, request_struct_class: type[_AlterConfigsRequest]) -> _AlterConfigsRequest:
         level = ("kafka.request.logger", _SET, "DEBUG")
-        return request_struct_class([(_BROKER_LOGGER, "1", [level])], False)
+        return request_struct_class([(_BROKER_LOGGER, str(self._broker_id), [level])], False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +72,17 @@ class AskedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLog:
-    """Of a cluster of one broker."""
+    """Of one broker, by default that of a cluster that has no other."""
 
     cluster: BlockingCluster
+    broker_id: int = 1
 
     async def begin(self) -> None:
         """Have the broker write down every request from now on."""
         client = AIOKafkaClient(bootstrap_servers=self.cluster.bootstrap_servers)
         await client.bootstrap()
         try:
-            answer = await client.send(1, _TellRequests())
+            answer = await client.send(self.broker_id, _TellRequests(broker_id=self.broker_id))
         finally:
             await client.close()
         assert [code for code, *_ in answer.responses] == [0], answer
@@ -88,7 +92,7 @@ class RequestLog:
         return [each for each in self._all() if each.kind == kind and each.client_id.startswith(client_id)]
 
     def _all(self) -> Iterator[AskedRequest]:
-        for line in self.cluster.log_file(1).read_text(errors="replace").splitlines():
+        for line in self.cluster.log_file(self.broker_id).read_text(errors="replace").splitlines():
             _, told, text = line.partition(_TOLD)
             if told:
                 found, _ = json.JSONDecoder().raw_decode(text)

@@ -15,6 +15,7 @@ from deploy.observability.alerts import ALERTS
 from deploy.observability.boards import BOARDS
 
 from integration.prometheus_rig import WINDOW, Prometheus, prometheus
+from integration.prometheus_tools import tool
 from integration.watched_estate import (
     BEAT_SECONDS,
     CHANGED,
@@ -37,7 +38,6 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin
 from twinlog.testing.certificates import Authority
 from twinlog.testing.service_process import CALL_SECONDS, run_service
-from unit.deploy.prometheus_tools import tool
 from unit.service.test_strimzi_names import BOARD
 
 Panel = tuple[str, str]

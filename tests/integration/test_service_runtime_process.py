@@ -1,6 +1,7 @@
 """A service as a process: how it starts, refuses, drains, is forced and crashes. Its clusters are away."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -48,7 +49,9 @@ B.bootstrap.servers = 127.0.0.1:1
 A->B.enabled = true
 twinlog.drain.seconds = 0
 twinlog.grace.seconds = 30
+twinlog.log.format = json
 """
+_LONG_DRAIN_SECONDS = 3600
 
 
 class Process:
@@ -90,8 +93,8 @@ async def _service(
     port_file.unlink(missing_ok=True)
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(script), "--config", str(config), "--log-format", "json"),
-            *("--port-file", str(port_file), "--listen", "127.0.0.1:0", *arguments, loops),
+            *(sys.executable, str(script), "--config", str(config), "--port-file", str(port_file)),
+            *("--listen", "127.0.0.1:0", *arguments, loops),
             stdout=output,
             stderr=output,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -142,6 +145,49 @@ async def test_a_second_signal_cuts_a_drain_that_hangs(tmp_path: Path) -> None:
         service.signal(signal.SIGTERM)
         assert await service.exit_code() == 1
         assert '"outcome": "forced"' in service.log()
+
+
+async def test_calls_are_answered_until_drain_seconds_are_over(tmp_path: Path) -> None:
+    """A load balancer sees that the service leaves, and has so long to send callers elsewhere."""
+    arguments = ["--set", f"twinlog.drain.seconds={_LONG_DRAIN_SECONDS}"]
+    async with _service(tmp_path, arguments=arguments) as service:
+        async with open_channel(f"127.0.0.1:{await service.port()}") as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+
+            async def is_alive() -> bool:
+                asked = health_pb2.HealthCheckRequest(service="liveness")
+                answer = await health.Check(asked, timeout=30)
+                return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+            assert await is_alive()
+            service.signal(signal.SIGTERM)
+
+            async def says_that_it_leaves() -> bool:
+                return not await is_alive()
+
+            await eventually(says_that_it_leaves)
+        assert f'"drain_seconds": {_LONG_DRAIN_SECONDS}' in service.log()
+        service.signal(signal.SIGTERM)
+        assert await service.exit_code() == 1
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+async def test_lines_of_the_log_are_in_log_format(tmp_path: Path, log_format: str) -> None:
+    properties = _PROPERTIES.replace("twinlog.log.format = json", f"twinlog.log.format = {log_format}")
+    async with _service(tmp_path, properties=properties) as service:
+        await service.port()
+        service.signal(signal.SIGTERM)
+        assert await service.exit_code() == 0
+        lines = service.log().splitlines()
+        assert any("listening" in line for line in lines)
+        assert {_is_json(line) for line in lines} == {log_format == "json"}, lines
+
+
+def _is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 async def test_a_stuck_loop_is_cancelled_at_the_grace_and_the_exit_is_clean(tmp_path: Path) -> None:

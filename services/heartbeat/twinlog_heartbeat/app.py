@@ -6,6 +6,7 @@ from functools import partial
 
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2 import DESCRIPTOR
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import add_HeartbeatServiceServicer_to_server
+from twinlog.kafka.ports import KafkaCluster, LogWriter
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.feeds.rules import RulesWatch, follow_rules
 from twinlog.service.grpc_server import GrpcService
@@ -32,8 +33,9 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
     )
     loops: dict[str, Loop] = {"rules of configsync": rules.run}
+    writers = SharedWriters(stack)
     for entry in flows:
-        beats = FlowBeats(entry=entry, state=state, loops_of=await _loops_of(context, entry, state))
+        beats = FlowBeats(entry=entry, state=state, loops_of=await _loops_of(context, entry, state, writers))
         lease = open_lease(context, entry.flow, await context.clusters.get(entry.clients.target_admin))
         loops[f"owner of {entry.flow}"] = lease.run
         # In doubt two may write: a beat more does no harm, one that is missing looks like a path that is cut.
@@ -54,28 +56,43 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     return ServiceParts(loops=loops, grpc=[service])
 
 
+class SharedWriters:
+    """One writer for each connection: flows share it, as they share the connection."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._writers: dict[KafkaCluster, LogWriter] = {}
+
+    async def of(self, cluster: KafkaCluster) -> LogWriter:
+        """Open until the service ends."""
+        writer = self._writers.get(cluster)
+        if writer is None:
+            writer = self._writers[cluster] = await self._stack.enter_async_context(cluster.writer())
+        return writer
+
+
 async def _loops_of(
-    context: ServiceContext, entry: HeartbeatFlow, state: HeartbeatState
+    context: ServiceContext, entry: HeartbeatFlow, state: HeartbeatState, writers: SharedWriters
 ) -> Callable[[HeartbeatFlow], Mapping[str, Loop]]:
     """What writes for a flow, under any rules."""
     clients = entry.clients
     on_source = (
         await context.clusters.get(clients.source_admin),
-        await context.clusters.get(clients.source_producer),
+        await writers.of(await context.clusters.get(clients.source_producer)),
     )
     on_target = (
         await context.clusters.get(clients.target_admin),
-        await context.clusters.get(clients.target_producer),
+        await writers.of(await context.clusters.get(clients.target_producer)),
     )
 
     def loops_of(now: HeartbeatFlow) -> Mapping[str, Loop]:
         loops: dict[str, Loop] = {}
         for beat in planned_beats([now]):
-            admin, cluster = on_target if beat.purpose is Purpose.MM2 else on_source
+            admin, writer = on_target if beat.purpose is Purpose.MM2 else on_source
             loops[beat.name] = BeatEmitter(
                 beat=beat,
                 admin=admin,
-                cluster=cluster,
+                writer=writer,
                 topic=now.policy.heartbeats_topic(),
                 topic_replication_factor=now.topic_replication_factor,
                 interval_seconds=now.interval_seconds,

@@ -271,6 +271,7 @@ async def _monitor(
             clock=context.clock,
         ),
         clock=context.clock,
+        flows=estate.flows,
     )
 
 

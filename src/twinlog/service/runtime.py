@@ -8,7 +8,13 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
-from twinlog.service.waiting import Backoff, finish_or_cancel, wait_for_any, wait_or_stop
+from twinlog.service.waiting import (
+    STEP_GRACE_SECONDS,
+    Backoff,
+    finish_or_cancel,
+    wait_for_any,
+    wait_or_stop,
+)
 from twinlog.telemetry.repeats import RepeatLimiter
 
 Loop = Callable[[asyncio.Event], Awaitable[None]]
@@ -79,12 +85,17 @@ async def retrying_loop(
     step: Callable[[], Coroutine[Any, Any, None]],
     *,
     stop: asyncio.Event,
-    interval_seconds: float,
+    interval_seconds: float | Callable[[], float],
     backoff: Backoff,
     clock: Clock,
     on_error: Callable[[TwinlogError], None] = _ignore,
+    woken: asyncio.Event | None = None,
+    grace_seconds: float = STEP_GRACE_SECONDS,
 ) -> None:
     """Run `step` every `interval_seconds` (start to start, never overlapping) until `stop`.
+
+    A function instead of a number is asked after each step in how many seconds the next one is due. `woken`
+    brings it forward. `grace_seconds`: for a step in flight at `stop`; 0 for one that only waits for news.
 
     A TwinlogError, retriable or not, is logged (first one at once, then at most one a minute for each reason,
     with the number left out), given to `on_error`, and followed by a back-off: a broker that refuses must not
@@ -93,8 +104,10 @@ async def retrying_loop(
     limiter = RepeatLimiter(interval_seconds=60.0)
     while not stop.is_set():
         started = clock.monotonic()
+        if woken is not None:
+            woken.clear()
         try:
-            await finish_or_cancel(step(), stop=stop)
+            await finish_or_cancel(step(), stop=stop, grace_seconds=grace_seconds)
         except TwinlogError as error:
             on_error(error)
             suppressed = limiter.admit(error.reason, now=clock.monotonic())
@@ -110,5 +123,8 @@ async def retrying_loop(
             wait_seconds = backoff.next()
         else:
             backoff.reset()
-            wait_seconds = max(0.0, interval_seconds - (clock.monotonic() - started))
-        await wait_or_stop(stop, wait_seconds)
+            if callable(interval_seconds):
+                wait_seconds = max(0.0, interval_seconds())
+            else:
+                wait_seconds = max(0.0, interval_seconds - (clock.monotonic() - started))
+        await wait_for_any(stop, *([] if woken is None else [woken]), seconds=wait_seconds)

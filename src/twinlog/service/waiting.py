@@ -32,6 +32,14 @@ async def wait_for_any(*events: asyncio.Event, seconds: float | None = None) -> 
     """Wait until one of the events is set; False when `seconds` pass before that."""
     if any(event.is_set() for event in events):
         return True
+    if len(events) == 1:
+        (event,) = events
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            return event.is_set()
+        return True
     async with asyncio.TaskGroup() as group:
         waits = [group.create_task(event.wait(), name="wait-for-any") for event in events]
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 
 import pytest
 import structlog
@@ -47,19 +45,6 @@ def test_a_stream_lets_colours_pass_and_nothing_else() -> None:
     out = io.StringIO()
     PrintableStream(out).write("\x1b[1;31mred\x1b[0m \x1b[2J \x1b[31" + HOSTILE + "\n")
     assert out.getvalue() == "\x1b[1;31mred\x1b[0m \\x1b[2J \\x1b[31" + printable(HOSTILE) + "\n"
-
-
-def test_an_error_of_a_command_writes_them_out_too() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "twinlog", "explain", "topic", "x", "--config", f"/nowhere/{HOSTILE[:9]}"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert r"\x1b]0;" in done.stderr
-    assert "\x1b" not in done.stderr + done.stdout
 
 
 @pytest.mark.parametrize("form", ["json", "console"])

@@ -48,9 +48,6 @@ OF_FLOWS = {
             twinlog.auth.oidc.roles.claim twinlog.auth.oidc.clock.skew.seconds
             twinlog.auth.viewers twinlog.auth.operators twinlog.auth.admins
         """,
-        "test_tasks_are_met_on_an_address_of_their_own": """
-            twinlog.source.worker.listen
-        """,
     },
     "integration/test_configsync_access.py": {
         "test_mode_read_only_follows_removals_and_leaves_foreign_acls": """
@@ -106,10 +103,22 @@ OF_FLOWS = {
         "test_a_stuck_loop_is_cancelled_at_the_grace_and_the_exit_is_clean": """
             twinlog.grace.seconds
         """,
+        "test_calls_are_answered_until_drain_seconds_are_over": """
+            twinlog.drain.seconds
+        """,
+        "test_lines_of_the_log_are_in_log_format": """
+            twinlog.log.format
+        """,
     },
     "integration/test_source_cluster_mode.py": {
         "test_a_killed_executor_loses_and_repeats_nothing": """
             twinlog.spark.master
+        """,
+    },
+    "integration/test_source_keys.py": {
+        "test_slots_syncs_kept_offsets_and_the_way_of_tasks_are_as_the_file_says": """
+            tasks.max twinlog.max.slots offset.flush.interval.ms twinlog.offsets.preserved.topics
+            twinlog.offsets.fill.total twinlog.source.worker.listen twinlog.source.worker.endpoint
         """,
     },
     "integration/test_source_lag.py": {
@@ -160,17 +169,6 @@ OF_FLOWS = {
             forwarding.admin.class predicates target.cluster.alias
         """,
     },
-    "unit/library/test_config_load.py": {
-        "test_our_own_limit_of_slots_wins_over_tasks_max": """
-            tasks.max twinlog.max.slots
-        """,
-        "test_settings_of_the_source_service": """
-            offset.flush.interval.ms twinlog.offsets.preserved.topics
-        """,
-        "test_spark_and_runtime": """
-            twinlog.log.format twinlog.source.worker.endpoint twinlog.drain.seconds
-        """,
-    },
     "unit/library/test_config_providers.py": {
         "test_what_finds_nothing_stays_as_written_and_is_said_once": """
             config.providers
@@ -179,11 +177,6 @@ OF_FLOWS = {
     "unit/library/test_filters_names.py": {
         "test_a_foreign_filter_class_is_refused": """
             topic.filter.class group.filter.class config.property.filter.class
-        """,
-    },
-    "unit/preflight/test_preflight_offsets.py": {
-        "test_a_topic_that_costs_too_much_or_must_not_be_compacted_is_named": """
-            twinlog.offsets.fill.total
         """,
     },
     "unit/source/preserved/test_copy_modes.py": {
@@ -318,26 +311,27 @@ DOCUMENTED = {spec.name for spec in ALL_KEYS if spec.meaning}
 OF_ALL_CLIENTS = frozenset[str]().union(*EFFECTIVE_BY_CLIENT.values())
 
 
-def _by_key(table: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, str]]:
-    return {
-        key: (file, name)
+def _entries(table: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    """Key, file and test, of every line."""
+    return [
+        (key, file, name)
         for file, tests in table.items()
         for name, keys in tests.items()
         for key in keys.split()
-    }
+    ]
 
 
-BY_KEY = {**_by_key(OF_FLOWS), **_by_key(OF_CLIENTS)}
+def _keys(table: Mapping[str, Mapping[str, str]]) -> set[str]:
+    return {key for key, _, _ in _entries(table)}
 
 
 def test_every_documented_key_has_its_test() -> None:
-    assert _by_key(OF_FLOWS).keys() == DOCUMENTED
-    assert _by_key(OF_CLIENTS).keys() == OF_ALL_CLIENTS
+    assert _keys(OF_FLOWS) == DOCUMENTED
+    assert _keys(OF_CLIENTS) == OF_ALL_CLIENTS
 
 
-@pytest.mark.parametrize("key", sorted(BY_KEY))
-def test_the_test_of_a_key_is_there_and_sets_it(key: str) -> None:
-    file, name = BY_KEY[key]
+@pytest.mark.parametrize(("key", "file", "name"), sorted(_entries(OF_FLOWS) + _entries(OF_CLIENTS)))
+def test_the_test_of_a_key_is_there_and_sets_it(key: str, file: str, name: str) -> None:
     written = "\n".join(_texts_of(TESTS / file, name))
     assert re.search(rf"(?:(?<![\w-])|(?<=\\n)){re.escape(key)}(?=[\"'\s=])", written), (
         f"{file}::{name} does not set {key}"

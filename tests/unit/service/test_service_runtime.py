@@ -141,6 +141,20 @@ def test_waiting_for_any_event_leaves_no_waiter_behind() -> None:
     assert run_in_virtual_time(waits()) == (False, True, 1)
 
 
+def test_waiting_for_one_event_ends_by_it_or_by_time() -> None:
+    async def waits() -> tuple[bool, bool, float]:
+        event = asyncio.Event()
+        timed_out = await wait_for_any(event, seconds=2)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_stop_after(event, 1), name="setter")
+            seen = await wait_for_any(event)
+        return timed_out, seen, _now()
+
+    timed_out, seen, ended = run_in_virtual_time(waits())
+    assert (timed_out, seen) == (False, True)
+    assert ended == pytest.approx(3)
+
+
 def test_a_step_that_waits_for_a_broker_is_cut_short_after_stop() -> None:
     async def scenario() -> tuple[str | None, float]:
         stop = asyncio.Event()
@@ -239,6 +253,57 @@ def test_a_failed_step_is_repeated_after_a_growing_backoff_retriable_or_not() ->
 
     assert begun == [0, pytest.approx(3), pytest.approx(8), pytest.approx(17), pytest.approx(27)]
     assert reasons == ["KAFKA_UNAVAILABLE", "KAFKA_REFUSED", "KAFKA_UNAVAILABLE"]
+
+
+def test_a_loop_without_an_interval_sleeps_until_its_step_is_due_or_it_is_woken() -> None:
+    begun: list[float] = []
+
+    async def scenario() -> float:
+        stop, woken = asyncio.Event(), asyncio.Event()
+
+        async def step() -> None:
+            begun.append(_now())
+            await wait_or_stop(stop, 1)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_stop_after(woken, 30), name="waker")
+            group.create_task(_stop_after(stop, 31.5), name="stopper")
+            await retrying_loop(
+                "steps",
+                step,
+                stop=stop,
+                interval_seconds=lambda: 20,
+                backoff=Backoff(initial_seconds=1, max_seconds=1, random=lambda: 1.0),
+                clock=LoopClock(),
+                woken=woken,
+            )
+        return _now()
+
+    assert run_in_virtual_time(scenario()) == pytest.approx(31.5)
+    assert begun == [0, pytest.approx(21), pytest.approx(30)]
+
+
+def test_a_step_that_only_waits_for_news_holds_no_stop_up() -> None:
+    async def scenario() -> float:
+        stop = asyncio.Event()
+
+        async def step() -> None:
+            await asyncio.Event().wait()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_stop_after(stop, 5), name="stopper")
+            await retrying_loop(
+                "news",
+                step,
+                stop=stop,
+                interval_seconds=0.0,
+                backoff=Backoff(initial_seconds=1, max_seconds=1, random=lambda: 1.0),
+                clock=LoopClock(),
+                grace_seconds=0.0,
+            )
+        return _now()
+
+    assert run_in_virtual_time(scenario()) == pytest.approx(5)
 
 
 def test_a_defect_in_a_step_ends_the_loop() -> None:

@@ -34,8 +34,6 @@ from twinlog_checkpoint.translation.translation import (
 WRITES_AT_ONCE = 256
 """Checkpoints on their way at a time: they share batches, and none waits for another's acknowledgement."""
 CLUSTER_LOOK_SECONDS = 1.0
-TICK_SECONDS = 0.2
-"""How soon a pass follows once it is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +84,13 @@ class Checkpointer:
     """Passes done since the offset syncs were read."""
     _restored: bool = False
     _next_pass_at: float = field(default=0.0)
-    _was_ready: bool = False
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    """A pass may be due at once: the rules have changed, or the offset syncs have just been read."""
     _targets: dict[TopicPartition, TopicPartition] = field(default_factory=dict)
     """Of this pass."""
+
+    def __post_init__(self) -> None:
+        self.tail.on_turn = self._pass_now
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop: a pass when one is due, until `stop`. May run again after another process had the flow."""
@@ -101,10 +103,11 @@ class Checkpointer:
                 f"checkpoints {self.entry.flow}",
                 lambda: self._tick(writer),
                 stop=stop,
-                interval_seconds=TICK_SECONDS,
+                interval_seconds=lambda: self._next_pass_at - self.clock.monotonic(),
                 backoff=Backoff(initial_seconds=0.5, max_seconds=longest_wait, random=random),
                 clock=self.clock,
                 on_error=self._on_error,
+                woken=self._woken,
             )
             watching.cancel()
 
@@ -133,19 +136,26 @@ class Checkpointer:
             refresh_enabled=entry.settings.refresh_groups_enabled,
             interval_seconds=entry.settings.refresh_groups_interval_seconds,
         )
+        self._pass_now()
+
+    def _pass_now(self) -> None:
         self._next_pass_at = 0.0
+        self._woken.set()
 
     async def _tick(self, writer: LogWriter) -> None:
-        """Do a pass when one is due, and at once when the offset syncs have just been read."""
-        ready = self.tail.store.read_to_end
+        """Do a pass when one is due."""
         now = self.clock.monotonic()
-        if now < self._next_pass_at and ready == self._was_ready:
+        if now < self._next_pass_at:
             return
-        flow = self.entry.flow
-        with span("checkpoint pass", metrics.flow_attributes(flow.source, flow.target)):
-            await self.do_pass(writer)
-        self._was_ready = ready
+        # Before it: one that is asked for meanwhile follows at once.
         self._next_pass_at = now + self.entry.settings.emit_interval_seconds
+        flow = self.entry.flow
+        try:
+            with span("checkpoint pass", metrics.flow_attributes(flow.source, flow.target)):
+                await self.do_pass(writer)
+        except BaseException:
+            self._next_pass_at = 0.0
+            raise
 
     async def do_pass(self, writer: LogWriter) -> None:
         """Read the groups, translate, emit what the guard admits, renew the table. Raises KafkaError."""

@@ -21,7 +21,8 @@ from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, plan_group_sync
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, each_at_once, in_turns
 from twinlog_checkpoint.translation.log_ranges import log_ranges
 
-TICK_SECONDS = 0.2
+FIRST_PASS_SECONDS = 0.2
+"""How often it is looked whether the checkpointer's first pass is done."""
 GROUPS_AT_ONCE = 16
 """Groups whose offsets are committed side by side: a coordinator takes one request for each."""
 
@@ -52,6 +53,7 @@ class GroupSyncer:
     on_failure: Callable[[str], None] = lambda _reason: None
     """Called with the reason for each group whose offsets could not be committed."""
     _next_at: float = 0.0
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -59,16 +61,21 @@ class GroupSyncer:
             f"group offsets {self.flow}",
             self._tick,
             stop=stop,
-            interval_seconds=TICK_SECONDS,
+            interval_seconds=self._due_in_seconds,
             backoff=Backoff(initial_seconds=0.5, max_seconds=30.0, random=random),
             clock=self.clock,
+            woken=self._woken,
         )
+
+    def _due_in_seconds(self) -> float:
+        return FIRST_PASS_SECONDS if self.passes() == 0 else self._next_at - self.clock.monotonic()
 
     def follow(self, *, enabled: bool, interval_seconds: float) -> None:
         """Take over changed rules, at once."""
         self.enabled = enabled
         self.interval_seconds = interval_seconds
         self._next_at = 0.0
+        self._woken.set()
 
     async def _tick(self) -> None:
         now = self.clock.monotonic()

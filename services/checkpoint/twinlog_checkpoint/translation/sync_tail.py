@@ -1,6 +1,7 @@
 """Follows a flow's offset syncs into the two stores that translation asks."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import random
 
@@ -18,7 +19,8 @@ from twinlog_checkpoint.translation.history import OffsetPair, SyncHistory
 from twinlog_checkpoint.translation.log_scan import LogScan
 from twinlog_checkpoint.translation.sync_history_log import SavedHistory, SyncHistoryLog
 
-FETCH_WAIT_SECONDS = 0.5
+FETCH_WAIT_SECONDS = 5.0
+"""A broker answers as soon as there is a sync: this bounds how often an idle flow asks."""
 SAME_TOPIC_SECONDS = 1.0
 """While syncs come, the topic's id is looked at so often at most."""
 SAME_TOPIC_IDLE_SECONDS = 10.0
@@ -45,6 +47,8 @@ class SyncTail:
     clock: Clock
     store: OffsetSyncStore = field(default_factory=lambda: OffsetSyncStore(must_read_to_end=False))
     history: SyncHistory = field(default_factory=SyncHistory)
+    on_turn: Callable[[], None] = lambda: None
+    """Told when the first pass is done."""
     obstacle: TwinlogError | None = None
     """Why the topic cannot be read just now; None when it can."""
     _reading: bool = False
@@ -100,6 +104,7 @@ class SyncTail:
                 backoff=Backoff(initial_seconds=0.2, max_seconds=5.0, random=random),
                 clock=self.clock,
                 on_error=self._on_error,
+                grace_seconds=0.0,
             )
 
     async def _step(self, scan: LogScan) -> None:
@@ -202,6 +207,7 @@ class SyncTail:
 
     def _finish_first_pass(self) -> None:
         self.store.finish_reading()
+        self.on_turn()
         _log.info(
             "offset_syncs_read",
             flow=str(self.flow),

@@ -25,15 +25,18 @@ class TopicBoard:
             meter=meter,
             rpc_method="twinlog.api.configsync.v1.ConfigSyncService/WatchTopics",
         )
+        self._told: dict[Flow, frozenset[str]] = {}
+        """The selected topics of each flow. Beside many flows a look at all topics for each would cost more
+        than the rest of a pass."""
 
     def publish(self, flow: Flow, entries: Entries) -> None:
         """Make these the flow's topics: tell what is new, changed and gone."""
         selected = {name: entry for name, entry in entries.items() if entry.selected}
-        for known_flow, name in self._registry.items():
-            if known_flow == flow and name not in selected:
-                self._registry.remove((flow, name))
+        for name in self._told.get(flow, frozenset()) - selected.keys():
+            self._registry.remove((flow, name))
         for name, entry in selected.items():
             self._registry.put((flow, name), entry)
+        self._told[flow] = frozenset(selected)
 
     def settle(self, flow: Flow) -> None:
         """Tell that the flow's selection is complete. For good: later changes are changes."""

@@ -1,4 +1,8 @@
-"""Writes one heartbeat again and again."""
+"""Writes one heartbeat again and again.
+
+All heartbeats of an interval are due at the same moments, so those of many flows that go to one topic share a
+batch.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -8,12 +12,22 @@ from random import random
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
-from twinlog.kafka.ports import KafkaCluster, LogWriter, TopicAdmin
+from twinlog.kafka.ports import LogWriter, TopicAdmin
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.wire import Heartbeat, encode_heartbeat
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION
 from twinlog_heartbeat.model.beats import Beat
+
+
+def seconds_to_next(now_ms: int, interval_seconds: float) -> float:
+    """Until the wall clock shows the next multiple of the interval.
+
+    >>> [seconds_to_next(now_ms, 1.0) for now_ms in (10_000, 10_250, 10_999)]
+    [1.0, 0.75, 0.001]
+    """
+    interval_ms = interval_seconds * 1000
+    return (interval_ms - now_ms % interval_ms) / 1000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,8 +37,8 @@ class BeatEmitter:
 
     beat: Beat
     admin: TopicAdmin
-    cluster: KafkaCluster
-    """Gives the writer; its client has producer settings, the admin's has its own."""
+    writer: LogWriter
+    """Shared with other flows; its client has producer settings, the admin's has its own."""
     topic: str
     topic_replication_factor: int
     interval_seconds: float
@@ -36,18 +50,17 @@ class BeatEmitter:
     _topic_is_there: bool = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        async with self.cluster.writer() as writer:
-            await retrying_loop(
-                self.beat.name,
-                lambda: self._step(writer),
-                stop=stop,
-                interval_seconds=self.interval_seconds,
-                backoff=Backoff(initial_seconds=0.5, max_seconds=10.0, random=random),
-                clock=self.clock,
-                on_error=lambda error: self.on_error(self.beat, error),
-            )
+        await retrying_loop(
+            self.beat.name,
+            self._step,
+            stop=stop,
+            interval_seconds=lambda: seconds_to_next(self.clock.now_ms(), self.interval_seconds),
+            backoff=Backoff(initial_seconds=0.5, max_seconds=10.0, random=random),
+            clock=self.clock,
+            on_error=lambda error: self.on_error(self.beat, error),
+        )
 
-    async def _step(self, writer: LogWriter) -> None:
+    async def _step(self) -> None:
         """Write one beat; the topic is made first, so that no broker creates it with settings of its own."""
         refused = self.refusal(self.beat.flow)
         if refused is not None:
@@ -62,7 +75,7 @@ class BeatEmitter:
             key, value = encode_heartbeat(
                 Heartbeat(source=self.beat.flow.source, target=self.beat.flow.target, timestamp_ms=now_ms)
             )
-            await writer.append(
+            await self.writer.append(
                 TopicPartition(self.topic, HEARTBEATS_PARTITION), key=key, value=value, timestamp_ms=now_ms
             )
         except TwinlogError:

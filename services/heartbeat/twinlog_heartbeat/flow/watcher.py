@@ -22,7 +22,8 @@ TOPICS_INTERVAL_SECONDS = 5.0
 LIST_INTERVAL_SECONDS = 60.0
 """How often it is asked for all of its topics: others may have come by more hops. Kafka lists no names
 without all partitions, so this is large where topics are many."""
-FETCH_WAIT_SECONDS = 1.0
+FETCH_WAIT_SECONDS = 5.0
+"""A broker answers as soon as there is a heartbeat."""
 LOOK_BACK_RECORDS = 100
 """Where reading a topic starts: this far before its end, so that a path that is cut still shows when it last
 worked."""
@@ -129,6 +130,7 @@ class HeartbeatWatcher:
                 backoff=Backoff(initial_seconds=0.2, max_seconds=5.0, random=random),
                 clock=self.clock,
                 on_error=lambda error: self._tell(tail, error),
+                grace_seconds=0.0,
             )
 
     async def _step(self, tail: _Tail, reader: LogReader) -> None:

@@ -49,10 +49,14 @@ FINISH_TIMEOUT_SECONDS = 20.0
 LEAVE_SECONDS = 5.0
 """For what is put on the log at the end. A target that hangs must not hold up the process."""
 REPLAN_POLL_SECONDS = 0.25
-LONGEST_REPLAN_POLL_SECONDS = 1.0
+LONGEST_REPLAN_POLL_SECONDS = 2.0
 REPLANS_PER_SECOND = 40
-"""Of all flows of a process together, as long as each looks every second."""
+"""Of all flows of a process together, as long as each looks every other second."""
 DEMAND_POLL_SECONDS = 1.0
+LONGEST_DEMAND_POLL_SECONDS = 5.0
+DEMANDS_PER_SECOND = 20
+"""Of all flows of a process together, as long as each looks every few seconds whether it has outgrown its
+epoch."""
 PROBE_POLL_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 5.0
 """How old the reason may be that a flow shows: it is looked at again after so long."""
@@ -64,9 +68,18 @@ def replan_poll_seconds(flows: int) -> float:
     """How often a flow looks whether its epoch should end, in a process of so many flows.
 
     >>> [replan_poll_seconds(flows) for flows in (1, 10, 20, 100)]
-    [0.25, 0.25, 0.5, 1.0]
+    [0.25, 0.25, 0.5, 2.0]
     """
     return min(LONGEST_REPLAN_POLL_SECONDS, max(REPLAN_POLL_SECONDS, flows / REPLANS_PER_SECOND))
+
+
+def demand_poll_seconds(flows: int) -> float:
+    """How often a flow looks whether it has outgrown its epoch, in a process of so many flows.
+
+    >>> [demand_poll_seconds(flows) for flows in (1, 20, 40, 100)]
+    [1.0, 1.0, 2.0, 5.0]
+    """
+    return min(LONGEST_DEMAND_POLL_SECONDS, max(DEMAND_POLL_SECONDS, flows / DEMANDS_PER_SECOND))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -339,13 +352,13 @@ class FlowDriver:
             return None
         return self.shared_worker
 
-    def _outgrew_its_worker(self, epoch: Epoch) -> bool:
-        return epoch.shared_worker is not None and not is_small(self._load(epoch.partitions))
-
-    def _needs_more_slots(self, epoch: Epoch) -> bool:
-        """Whether its load has outgrown the epoch. One that needs fewer stays to its end."""
+    def _outgrew(self, epoch: Epoch) -> bool:
+        """Whether it needs a worker of its own, or more slots. One that needs fewer stays to its end."""
+        load = self._load(epoch.partitions)
+        if epoch.shared_worker is not None and not is_small(load):
+            return True
         present, most = len(epoch.slots), min(self._most_slots, len(epoch.partitions))
-        return present < most and self._slots_needed(epoch.partitions, present=present) > present
+        return present < most and slots_needed(load, present=present, most=self._most_slots) > present
 
     def _holds(self, epoch: Epoch) -> bool:
         """Whether it copies what is to be copied, and no other spread over its slots would be much better."""
@@ -384,6 +397,7 @@ class FlowDriver:
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
         """Stay while its plan is right and its tasks are well."""
         poll_seconds = replan_poll_seconds(self.estate.flows)
+        demand_seconds = demand_poll_seconds(self.estate.flows)
         began = looked_at = self.clock.monotonic()
         longest_seconds = self.longest_epoch_seconds
         if self.shared_worker is not None:
@@ -397,9 +411,9 @@ class FlowDriver:
         while not span.is_over(now := self.clock.monotonic(), lambda: self._holds(epoch)):
             if stop.is_set():
                 return
-            if now >= looked_at + DEMAND_POLL_SECONDS:
+            if now >= looked_at + demand_seconds:
                 looked_at = now
-                if self._needs_more_slots(epoch) or self._outgrew_its_worker(epoch):
+                if self._outgrew(epoch):
                     return
             failure = epoch.failure
             if failure is not None:

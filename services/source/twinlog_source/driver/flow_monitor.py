@@ -18,9 +18,21 @@ from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.source_ends import SourceEnds
 
 TICK_SECONDS = 1.0
+LONGEST_TICK_SECONDS = 3.0
+TICKS_PER_SECOND = 40
+"""Of all flows of a process together, as long as each looks every few seconds."""
 FOLLOW_TIMEOUT_SECONDS = 10.0
 
 log = structlog.get_logger(__name__)
+
+
+def tick_seconds(flows: int) -> float:
+    """How often it is seen whether a flow moves, in a process of so many flows.
+
+    >>> [tick_seconds(flows) for flows in (1, 40, 100, 1000)]
+    [1.0, 1.0, 2.5, 3.0]
+    """
+    return min(LONGEST_TICK_SECONDS, max(TICK_SECONDS, flows / TICKS_PER_SECOND))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,13 +42,15 @@ class FlowMonitor:
     ends: SourceEnds
     follower: PositionsFollower
     clock: Clock
+    flows: int = 1
+    """How many flows the process has."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`. Ends and positions are read side by side: neither cluster holds the other up."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read_ends(stop), name="source ends")
             group.create_task(self._follow(stop), name="positions of the owner")
-            while not await wait_or_stop(stop, TICK_SECONDS):
+            while not await wait_or_stop(stop, tick_seconds(self.flows)):
                 self.note_progress()
 
     def note_progress(self) -> None:
@@ -50,7 +64,7 @@ class FlowMonitor:
                 await finish_or_cancel(self.ends.look(), stop=stop, grace_seconds=0)
 
     async def _follow(self, stop: asyncio.Event) -> None:
-        while not await wait_or_stop(stop, TICK_SECONDS):
+        while not await wait_or_stop(stop, tick_seconds(self.flows)):
             if self.follower.is_due:
                 await finish_or_cancel(self._follow_once(), stop=stop, grace_seconds=0)
 

@@ -26,7 +26,7 @@ from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
 
-RENEW_SECONDS = 15.0
+RENEW_SECONDS = 20.0
 FOREIGN_AFTER_MS = 60_000
 """A position that was written this long after its owner last signed is not the owner's, if it was killed."""
 STALE_OWNER_SECONDS = 60.0

@@ -51,6 +51,9 @@ LONGEST_RECHECK_SECONDS = 3.0
 RECHECKS_PER_SECOND = 40
 """Of all flows of a process together, as long as each looks every few seconds. What configsync says is looked
 at without a wait."""
+LONGEST_QUIET_RECHECK_SECONDS = 10.0
+QUIET_RECHECKS_PER_SECOND = 10
+"""As `RECHECKS_PER_SECOND`, of flows of which no task has told anything new."""
 LOOK_AT_TARGETS_SECONDS = 60.0
 """How often it is looked, while tasks run, whether the copies still hold what was written."""
 BACKLOG_LOOK_SECONDS = 2.0
@@ -63,6 +66,15 @@ def recheck_seconds(flows: int) -> float:
     [1.0, 1.0, 2.5, 3.0]
     """
     return min(LONGEST_RECHECK_SECONDS, max(RECHECK_SECONDS, flows / RECHECKS_PER_SECOND))
+
+
+def quiet_recheck_seconds(flows: int) -> float:
+    """The same while no task tells anything new.
+
+    >>> [quiet_recheck_seconds(flows) for flows in (1, 10, 40, 100)]
+    [1.0, 1.0, 4.0, 10.0]
+    """
+    return min(LONGEST_QUIET_RECHECK_SECONDS, max(RECHECK_SECONDS, flows / QUIET_RECHECKS_PER_SECOND))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +107,9 @@ class FlowState:
     _modes: CopyModes = field(init=False)
     _changes: CopyChanges = field(init=False)
     _moves: DriverMoves = field(init=False)
-    _recheck_at: float = 0.0
+    _rechecked_at: float = float("-inf")
+    _rechecked_news: int = 0
+    """As `table.news` was then."""
     _look_at_targets_at: float = 0.0
 
     def __post_init__(self) -> None:
@@ -325,10 +339,12 @@ class FlowState:
     async def plan_is_stale(self, planned: frozenset[TopicPartition]) -> bool:
         """Whether the next epoch should begin now: what is to be copied is not what is planned. Raises
         KafkaError."""
-        now = self.clock.monotonic()
-        if now < self._recheck_at and not self.topics_changed.is_set():
+        now, news = self.clock.monotonic(), self.table.news
+        is_quiet = news == self._rechecked_news
+        seconds = quiet_recheck_seconds(self.flows) if is_quiet else recheck_seconds(self.flows)
+        if now < self._rechecked_at + seconds and not self.topics_changed.is_set():
             return False
-        self._recheck_at = now + recheck_seconds(self.flows)
+        self._rechecked_at, self._rechecked_news = now, news
         self.topics_changed.clear()
         topics = await self._wanted.now()
         if copyable_partitions(topics) != self.table.rows.keys():

@@ -64,6 +64,8 @@ class PartitionTable:
     target_throttled_at: dict[int, float] = field(default_factory=dict)
     followed_at: float | None = None
     """When the positions were read that another process moves; None = they are this process's own."""
+    news: int = 0
+    """Reports so far in which a task said something new of a partition."""
     last_copied_at_ms: int = 0
     """When records were acknowledged last; 0 = not since the start."""
     last_copied_record_ms: int = 0
@@ -169,6 +171,7 @@ class PartitionTable:
 
     def _report(self, event: Reported, now: float) -> tuple[Effect, ...]:
         report, effects = event.report, list[Effect]()
+        self.news += bool(report.partitions)
         self.heard_at[event.slot] = now
         if report.source_throttled:
             self.source_throttled_at[event.slot] = now

@@ -25,7 +25,8 @@ from twinlog_source.task.sync_paces import pace_message
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.target_writer import TargetWriter
 
-EVERYTHING_SECONDS = 10.0
+REPORTS_TO_EVERYTHING = 10
+"""So many reports later partitions are told again of which nothing is new."""
 SLOW_SECONDS = 3.0
 """What was read and is not acknowledged for this long is said, long before the delivery time is over."""
 
@@ -55,7 +56,8 @@ class Reporter:
     _gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
     _foreign_writes: dict[TopicPartition, list[ForeignWrite]] = field(default_factory=dict)
     _told: dict[TopicPartition, _Seen] = field(default_factory=dict)
-    _everything_at: float = 0.0
+    _until_everything: int = 0
+    """Reports."""
     _unacknowledged: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
     """Partitions with records on their way: the position they stand at, and since when."""
 
@@ -68,9 +70,10 @@ class Reporter:
     def report(self, *, everything: bool = False) -> pb.PartitionReports:
         """What changed since the last call; each gap is in one report only."""
         now = self.clock.monotonic()
-        if everything or now >= self._everything_at:
+        if everything or self._until_everything <= 0:
             self._told.clear()
-            self._everything_at = now + EVERYTHING_SECONDS
+            self._until_everything = REPORTS_TO_EVERYTHING
+        self._until_everything -= 1
         source_problem = self.source_problem()
         reports = pb.PartitionReports(
             transactions_committed=self.target_writer.committed_rounds,

@@ -2,6 +2,7 @@
 
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.kafka.ports import ConfigChange
+from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.reports import PartitionReport, TaskReport
 from twinlog_source.partitions.states import PartitionState
@@ -44,3 +45,31 @@ async def test_a_setback_goes_to_the_next_task_unless_its_cause_may_be_gone(site
     site.say(estate.watch)
     await estate.refresh(owned=estate.table.plannable())
     assert estate.assignment(P).setback is None
+
+
+async def test_a_flow_of_which_nothing_new_is_told_is_looked_at_less_often_beside_many(site: Site) -> None:
+    """What its tasks tell, and what configsync says, is looked at as soon as ever."""
+    estate = await site.owner()
+    estate.flows = 100
+    planned = estate.table.plannable()
+    looks = 0
+
+    def count(_: Call) -> None:
+        nonlocal looks
+        looks += 1
+
+    site.source.intercept("describe_topics", count)
+
+    async def looks_after(seconds: float) -> int:
+        site.clock.advance(seconds)
+        assert not await estate.plan_is_stale(planned)
+        return looks
+
+    assert await looks_after(60) == 1
+    assert await looks_after(4) == 1
+    reported(estate, state=source_pb.PARTITION_STATE_RUNNING)
+    assert await looks_after(0) == 2
+    assert await looks_after(9) == 2
+    assert await looks_after(1) == 3
+    estate.topics_changed.set()
+    assert await looks_after(1) == 4

@@ -19,10 +19,11 @@ from twinlog_source.preserved.append_log import (
     Tail,
 )
 from twinlog_source.preserved.own_batches import FilledRanges
+from unit.histories import histories
 from unit.source.preserved.broker_model import Connection, EmptyRecords, Entry, Leader, Produce, Refusal
 
 OURS = "ours"
-SCHEDULES = 3_000
+SCHEDULES = histories(600, 30_000)
 STEPS = 160
 
 
@@ -311,10 +312,10 @@ def test_p1_p5_the_copy_is_the_source_whatever_happens_to_writers_and_leader(blo
 
 
 def test_a_foreign_record_ends_the_copy_and_is_never_overwritten() -> None:
-    for seed in range(500):
+    for seed in range(SCHEDULES // 6):
         Schedule(seed, foreign=True).run()
 
 
 def test_p6_no_position_passes_a_record_where_the_end_of_a_fill_was_written_twice() -> None:
-    for seed in range(1_000):
+    for seed in range(SCHEDULES // 3):
         Schedule(seed, repeated=True).run()

@@ -8,6 +8,7 @@ import pytest
 
 from twinlog.config import OffsetsMode
 from twinlog_source.preserved.append_log import Phase
+from unit.histories import histories
 from unit.source.preserved.broker_model import MARKER, Connection, Entry, Leader, Produce, Refusal
 from unit.source.preserved.owner_model import (
     STRANGER,
@@ -19,8 +20,8 @@ from unit.source.preserved.owner_model import (
     begin,
 )
 
-SCHEDULES = 500
-"""Of each kind, in the unit tier; thousands were tried."""
+SCHEDULES = histories(100, 5_000)
+"""Of each kind."""
 STEPS = 220
 LENGTH = 50
 

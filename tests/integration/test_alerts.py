@@ -10,8 +10,8 @@ import pytest
 from deploy.observability.alerts import ALERTS, SERVICES, rules
 from deploy.observability.files import files
 
+from integration.prometheus_tools import tool
 from twinlog.config.keys_twinlog import DEFAULT_METRICS_PORTS
-from unit.deploy.prometheus_tools import tool
 from unit.deploy.wheels import PROJECT
 
 FLOW = 'twinlog_source_cluster="A", twinlog_target_cluster="B"'
@@ -254,7 +254,6 @@ def test_promtool_finds_nothing_wrong_with_the_rules(promtool: str) -> None:
     assert f"{len(ALERTS)} rules found" in outcome.stdout
 
 
-@pytest.mark.slow  # promtool evaluates every rule for every minute of every scenario
 def test_every_alert_fires_in_its_scenario_and_in_no_other(promtool: str, tmp_path: Path) -> None:
     (tmp_path / "alerts.yaml").write_text(rules())
     cases = tmp_path / "cases.json"
