@@ -91,8 +91,9 @@ class PartitionRow:
     stall: StallWatch = field(default_factory=StallWatch)
     counted_lanes: dict[str, int] = field(default_factory=dict)
     """Records by lane, as the present task told them last."""
-    told_shortened_to: int | None = None
-    """What the present task has said of a target that lost records, taken already."""
+    told_shortened: tuple[int | None, int | None] | None = None
+    """What the present task has said of a target that lost records, taken already: where the target
+    continued, and with which record of the source."""
     disproved_end: int | None = None
     """What a task keeps believing of the target's end until it writes again."""
 

@@ -78,7 +78,7 @@ def _assign(row: PartitionRow, slot: int, now: float) -> None:
     row.records.begin(now)
     row.bytes.begin(now)
     row.counted_lanes = {}
-    row.told_shortened_to = None
+    row.told_shortened = None
     _forget_words(row)
 
 
@@ -175,12 +175,14 @@ def _observe_lag(row: PartitionRow) -> None:
 def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, now_ms: int) -> None:
     """The newest word of the task that owns it."""
     row.slot = slot
-    shortened_to = report.target_shortened_to
-    if shortened_to is not None and shortened_to != row.told_shortened_to:
-        row.told_shortened_to = shortened_to
+    shortened_to, told = report.target_shortened_to, (report.target_shortened_to, report.target_shortened_at)
+    # Also at the same place again: what an operator had copied once more may be lost once more.
+    if shortened_to is not None and told != row.told_shortened:
+        row.told_shortened = told
         _see_target_end(row, shortened_to, next_written=report.target_shortened_at)
     if report.target_end is None or report.target_end != row.disproved_end:
         row.target_end, row.target_end_at = report.target_end, report.position
+        row.disproved_end = None
     # A task repeats the end of its last fetch, however old: only one that rose was just seen.
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):

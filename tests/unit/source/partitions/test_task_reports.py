@@ -36,9 +36,14 @@ def report(partition: TopicPartition, position: int, end: int, records: int, siz
     return TaskReport(partitions=(said,))
 
 
-def said(*, position: int, target_end: int, shortened_to: int | None = None) -> TaskReport:
+def said(
+    *, position: int, target_end: int, shortened_to: int | None = None, shortened_at: int | None = None
+) -> TaskReport:
     (one,) = report(P, position, position, 0, 0).partitions
-    return TaskReport(partitions=(replace(one, target_end=target_end, target_shortened_to=shortened_to),))
+    told = replace(
+        one, target_end=target_end, target_shortened_to=shortened_to, target_shortened_at=shortened_at
+    )
+    return TaskReport(partitions=(told,))
 
 
 def test_the_log_is_the_truth_after_fencing_and_the_beginning_where_it_says_nothing() -> None:
@@ -71,6 +76,28 @@ def test_a_target_that_a_task_found_shortened_is_told_once() -> None:
     assert row.target_end == 140
 
 
+def test_a_target_that_loses_its_tail_at_the_same_place_a_second_time_is_told_again() -> None:
+    """An operator set the position back after the first loss, and what was copied again is lost as well."""
+    table = PartitionTable()
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
+    row = table.rows[P]
+    for words in (
+        said(position=100, target_end=120),
+        said(position=110, target_end=100, shortened_to=90, shortened_at=100),
+    ):
+        table.apply(Reported(slot=0, report=words, now_ms=1), 1.0)
+    assert row.shortened is not None
+    table.apply(LossRecorded(partition=P, loss=row.shortened), 1.5)
+    for words in (
+        said(position=130, target_end=150, shortened_to=90, shortened_at=100),
+        said(position=140, target_end=100, shortened_to=90, shortened_at=130),
+    ):
+        assert row.shortened is None
+        table.apply(Reported(slot=0, report=words, now_ms=2), 2.0)
+    assert row.shortened == Shortened(end_offset=90, first_lost=70, position=130)
+
+
 def test_a_target_that_the_driver_found_shortened_is_not_told_again_by_the_task() -> None:
     table = PartitionTable()
     table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
@@ -85,6 +112,9 @@ def test_a_target_that_the_driver_found_shortened_is_not_told_again_by_the_task(
     table.apply(Reported(slot=0, report=said(position=105, target_end=96, shortened_to=90), now_ms=3), 3.0)
     assert row.shortened is None
     assert row.target_end == 96
+    # Copied again up to the very end that was disproved.
+    table.apply(Reported(slot=0, report=said(position=120, target_end=120, shortened_to=90), now_ms=4), 4.0)
+    assert row.target_end == 120
 
 
 def test_counters_of_a_new_task_begin_at_zero_and_nothing_is_counted_twice() -> None:
