@@ -1,10 +1,10 @@
 """What many idle flows cost: `python -m bench.many_flows [--flows 100] [--topics 100] [--seconds 60]`.
 
 Two local brokers. Every flow has a source alias of its own (one broker stands for all of them) and the hub
-as its target, with as many topics each. One topic of each flow gets a record a second, as `heartbeats`
-does; none with `--beat-seconds 0`. The heartbeats of all would lie in one topic here, which every flow
-would copy, so they are left out. Prints the processor time that each service with its children takes, as a
-share of one core, its memory, threads and connections.
+as its target, with as many topics each. First nothing is written; then one topic of each flow gets a record a
+second, as `heartbeats` does (not with `--beat-seconds 0`). The heartbeats of all would lie in one topic here,
+which every flow would copy, so they are left out. Prints for each of both what every service takes with its
+children: processor time as a share of one core, memory, threads and connections.
 """
 
 import argparse
@@ -31,6 +31,10 @@ from twinlog.service.runtime import wait_or_stop
 from twinlog.testing.service_process import ServiceProcess, run_service
 
 BEAT_SECONDS = 1.0
+BEATS_SECONDS = 30.0
+"""With records, before it is measured."""
+WARM_UP_SECONDS = 200.0
+"""Flows that began apart share workers two minutes after the start."""
 SERVICES = ("configsync", "heartbeat", "checkpoint", "source")
 
 
@@ -70,10 +74,7 @@ def _syncs() -> NewTopic:
 
 @asynccontextmanager
 async def beating(source: str, flows: int, beat_seconds: float) -> AsyncIterator[None]:
-    """Every flow gets its record every `beat_seconds` while this lasts, one after the other; 0 = none."""
-    if not beat_seconds:
-        yield
-        return
+    """Every flow gets its record every `beat_seconds` while this lasts, one after the other."""
     stop = asyncio.Event()
 
     async def beat(writer: LogWriter, flow: int) -> None:
@@ -151,7 +152,8 @@ def _sockets(pid: int) -> list[str]:
     return found
 
 
-async def measure(services: list[ServiceProcess], seconds: float) -> None:
+async def measure(services: list[ServiceProcess], seconds: float, *, what: str) -> None:
+    print(f"{what}:")
     meters = {service.name: TreeMeter() for service in services}
     loop = asyncio.get_running_loop()
 
@@ -186,11 +188,15 @@ async def compare(arguments: argparse.Namespace, source: str, hub: str, director
             services.append(service)
             if name == "configsync":
                 await settled(service, arguments.flows, arguments.topics + 1)
-                await stack.enter_async_context(beating(source, arguments.flows, arguments.beat_seconds))
             if name == "source":
                 await copied(service, arguments.flows)
         await pause(arguments.warm_up)
-        await measure(services, arguments.seconds)
+        await measure(services, arguments.seconds, what="no records")
+        if arguments.beat_seconds:
+            async with beating(source, arguments.flows, arguments.beat_seconds):
+                await pause(BEATS_SECONDS)
+                what = f"a record of each flow every {arguments.beat_seconds:g} s"
+                await measure(services, arguments.seconds, what=what)
 
 
 def main() -> None:
@@ -198,8 +204,8 @@ def main() -> None:
     parser.add_argument("--flows", type=int, default=100)
     parser.add_argument("--topics", type=int, default=100, help="of each flow")
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--beat-seconds", type=float, default=BEAT_SECONDS, help="0: no records at all")
-    parser.add_argument("--warm-up", type=float, default=60.0)
+    parser.add_argument("--beat-seconds", type=float, default=BEAT_SECONDS, help="0: without the second part")
+    parser.add_argument("--warm-up", type=float, default=WARM_UP_SECONDS)
     parser.add_argument("--services", default=",".join(SERVICES), help="configsync first")
     arguments = parser.parse_args()
     heap = 1024

@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from twinlog.testing.virtual_time import VirtualTimeLoop
 
-settings.register_profile("ci", derandomize=True, deadline=None, database=None, max_examples=40)
+settings.register_profile("ci", derandomize=True, deadline=None, database=None, max_examples=25)
 settings.register_profile("exhaustive", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
