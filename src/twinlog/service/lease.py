@@ -40,8 +40,8 @@ STANDS_BY: Final = frozenset({OWNED_ELSEWHERE, TWIN_DEPLOYMENT})
 _RULES: Final = ", rules "
 """In a process's name, before the fingerprint of the selection in its file."""
 
-_STEPS_PER_SESSION: Final = 3
-"""As Kafka's clients do: one that gets no answer leaves time for another."""
+_STEPS_PER_SESSION: Final = 4
+"""One that gets no answer leaves time for another, also on a machine that is busy."""
 _LEAST_VALID_SHARE: Final = 0.4
 _REQUIRE_SECONDS: Final = 10.0
 _SESSIONS_OF_SILENCE: Final = 3
