@@ -1,4 +1,5 @@
-"""Foreign writes on real brokers: the copier finds them while it copies, and says who wrote what."""
+"""Foreign writes on real brokers: the copier finds them while it copies and at rest, in copies of both kinds,
+and says who wrote what."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -99,3 +100,40 @@ async def test_a_task_that_takes_over_sees_what_was_written_between(mirror: Veri
                 return (await status_of(mirror, service, topic)).foreign_records == 2
 
             await eventually(is_found)
+
+
+@pytest.mark.parametrize("offsets", ["translated", "auto"])
+async def test_what_is_written_into_a_copy_at_rest_is_found(mirror: VerifyRig, offsets: str) -> None:
+    """No record of the source comes meanwhile."""
+    topic = unique_name(f"resting-{offsets}")
+    mirror.rig.extra |= {"topics": topic, "twinlog.offsets": offsets}
+    await mirror.rig.create(topic)
+    await mirror.write_source(topic, [(0, Codec.LZ4, some(10))])
+    async with mirror.rig.configsync() as configsync, mirror.rig.running(configsync) as service:
+        await copied(mirror, service, topic, 10)
+        kind = "preserved" if offsets == "auto" else "translated"
+        assert (await status_of(mirror, service, topic)).offsets == kind
+        await mirror.write_copy(topic, [(0, Codec.NONE, some(3, b"stranger"))])
+        told: dict[str, pb.PartitionStatus] = {}
+
+        async def is_found() -> bool:
+            told["status"] = await status_of(mirror, service, topic)
+            return told["status"].foreign_records == 3
+
+        await eventually(is_found)
+        write = told["status"].foreign_write
+        report = await mirror.verify(topic)
+        (difference,) = report["differences"]
+        assert (difference["kind"], difference["target_offset"]) == ("FOREIGN", write.from_offset)
+        assert difference["written_by"]["producer_id"] == write.producer_id
+        assert (await mirror.rig.flow_status(service)).foreign_records == 3
+        # What comes then is copied once, and nobody is accused once more.
+        await mirror.write_source(topic, [(0, Codec.LZ4, some(5))])
+        await copied(mirror, service, topic, 15)
+        report = await mirror.verify(topic)
+        assert report["differences_by_kind"] == {"FOREIGN": 3}
+        status = await status_of(mirror, service, topic)
+        assert status.foreign_records == 3
+        if kind == "preserved":
+            assert (status.offsets, status.offsets_reason) == ("translated", "FOREIGN_WRITE")
+        assert service.log().count('"event": "foreign_write"') == 1, "one line says who wrote what"

@@ -2,6 +2,7 @@
 
 from twinlog.batches.header import BatchHeader
 from twinlog.model import TopicPartition
+from twinlog_source.partitions.foreign_stretches import MOST_STRETCHES
 from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.task.foreign_writes import writes_of
 from twinlog_source.task.partition import PartitionCopy
@@ -89,13 +90,19 @@ def header(base_offset: int, count: int, producer_id: int, at_ms: int = 7) -> Ba
 
 def test_batches_of_one_producer_in_a_row_are_one_write() -> None:
     found = writes_of([header(3, 4, 9), header(7, 2, 9, at_ms=8), header(11, 1, -1)], 5, 12)
-    assert found == [
+    assert found == (
         ForeignWrite(from_offset=5, to_offset=9, records=4, producer_id=9, producer_epoch=0, written_at_ms=8),
         ForeignWrite(
             from_offset=11, to_offset=12, records=1, producer_id=-1, producer_epoch=0, written_at_ms=7
         ),
-    ]
+    )
 
 
 def test_what_lies_outside_the_range_is_not_counted() -> None:
-    assert writes_of([header(0, 5, 9), header(12, 3, 9)], 5, 12) == []
+    assert writes_of([header(0, 5, 9), header(12, 3, 9)], 5, 12) == ()
+
+
+def test_two_who_write_in_turn_do_not_make_a_report_without_end() -> None:
+    found = writes_of([header(at, 1, at % 2) for at in range(1_000)], 0, 1_000)
+    assert len(found) == MOST_STRETCHES
+    assert sum(each.records for each in found) == 1_000

@@ -241,6 +241,7 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
 def _forget_target(row: PartitionRow) -> None:
     row.target_end, row.target_end_at, row.shortened, row.replaced_at = None, 0, None, None
     row.held_from = None
+    row.foreign_write, row.foreign_records = None, 0
 
 
 def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | None = None) -> None:

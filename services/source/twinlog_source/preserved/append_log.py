@@ -274,6 +274,11 @@ class AppendLog(Generic[T]):
             self._returned.append(sent)
             self._lose_certainty()
 
+    def doubt(self) -> None:
+        """Somebody else may have written behind the end of a copy at rest: it is read again."""
+        if self.phase is Phase.SURE and self.is_idle and self._proof is None:
+            self._lose_certainty()
+
     def filled(self, *, for_certain: bool = False) -> None:
         """`Fill` is over: `for_certain` when the log ends right behind the hole on every replica; else the
         end of the log has to tell."""

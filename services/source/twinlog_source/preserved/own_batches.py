@@ -11,14 +11,17 @@ takes any sequence number of a producer that it does not know. The sequence numb
 Between them lie only fillers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from twinlog.batches.header import BatchHeader
+from twinlog_source.partitions import reports
+from twinlog_source.partitions.foreign_stretches import ForeignStretches
 from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole
 
 FILLER_BYTES_PER_RECORD = 12
 """At most, of a record without key, value and headers."""
 FILLER_HEAD_BYTES = 128
+NO_END = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,10 @@ class ForeignWrite:
     """Offsets of ours that lie behind it: they follow each other on the source."""
     is_filler: bool = False
     """It holds nothing that a consumer sees: the end of a transaction, or empty records of one."""
+    writes: tuple[reports.ForeignWrite, ...] = field(default=(), compare=False)
+    """Who wrote what, from there on: for whoever is told. Also what is aborted, as it took offsets."""
+    end: int = field(default=0, compare=False)
+    """Behind the last batch that was looked at."""
 
 
 def is_filler(header: BatchHeader) -> bool:
@@ -122,6 +129,11 @@ class ForeignLook:
     _own_behind: int = 0
     _is_broken: bool = False
     """What follows cannot be counted."""
+    _stretches: ForeignStretches = field(init=False)
+    _end: int = 0
+
+    def __post_init__(self) -> None:
+        self._stretches = ForeignStretches(self.foreign_at, NO_END)
 
     def see(self, header: BatchHeader) -> None:
         """The next batch. One that only looks like the filler's is somebody else's here, or the filler's once
@@ -129,6 +141,9 @@ class ForeignLook:
         it lies on the source, so no record is behind another filler."""
         is_own = self.own.owns(header)
         is_writers = header.producer_id == self.own.writer_id
+        self._end = header.next_offset
+        if not is_writers and not is_filler(header):
+            self._stretches.add(header)
         if self._first is None:
             if not is_own or not is_writers:
                 self._first = header
@@ -148,4 +163,11 @@ class ForeignLook:
         if self._first is None:
             return ForeignWrite(-1, self.foreign_at, 0)
         offset = max(self._first.base_offset, self.foreign_at)
-        return ForeignWrite(self._first.producer_id, offset, self._own_behind, is_filler(self._first))
+        return ForeignWrite(
+            self._first.producer_id,
+            offset,
+            self._own_behind,
+            is_filler(self._first),
+            self._stretches.found,
+            self._end,
+        )

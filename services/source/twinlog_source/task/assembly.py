@@ -14,6 +14,7 @@ from twinlog.config.copy_until import parse_until
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.deadline import deadline
+from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import (
     BatchReader,
     DataClientPool,
@@ -29,6 +30,7 @@ from twinlog.kafka.reader import KafkaLogReader
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.preserved.writer import Changed, Failed, PreservedWriter
@@ -39,6 +41,7 @@ from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.preserved_copies import PreservedCopies
 from twinlog_source.task.producer_settings import producer_settings
 from twinlog_source.task.reports import Reporter
+from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.spans import TaskSpans
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
@@ -169,6 +172,7 @@ async def open_copier(
         )
         stack.push_async_callback(target_writer.close)
         await target_writer.open()
+        reporter: Reporter
         preserved: PreservedCopies | None = None
         if prepare.HasField("preserved_writer"):
             preserved = _preserved_copies(
@@ -180,6 +184,7 @@ async def open_copier(
                 target_writer=target_writer,
                 may_write=may_write,
                 spans=spans,
+                tell_foreign=lambda partition, write: reporter.add_foreign_write(partition, write),
             )
             source_reader.offer = preserved.offer
         ways: dict[str, Callable[[], Awaitable[None]]] = {
@@ -214,6 +219,12 @@ async def open_copier(
             syncs=syncs,
             reporter=reporter,
             foreign_writes=foreign_writes,
+            resting=RestingCopies(
+                by_target=by_target,
+                ends=lambda wanted: list_offsets(target_reads, OffsetSpec.LAST_STABLE, wanted),
+                foreign_writes=foreign_writes,
+                preserved=preserved,
+            ),
             copies=copies,
             policies=policies,
             by_target=by_target,
@@ -233,6 +244,7 @@ def _preserved_copies(
     target_writer: TargetWriter,
     may_write: Callable[[], bool],
     spans: TaskSpans,
+    tell_foreign: Callable[[TopicPartition, ForeignWrite], None],
 ) -> PreservedCopies:
     """`reads` is a session of the target that may read the copies."""
     clock = target_writer.clock
@@ -257,6 +269,7 @@ def _preserved_copies(
         source_alias=flow.source,
         make_writer=writer,
         foreign_write=tails.foreign_write,
+        tell_foreign=tell_foreign,
         delete_before=lambda before: delete_records(target, before),
         store_position=target_writer.store_soon,
         is_stored=target_writer.is_stored,

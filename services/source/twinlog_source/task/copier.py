@@ -29,6 +29,7 @@ from twinlog_source.task.moves import PositionMoves
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.preserved_copies import PreservedCopies, hole_words
 from twinlog_source.task.reports import Reporter
+from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.sync_paces import pace_of
 from twinlog_source.task.syncs import OffsetSyncs
@@ -97,6 +98,7 @@ class Copier:
     by_target: dict[TopicPartition, PartitionCopy]
     throttle: Throttle
     foreign_writes: ForeignWrites
+    resting: RestingCopies
     preserved: PreservedCopies | None = None
     """None where the flow has no copies that keep their source's offsets."""
     moves: PositionMoves = field(init=False)
@@ -174,6 +176,7 @@ class Copier:
             # Not after `stop`: what is moved then would be reported, and be in no log.
             moving = group.create_task(self.moves.run(stop), name="positions")
             looking = group.create_task(self.foreign_writes.run(copied), name="foreign writes")
+            resting = group.create_task(self.resting.run(stop), name="copies at rest")
             if self.preserved is not None:
                 group.create_task(write_preserved(self.preserved), name="preserved copies")
             try:
@@ -190,7 +193,7 @@ class Copier:
             finally:
                 copied.set()
                 # All of them: who is fenced ends without a `stop`, and the driver waits for its last words.
-                for part in (reading, waking, moving, looking):
+                for part in (reading, waking, moving, looking, resting):
                     part.cancel()
         self.moves.settle()
         await self.syncs.close()

@@ -1,15 +1,15 @@
 """Finds who else writes into copies, while they are made.
 
 A copier knows at which offset its next batch should lie: behind its last one, and behind the marker of its
-transaction. Where it lies farther, the offsets between are looked at, once: what consumers see there,
-somebody else wrote, and the batch's header says who. What is left of an aborted round of ours, nobody sees.
-While nobody else writes, nothing is asked of the target.
+transaction. Where it lies farther, or where a copy at rest ends farther (`resting_copies`), the offsets
+between are looked at, once: what consumers see there, somebody else wrote, and the batch's header says who.
+What is left of an aborted round of ours, nobody sees. A preserved copy is looked at by its own reader.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -19,6 +19,7 @@ from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.raw import BatchReader
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
+from twinlog_source.partitions.foreign_stretches import ForeignStretches
 from twinlog_source.partitions.reports import ForeignWrite
 
 MOST_WAITING = 1_000
@@ -33,38 +34,12 @@ _MOST_TRIES = 30
 log = structlog.get_logger(__name__)
 
 
-def writes_of(headers: Iterable[BatchHeader], begin: int, end: int) -> list[ForeignWrite]:
-    """What others wrote between two target offsets, batches of one producer in a row as one.
-
-    `headers`: of the batches that consumers see there.
-    """
-    found: list[ForeignWrite] = []
+def writes_of(headers: Iterable[BatchHeader], begin: int, end: int) -> tuple[ForeignWrite, ...]:
+    """What others wrote between two target offsets; `headers`: of the batches that consumers see there."""
+    stretches = ForeignStretches(begin, end)
     for header in headers:
-        first, behind = max(begin, header.base_offset), min(end, header.next_offset)
-        if first >= behind:
-            continue
-        write = ForeignWrite(
-            from_offset=first,
-            to_offset=behind,
-            records=behind - first if header.record_count < 0 else min(header.record_count, behind - first),
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            written_at_ms=header.max_timestamp_ms,
-        )
-        last = found[-1] if found else None
-        if last is None or (last.producer_id, last.producer_epoch) != (
-            write.producer_id,
-            write.producer_epoch,
-        ):
-            found.append(write)
-            continue
-        found[-1] = replace(
-            last,
-            to_offset=write.to_offset,
-            records=last.records + write.records,
-            written_at_ms=max(last.written_at_ms, write.written_at_ms),
-        )
-    return found
+        stretches.add(header)
+    return stretches.found
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +52,19 @@ class _Range:
 
 @dataclass(slots=True, kw_only=True)
 class ForeignWrites:
-    """Of one task. `suspect` is told by the writer; what is found goes to `found`, by source partition."""
+    """Of one task. `suspect` is told by the writer; what is found goes to `found`, by source partition.
+
+    Invariant: no offset of a copy is told twice, whoever suspects it.
+    """
 
     reader: BatchReader
     """Of the target, read_committed."""
     found: Callable[[TopicPartition, ForeignWrite], None]
     _waiting: deque[_Range] = field(default_factory=lambda: deque(maxlen=MOST_WAITING))
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _looked_to: dict[TopicPartition, int] = field(default_factory=dict)
+    """By target partition: offsets below are told."""
 
     def suspect(self, source: TopicPartition, target_topic: str, begin: int, end: int) -> None:
         """These offsets of the copy are not ours, unless they are aborted."""
@@ -96,10 +77,24 @@ class ForeignWrites:
         while True:
             await self._arrived.wait()
             while self._waiting:
-                await self._look(self._waiting.popleft(), stop)
+                what = self._waiting.popleft()
+                await self.look(what.source, what.target, what.begin, what.end, stop)
             self._arrived.clear()
 
-    async def _look(self, what: _Range, stop: asyncio.Event) -> None:
+    async def look(
+        self, source: TopicPartition, target: TopicPartition, begin: int, end: int, stop: asyncio.Event
+    ) -> bool:
+        """Look at these offsets of a copy and tell what others wrote there. False: they could not be read."""
+        async with self._looking:
+            looked_to = self._looked_to.get(target, 0)
+            if begin < looked_to <= end:  # A log that ends below is another one by now.
+                begin = looked_to
+            if begin < end and not await self._look(_Range(source, target, begin, end), stop):
+                return False
+            self._looked_to[target] = end
+            return True
+
+    async def _look(self, what: _Range, stop: asyncio.Event) -> bool:
         for _ in range(_MOST_TRIES):
             try:
                 headers = await self._visible(what)
@@ -110,9 +105,10 @@ class ForeignWrites:
             if headers is not None:
                 for write in writes_of(headers, what.begin, what.end):
                     self.found(what.source, write)
-                return
+                return True
             if await wait_or_stop(stop, _AGAIN_SECONDS):
-                return
+                break
+        return False
 
     async def _visible(self, what: _Range) -> list[BatchHeader] | None:
         """Of the batches that consumers see there; None: what is there is not decided yet."""

@@ -199,6 +199,11 @@ class PartitionCopy:
         self.end_is_exact, self.marker_follows = not self.keeps_offsets, False
         return unexplained
 
+    def others_wrote(self, begin: int, end: int) -> None:
+        """What lies between where the copy ended and this target offset was looked at: it is not ours."""
+        if self.target_end == begin and self.is_idle:
+            self.target_end, self.marker_follows = end, False
+
     def end_round(self) -> None:
         """The round that held what was written last is committed."""
         self.marker_follows = self.ends_rounds_with_marker

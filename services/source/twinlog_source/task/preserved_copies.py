@@ -23,6 +23,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact
+from twinlog_source.partitions import reports
 from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.fill_limits import FillLimit, is_visible
 from twinlog_source.preserved.own_batches import ForeignWrite
@@ -74,6 +75,8 @@ class PreservedCopies:
     make_writer: Callable[[Changed, Failed], PreservedWriter]
     foreign_write: Callable[[TopicPartition, int], Awaitable[ForeignWrite]]
     """`CopyTails.foreign_write`."""
+    tell_foreign: Callable[[TopicPartition, reports.ForeignWrite], None]
+    """Told of each stretch that somebody else wrote into a copy, by source partition."""
     delete_before: Callable[
         [Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, int | KafkaError]]
     ]
@@ -268,6 +271,21 @@ class PreservedCopies:
         taken = self.by_source[partition]
         appends = taken.at_target.appends
         return taken.is_idle and appends.phase is Phase.SURE and not appends.is_proving
+
+    def resting_end(self, partition: TopicPartition) -> int | None:
+        """Where the copy ends if only this writer wrote it; None: that is not known, or about to change."""
+        taken = self.by_source.get(partition)
+        if taken is None or not taken.is_end_known or taken.copy.needs_translation:
+            return None
+        appends = taken.at_target.appends
+        is_at_rest = appends.is_idle and self.is_at_rest(partition)
+        return appends.acknowledged if is_at_rest and not self._is_draining else None
+
+    def doubt(self, partition: TopicPartition) -> None:
+        """A copy at rest ends farther than it was written: it is looked at."""
+        at_target = self.by_source[partition].at_target
+        at_target.appends.doubt()
+        self.writer.wake(at_target)
 
     def believe(self, partition: TopicPartition) -> bool:
         """Take the end of a copy for its position although what is filled before it is not compared with the
@@ -506,6 +524,10 @@ class PreservedCopies:
         self._to_judge.discard(target)
         if self._is_over:
             return
+        for write in found.writes:
+            self.tell_foreign(taken.copy.partition, write)
+        if found.end:
+            taken.copy.target_end = found.end  # What lies below is told.
         self.end_at(
             taken.copy.partition,
             taken.position_of(found.offset + found.own_behind),

@@ -123,7 +123,8 @@ class StandingProof:
             del self._on_log[partition]
 
     def _take(self, report: FlowReport) -> None:
-        self._found = standings(self._found, report.proofs, now_ms=self.clock.now_ms())
+        before = self._found
+        self._found = standings(before, report.proofs, now_ms=self.clock.now_ms())
         if not report.failures:
             # All of the flow was looked at: what is not among it is not copied any more.
             there = {proof.source for proof in report.proofs}
@@ -132,7 +133,11 @@ class StandingProof:
         for failure in report.failures:
             log.debug("standing_proof_incomplete", flow=str(self.flow), reason=failure.reason)
         for proof in report.proofs:
-            if proof.differences:
+            known = before.get(proof.source)
+            # A difference stays, and is found each time: it is told when it is new.
+            if proof.differences and (
+                known is None or known.differences != self._found[proof.source].differences
+            ):
                 first = proof.differences[0]
                 writer = report.writers.get((proof.source, first.target_offset or 0))
                 log.error(

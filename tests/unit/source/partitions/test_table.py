@@ -44,7 +44,7 @@ from twinlog_source.partitions.events import (
     TargetStartSeen,
     TopicsChosen,
 )
-from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.reports import ForeignWrite, PartitionReport, TaskReport
 from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
 
@@ -223,6 +223,16 @@ def test_a_recreated_target_leaves_nothing_known_of_its_log() -> None:
     assert (row.target_end, row.target_end_at, row.held_from) == (None, 0, None)
     _, row = after(remembered, TargetChanged(partition=P))
     assert row.target_end is None
+
+
+def test_what_others_wrote_into_a_copy_is_gone_with_it() -> None:
+    write = ForeignWrite(
+        from_offset=5, to_offset=8, records=3, producer_id=7, producer_epoch=0, written_at_ms=1
+    )
+    _, row = after(said(foreign_writes=(write,)))
+    assert (row.foreign_write, row.foreign_records) == (write, 3)
+    _, row = after(said(foreign_writes=(write,)), TargetRecreated(partition=P))
+    assert (row.foreign_write, row.foreign_records) == (None, 0)
 
 
 # ------------------------------------------------------------------------------------------ the kind of copy

@@ -220,6 +220,7 @@ class Owner:
             source_alias="A",
             make_writer=self._make_writer,
             foreign_write=self._foreign_write,
+            tell_foreign=lambda _partition, _write: None,
             delete_before=self._delete_before,
             store_position=self._store_position,
             is_stored=lambda _: self.to_store is None,

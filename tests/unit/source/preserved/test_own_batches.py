@@ -102,7 +102,12 @@ def test_a_batch_that_was_on_its_way_to_an_earlier_topic_is_not_where_it_belongs
 
 def test_ours_behind_a_strangers_record_are_counted() -> None:
     log = [header(10, 1, STRANGER), header(11, 5, sequence=10), header(16, 2, sequence=15)]
-    assert judge(log, 10) == ForeignWrite(STRANGER, 10, 7)
+    found = judge(log, 10)
+    assert found == ForeignWrite(STRANGER, 10, 7)
+    assert [(each.from_offset, each.to_offset, each.producer_id) for each in found.writes] == [
+        (10, 11, STRANGER)
+    ]
+    assert found.end == 18
 
 
 def test_what_only_looks_like_a_filled_hole_is_somebody_elses() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -18,7 +18,8 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact, Fact
-from twinlog_source.preserved.append_log import Fill, Hole, ReadEnd, Send, Tail
+from twinlog_source.partitions import reports
+from twinlog_source.preserved.append_log import Fill, Hole, Phase, ReadEnd, Send, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite
@@ -50,6 +51,8 @@ class Bench:
     on_log: bool = True
     woken: int = 0
     found: ForeignWrite = field(default_factory=lambda: ForeignWrite(7, 0, 0))
+    told: list[tuple[TopicPartition, reports.ForeignWrite]] = field(default_factory=list)
+    """Foreign writes."""
     copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,6 +61,7 @@ class Bench:
             source_alias="A",
             make_writer=self.make_writer,
             foreign_write=self.foreign_write,
+            tell_foreign=lambda partition, write: self.told.append((partition, write)),
             delete_before=self.delete_before,
             store_position=self.store_position,
             is_stored=lambda _: self.on_log,
@@ -323,7 +327,10 @@ async def test_a_copy_that_others_wrote_to_ends_at_the_first_of_their_records(
     first = bench.assigned(FIRST, 5)
     bench.fetched(FIRST, 5, 2)
     bench.answered(first, bench.sent(first), 6)
-    bench.found = found
+    write = reports.ForeignWrite(
+        from_offset=5, to_offset=6, records=1, producer_id=99, producer_epoch=0, written_at_ms=7
+    )
+    bench.found = replace(found, writes=(write,), end=8)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(bench.preserved._care(stop), name="care")
@@ -333,6 +340,28 @@ async def test_a_copy_that_others_wrote_to_ends_at_the_first_of_their_records(
     assert isinstance(fact, CopyFact)
     assert (fact.preserved, fact.since, fact.reason) == (False, 5, reason)
     assert bench.copies[FIRST].committed == 7, "what is ours behind it is not copied twice"
+    assert bench.told == [(FIRST, write)], "who wrote what"
+    assert bench.copies[FIRST].target_end == 8, "nobody tells it once more"
+
+
+async def test_a_copy_at_rest_that_ends_farther_than_it_was_written_is_looked_at() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST, 5)
+    assert bench.preserved.resting_end(FIRST) == 5
+    bench.preserved.doubt(FIRST)
+    assert bench.preserved.resting_end(FIRST) is None, "nothing is known until it is read"
+    assert first.appends.next() == ReadEnd(5)
+    first.appends.end_read(Tail(7, 5, True, foreign_from=5))
+    assert first.appends.phase is Phase.FOREIGN
+
+
+async def test_a_copy_that_is_written_is_not_doubted() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST, 5)
+    bench.fetched(FIRST, 5, 2)
+    assert bench.preserved.resting_end(FIRST) is None
+    bench.preserved.doubt(FIRST)
+    assert first.appends.phase is Phase.SURE
 
 
 async def test_what_is_found_once_the_task_is_over_is_left_to_the_next() -> None:

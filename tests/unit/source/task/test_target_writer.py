@@ -20,6 +20,7 @@ from twinlog_source.task.copier import Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reports import Reporter
+from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.source_reader import PreparedChunk, SourceReader
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.target_writer import PositionsTopic, TargetWriter
@@ -184,6 +185,7 @@ class Bench:
     def copier(self) -> Copier:
         """Around the two halves; its partitions are assigned already."""
         nothing: Any = None
+        looked = ForeignWrites(reader=nothing, found=lambda _partition, _write: None)
         return Copier(
             flow=Flow("A", "B"),
             dials=nothing,
@@ -205,7 +207,8 @@ class Bench:
             policies={},
             by_target={},
             throttle=Throttle(),
-            foreign_writes=ForeignWrites(reader=nothing, found=lambda _partition, _write: None),
+            foreign_writes=looked,
+            resting=RestingCopies(by_target={}, ends=nothing, foreign_writes=looked, preserved=None),
         )
 
     def fetched(self, partition: TopicPartition, end: int) -> None:

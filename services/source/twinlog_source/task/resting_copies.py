@@ -1,0 +1,77 @@
+"""Finds what others write into copies at rest: no batch of ours comes that would lie in an unexpected place.
+
+The ends of all copies at rest are asked for now and then, one request to each leader. One that ends behind
+what was written last is looked at. What is on its way while the question is, is at rest neither before nor
+after it, so nobody is accused of what we wrote.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.errors import KafkaError, TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.task.foreign_writes import ForeignWrites
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.preserved_copies import PreservedCopies
+
+FIRST_LOOK_SECONDS = 2.0
+"""After a task began: what was written between two tasks is found soon."""
+LOOK_SECONDS = 20.0
+
+Ends = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int | KafkaError]]]
+"""Where copies end for their consumers, by target partition. Raises KafkaError."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class RestingCopies:
+    """Of one task."""
+
+    by_target: Mapping[TopicPartition, PartitionCopy]
+    ends: Ends
+    foreign_writes: ForeignWrites
+    preserved: PreservedCopies | None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`."""
+        wait_seconds = FIRST_LOOK_SECONDS
+        while not await wait_or_stop(stop, wait_seconds):
+            wait_seconds = LOOK_SECONDS
+            try:
+                await self.look(stop)
+            except TwinlogError as error:
+                # It is an extra: what copies does not wait for it, nor fail with it.
+                log.debug("resting_copies_not_read", reason=error.reason)
+
+    async def look(self, stop: asyncio.Event) -> None:
+        """Ask where the copies at rest end, and look at what should not be there. Raises KafkaError."""
+        before = {
+            target: end
+            for target, copy in self.by_target.items()
+            if (end := self._resting_end(copy)) is not None
+        }
+        if not before:
+            return
+        for target, found in (await self.ends(before)).items():
+            copy = self.by_target.get(target)
+            if copy is None or isinstance(found, KafkaError) or self._resting_end(copy) != before[target]:
+                continue
+            if copy.keeps_offsets and self.preserved is not None:
+                # One that ends before may be another topic by now, which the driver will notice.
+                if found > before[target]:
+                    self.preserved.doubt(copy.partition)
+            elif found > before[target] + copy.marker_follows and await self.foreign_writes.look(
+                copy.partition, target, before[target], found, stop
+            ):
+                copy.others_wrote(before[target], found)
+
+    def _resting_end(self, copy: PartitionCopy) -> int | None:
+        """Where the copy ends if only we wrote it; None: that is not known, or about to change."""
+        if copy.keeps_offsets:
+            return None if self.preserved is None else self.preserved.resting_end(copy.partition)
+        return copy.target_end if copy.is_idle and copy.end_is_exact else None

@@ -1,0 +1,160 @@
+"""What others write into a copy at rest is found, told once, and nobody is accused of what we wrote."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from twinlog.batches import DecodedRecord
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.raw import BatchReader
+from twinlog.kafka.raw.fetch.reader import FetchedBatches
+from twinlog.model import TopicPartition
+from twinlog.testing.mirror_logs import MemoryLog
+from twinlog_source.partitions.reports import ForeignWrite
+from twinlog_source.task.foreign_writes import ForeignWrites
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.resting_copies import RestingCopies
+
+SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+
+
+@dataclass(slots=True)
+class Log:
+    """A target log that somebody else wrote to, from `begin` on."""
+
+    begin: int
+    end: int
+    meanwhile: Callable[[], None] = lambda: None
+    producer_id: int = 99
+    is_marker: bool = False
+    fails: bool = False
+    reads: int = 0
+
+    async def ends(self, wanted: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
+        self.meanwhile()
+        return dict.fromkeys(wanted, self.end)
+
+    async def fetch(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> FetchedBatches:
+        self.reads += 1
+        if self.fails:
+            raise TransientKafkaError("away", reason="KAFKA_TIMEOUT")
+        records = [DecodedRecord(at, 7, b"who", b"was this", ()) for at in range(self.begin, self.end)]
+        log = MemoryLog.of(records, producer_id=self.producer_id, control=self.is_marker)
+        return FetchedBatches(
+            batches=tuple(log.batches),
+            aborted=(),
+            log_start_offset=0,
+            end_offset=self.end,
+            size_bytes=100,
+        )
+
+
+@dataclass(slots=True)
+class Bench:
+    log: Log
+    told: list[tuple[TopicPartition, ForeignWrite]] = field(default_factory=list)
+    copy: PartitionCopy = field(init=False)
+    foreign_writes: ForeignWrites = field(init=False)
+    resting: RestingCopies = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.copy = PartitionCopy(
+            partition=SOURCE,
+            target_topic=TARGET.topic,
+            committed=0,
+            random=lambda: 0.0,
+            target_end=10,
+            end_is_exact=True,
+            ends_rounds_with_marker=True,
+            marker_follows=True,
+        )
+        self.foreign_writes = ForeignWrites(
+            reader=cast("BatchReader", self.log), found=lambda *found: self.told.append(found)
+        )
+        self.resting = RestingCopies(
+            by_target={TARGET: self.copy},
+            ends=self.log.ends,
+            foreign_writes=self.foreign_writes,
+            preserved=None,
+        )
+
+    async def look(self) -> list[int]:
+        """How many records of others each stretch had that was told until now."""
+        await self.resting.look(asyncio.Event())
+        return [write.records for _, write in self.told]
+
+
+async def test_what_lies_behind_the_end_of_a_copy_at_rest_is_told_once() -> None:
+    bench = Bench(Log(begin=11, end=14))
+    assert await bench.look() == [3]
+    ((partition, write),) = bench.told
+    assert (partition, write.from_offset, write.to_offset, write.producer_id) == (SOURCE, 11, 14, 99)
+    assert await bench.look() == [3]
+    assert bench.log.reads == 1, "the end is known now"
+    assert bench.copy.target_end == 14
+
+
+async def test_more_of_it_later_is_told_too() -> None:
+    bench = Bench(Log(begin=11, end=14))
+    await bench.look()
+    bench.log.begin, bench.log.end = 14, 15
+    assert await bench.look() == [3, 1]
+
+
+async def test_our_marker_behind_the_last_record_is_nobodys_write() -> None:
+    bench = Bench(Log(begin=10, end=11))
+    assert await bench.look() == []
+    assert bench.log.reads == 0
+
+
+async def test_a_marker_of_somebody_else_is_looked_at_and_not_told() -> None:
+    bench = Bench(Log(begin=11, end=12, is_marker=True))
+    assert await bench.look() == []
+    assert bench.copy.target_end == 12
+
+
+async def test_what_was_written_while_the_question_was_on_its_way_is_not_accused() -> None:
+    bench = Bench(Log(begin=11, end=14))
+
+    def write() -> None:
+        bench.copy.written(11, 3, 0)
+
+    bench.log.meanwhile = write
+    assert await bench.look() == []
+    bench.copy.rounds = 1
+    bench.log.meanwhile, bench.log.end = lambda: None, 20
+    assert await bench.look() == [], "a round is on its way"
+
+
+async def test_where_the_end_is_not_certain_nobody_is_accused() -> None:
+    bench = Bench(Log(begin=11, end=14))
+    bench.copy.rewind()
+    assert await bench.look() == []
+
+
+async def test_the_next_batch_behind_what_was_told_does_not_tell_it_again() -> None:
+    bench = Bench(Log(begin=11, end=14))
+    await bench.look()
+    assert bench.copy.written(14, 2, 0) is None
+    stop = asyncio.Event()
+    assert await bench.foreign_writes.look(SOURCE, TARGET, 10, 14, stop)
+    assert len(bench.told) == 1
+
+
+async def test_a_copy_that_ends_before_is_left_to_the_driver() -> None:
+    """It may be another topic by now."""
+    bench = Bench(Log(begin=0, end=3))
+    assert await bench.look() == []
+    assert bench.log.reads == 0
+
+
+async def test_a_copy_that_cannot_be_read_is_looked_at_again() -> None:
+    bench = Bench(Log(begin=11, end=14))
+    stop = asyncio.Event()
+    stop.set()
+    bench.log.fails = True
+    await bench.resting.look(stop)
+    assert bench.copy.target_end == 10
+    bench.log.fails = False
+    assert await bench.look() == [3]
