@@ -15,7 +15,7 @@ from twinlog.errors import ConfigError
 from twinlog.printable import printable
 
 if TYPE_CHECKING:
-    from twinlog.cli.repairing import Repaired
+    from twinlog.cli.new_copy import Repaired
     from twinlog.verify.repair import Remedy
 
 _HELP = """Repair the differences that `twinlog verify --report FILE` found, or say why that cannot be done.
@@ -117,6 +117,8 @@ def _show(found: "Sequence[Remedy]", done: "Sequence[Repaired]", output: Output)
     rows = [[*_cells(remedy), text] for remedy, text in zip(found, words, strict=True)]
     print_table("", columns, rows, empty="nothing differs: there is nothing to repair")
     left = [each for number, each in enumerate(found) if not done or not done[number].applied]
+    if any(each.offset is None and not each.holds_older for each in left):
+        typer.echo("twinlog repair --new-copies does this; by hand:")
     for each in left:
         for command in each.commands:
             typer.echo(printable(command))

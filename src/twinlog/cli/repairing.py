@@ -1,9 +1,9 @@
 """Carries out what `twinlog repair` proposes, by the source service: it pauses a partition, verifies it once
 more, sets the position back and takes its pause back. A new copy is made while its whole topic is paused."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +11,29 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.location import load_config
 from twinlog.cli.configsync.client import flow_name
+from twinlog.cli.new_copy import Pause, Repaired, make_again
 from twinlog.cli.source.client import (
     CALL_TIMEOUT_SECONDS,
     answered,
+    every_partition,
     list_flows,
     parse_scope,
     source_stub,
     who,
 )
-from twinlog.cli.topic_again import recreate_topic
 from twinlog.cli.verifying import engine, verified
+from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.model import Flow
+from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.repair import Action, Remedy, remedies
 from twinlog.verify.report import document
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repaired:
-    """What became of one remedy."""
-
-    applied: bool
-    reason: str = ""
-    message: str = ""
+_NOTICED_SECONDS = 120.0
+"""How long the services may take to notice a new topic, once they have looked at topics again."""
+_AGAIN_SECONDS = 1.0
+_NOT_YET = frozenset(("OFFSETS_PRESERVED", "PARTITION_UNKNOWN", "POSITION_NOT_MOVED", "POSITION_UNCERTAIN"))
+"""Why a position cannot be set while the service still takes the topic for the one before."""
 
 
 async def repair(
@@ -76,7 +76,7 @@ async def _set_back(
 
 async def _made_again(stub: SourceServiceStub, configuration: Any, flow: str, remedy: Remedy) -> Repaired:
     scope = parse_scope(flow, remedy.topic, None)
-    async with _paused(stub, scope):
+    async with _paused(stub, scope) as pause:
         request = engine("request").VerifyRequest(
             flow=Flow.parse(flow), topics=frozenset((remedy.topic,)), wait_seconds=0.0
         )
@@ -85,19 +85,52 @@ async def _made_again(stub: SourceServiceStub, configuration: Any, flow: str, re
             return _not_repaired("the copy is not as the report says any more: verify again")
         if any(each.holds_older for each in found):
             return _not_repaired("the copy holds records that the source has no more")
-        client = configuration.flow(Flow.parse(flow)).clients.target_admin
+        configured = configuration.flow(Flow.parse(flow))
+        client = configured.clients.target_admin
         async with open_cluster(
             client.alias, client.properties, timeout_seconds=CALL_TIMEOUT_SECONDS, client_id_suffix="repair"
         ) as target:
-            await recreate_topic(target, remedy.target_topic)
-        request_position = pb2.SetPositionsRequest(
-            scope=scope, target=pb2.PositionTarget(earliest=pb2.Earliest()), by=who()
+            patience_seconds = configured.configsync.refresh_topics_interval_seconds + _NOTICED_SECONDS
+            return await make_again(
+                target, remedy, pause, lambda made: _set_to_start(stub, scope, made, patience_seconds)
+            )
+
+
+async def _set_to_start(
+    stub: SourceServiceStub, scope: pb2.Scope, topic_id: str, patience_seconds: float
+) -> None:
+    """Have a topic copied from the start of the source to the target topic of this id. Returns once the
+    service knows that one: before, it would take what it copies there for what was lost with the one before.
+    A copy that keeps its source's offsets begins there by itself. Raises TwinlogError."""
+    request = pb2.SetPositionsRequest(
+        scope=scope, target=pb2.PositionTarget(earliest=pb2.Earliest()), by=who()
+    )
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + patience_seconds
+    while True:
+        problem: TwinlogError = TransientKafkaError(
+            f"the source service has not noticed within {patience_seconds:g} s that the topic is another one:"
+            " it learns that from configsync (refresh.topics.interval.seconds)",
+            reason="TARGET_RECREATED",
         )
-        answer = await answered(stub.SetPositions(request_position, timeout=CALL_TIMEOUT_SECONDS))
-    refused = next((moved for moved in answer.changes if not moved.applied), None)
-    if refused is not None:
-        return Repaired(applied=False, reason=refused.reason, message=refused.message)
-    return Repaired(applied=True)
+        try:
+            answer = await answered(stub.SetPositions(request, timeout=CALL_TIMEOUT_SECONDS))
+            refused = next((moved for moved in answer.changes if not moved.applied), None)
+            if refused is None:
+                found = await every_partition(stub, scope.flow, scope.source_topic)
+                if found and all(each.target_topic_id == topic_id for each in found):
+                    return
+            elif refused.reason in _NOT_YET:
+                problem = TransientKafkaError(refused.message, reason=refused.reason)
+            else:
+                raise StateError(refused.message, reason=refused.reason)
+        except TwinlogError as error:
+            if not error.retriable:
+                raise
+            problem = error
+        if loop.time() > give_up_at:
+            raise problem
+        await wait_or_stop(asyncio.Event(), _AGAIN_SECONDS)
 
 
 async def _still_holds(configuration: Any, flow: str, remedy: Remedy, offset: int) -> bool:
@@ -115,16 +148,18 @@ async def _still_holds(configuration: Any, flow: str, remedy: Remedy, offset: in
 
 
 @asynccontextmanager
-async def _paused(stub: SourceServiceStub, scope: pb2.Scope) -> AsyncIterator[None]:
+async def _paused(stub: SourceServiceStub, scope: pb2.Scope) -> AsyncIterator[Pause]:
     """Nothing more is copied meanwhile; a pause of somebody else stays."""
+    made = Pause()
     (status,) = await list_flows(stub, flow_name(scope.flow))
     if any(pause.scope == scope for pause in status.pauses):
-        yield
+        yield made
         return
     pause = pb2.PauseReplicationRequest(scope=scope, by=who())
     await answered(stub.PauseReplication(pause, timeout=CALL_TIMEOUT_SECONDS))
     try:
-        yield
+        yield made
     finally:
-        resume = pb2.ResumeReplicationRequest(scope=scope, by=who())
-        await answered(stub.ResumeReplication(resume, timeout=CALL_TIMEOUT_SECONDS))
+        if not made.left_to_do:
+            resume = pb2.ResumeReplicationRequest(scope=scope, by=who())
+            await answered(stub.ResumeReplication(resume, timeout=CALL_TIMEOUT_SECONDS))

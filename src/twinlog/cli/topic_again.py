@@ -1,6 +1,7 @@
 """Deletes a topic and creates it again, empty, with its own settings."""
 
 import asyncio
+from dataclasses import dataclass
 
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import ConfigSource, KafkaCluster, NewTopic
@@ -12,11 +13,19 @@ _POLL_SECONDS = 0.2
 _UNKNOWN, _EXISTS = "TOPIC_UNKNOWN", "TOPIC_EXISTS"
 
 
-async def recreate_topic(cluster: KafkaCluster, name: str) -> None:
-    """Returns when the new one is there. Raises KafkaError; after KAFKA_TIMEOUT the topic may be gone."""
-    before = (await cluster.describe_topics([name]))[name]
-    if isinstance(before, KafkaError):
-        raise before
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAgain:
+    """A topic as it is, to be made again like that."""
+
+    topic: NewTopic
+    topic_id: str
+
+
+async def topic_as_it_is(cluster: KafkaCluster, name: str) -> TopicAgain:
+    """Raises KafkaError."""
+    found = (await cluster.describe_topics([name]))[name]
+    if isinstance(found, KafkaError):
+        raise found
     entries = (await cluster.describe_topic_configs([name]))[name]
     if isinstance(entries, KafkaError):
         raise entries
@@ -25,37 +34,41 @@ async def recreate_topic(cluster: KafkaCluster, name: str) -> None:
         for entry in entries
         if entry.source is ConfigSource.TOPIC and entry.value is not None
     }
-    new = NewTopic(
+    topic = NewTopic(
         name=name,
-        partition_count=before.partition_count,
-        replication_factor=before.replication_factor,
+        partition_count=found.partition_count,
+        replication_factor=found.replication_factor,
         configs=configs,
     )
-    _require((await cluster.delete_topics([name]))[name])
+    return TopicAgain(topic=topic, topic_id=found.topic_id)
+
+
+async def create_again(cluster: KafkaCluster, again: TopicAgain) -> str:
+    """After it was deleted: the id of the new one, once that is there. Raises KafkaError, whose words say
+    with what settings to create it."""
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            await _create(cluster, new, before.topic_id)
-    except TimeoutError:
+            return await _create(cluster, again.topic, again.topic_id)
+    except (KafkaError, TimeoutError) as error:
+        reason = error.reason if isinstance(error, KafkaError) else "KAFKA_TIMEOUT"
+        settings = ", ".join(f"{name}={value}" for name, value in sorted(again.topic.configs.items()))
         raise TransientKafkaError(
-            f"topic {name} was deleted, and is not there again after {_PATIENCE_SECONDS:g} s",
-            reason="KAFKA_TIMEOUT",
-            metadata={"topic": name},
-        ) from None
+            f"topic {again.topic.name} was deleted, and could not be created again"
+            f" ({reason}): create it with {again.topic.partition_count} partitions, replication factor"
+            f" {again.topic.replication_factor}{' and ' + settings if settings else ''}",
+            reason=reason,
+            metadata={"topic": again.topic.name},
+        ) from error
 
 
-async def _create(cluster: KafkaCluster, new: NewTopic, old_id: str) -> None:
+async def _create(cluster: KafkaCluster, new: NewTopic, old_id: str) -> str:
     """While the old one is being deleted its name is taken; configsync may be faster than this."""
     while True:
         found = (await cluster.describe_topics([new.name]))[new.name]
         if not isinstance(found, KafkaError) and found.topic_id != old_id:
-            return
+            return found.topic_id
         if isinstance(found, KafkaError) and found.reason == _UNKNOWN:
             refusal = (await cluster.create_topics([new]))[new.name]
             if refusal is not None and refusal.reason != _EXISTS:
                 raise refusal
         await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
-
-
-def _require(refusal: KafkaError | None) -> None:
-    if refusal is not None:
-        raise refusal

@@ -106,6 +106,8 @@ def partition_status(
     proof = driver.estate.table.proofs.get(row.partition)
     if proof is not None:
         status.proof.CopyFrom(_proof(proof))
+    if row.copy is not None:
+        status.target_topic_id = row.copy.target_topic_id
     if row.foreign_write is not None:
         status.foreign_write.CopyFrom(foreign_write_message(row.foreign_write))
         status.foreign_records = row.foreign_records

@@ -1229,6 +1229,7 @@ class PartitionStatus(_message.Message):
     PROOF_FIELD_NUMBER: _builtins.int
     FOREIGN_WRITE_FIELD_NUMBER: _builtins.int
     FOREIGN_RECORDS_FIELD_NUMBER: _builtins.int
+    TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1263,6 +1264,8 @@ class PartitionStatus(_message.Message):
     """
     foreign_records: _builtins.int
     """Records of others that the copier found in the copy since the service started."""
+    target_topic_id: _builtins.str
+    """Id of the target topic that the copy is written to, as of when it was decided how; empty while it is not."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1331,10 +1334,11 @@ class PartitionStatus(_message.Message):
         proof: Global___PartitionProof | None = ...,
         foreign_write: Global___ForeignWrite | None = ...,
         foreign_records: _builtins.int = ...,
+        target_topic_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__foreign_write: _TypeAlias = _typing.Literal["foreign_write"]  # noqa: Y015
     _WhichOneofArgType__foreign_write: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write"]  # noqa: Y015

@@ -1,0 +1,70 @@
+"""Makes the copy of a topic again: deleted, created with its settings, copied from the start.
+
+Invariant: from the deletion on the topic stays paused until its copy begins from the start. What fails in
+between says what is left to do.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from twinlog.cli.topic_again import create_again, topic_as_it_is
+from twinlog.errors import KafkaError, TwinlogError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.verify.repair import Remedy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What became of one remedy."""
+
+    applied: bool
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Pause:
+    """Of a topic, while it is repaired."""
+
+    left_to_do: Sequence[str] = ()
+    """Commands without which the topic must not be copied: the pause stays while there are any."""
+
+
+async def make_again(
+    target: KafkaCluster, remedy: Remedy, pause: Pause, set_to_start: Callable[[str], Awaitable[None]]
+) -> Repaired:
+    """While its topic is paused. `set_to_start` is given the id of the new topic, and returns when the
+    service copies it from the start. Raises KafkaError while nothing is changed yet."""
+    again = await topic_as_it_is(target, remedy.target_topic)
+    pause.left_to_do = remedy.commands[-2:]
+    try:
+        refusal = await _delete(target, remedy.target_topic)
+        if refusal is not None and not refusal.retriable:
+            pause.left_to_do = ()  # It was not deleted.
+            return Repaired(applied=False, reason=refusal.reason, message=str(refusal))
+        await set_to_start(await create_again(target, again))
+    except TwinlogError as error:
+        message = f"{error}. {_what_is_left(remedy, pause)}"
+        return Repaired(applied=False, reason=error.reason, message=message)
+    except BaseException:
+        sys.stderr.write(f"{_what_is_left(remedy, pause)}\n")
+        raise
+    pause.left_to_do = ()
+    return Repaired(applied=True)
+
+
+async def _delete(target: KafkaCluster, topic: str) -> KafkaError | None:
+    """Why it was not deleted; retriable: it may have been, or may be soon."""
+    try:
+        refusal = (await target.delete_topics([topic]))[topic]
+    except KafkaError as error:
+        return error
+    return None if refusal is not None and refusal.reason == "TOPIC_UNKNOWN" else refusal
+
+
+def _what_is_left(remedy: Remedy, pause: Pause) -> str:
+    return (
+        f"{remedy.target_topic} was to be made again, and {remedy.topic} stays paused. Once the copy is"
+        f" there, empty: {', then '.join(pause.left_to_do)}"
+    )
