@@ -1,6 +1,7 @@
 """`twinlog copy A->B --until …`: a copy that ends by itself, verified."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.times import EXPECTED, parse_time
 from twinlog.cli.verify import check_writable, flow_of, print_report, write_reports
+from twinlog.cli.verify_progress import shown_copy
 from twinlog.cli.verifying import engine, verified
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
@@ -91,23 +93,46 @@ copy_command.__doc__ = _HELP
 
 
 async def _copied(config: Path, name: str, topics: list[str], until: Any, timeout: float) -> "FlowReport":
-    from twinlog.cli.copying import FiniteCopy
+    from twinlog.cli.copying import Arrivals, FiniteCopy
+    from twinlog.verify.report import FlowFailure, FlowReport
 
     configuration = load_config(config)
     flow = flow_of(name)
+    began_at_ms = SystemClock().now_ms()
     ends = await engine("ends").find_ends(configuration, flow, topics, until)
-    copy = FiniteCopy(
-        config=config, flow=flow, ends=ends.ends, wanted=ends.with_records, timeout_seconds=timeout
-    )
+    arrivals = Arrivals(starts=ends.starts, ends=ends.with_records)
     if ends.with_records:
-        await copy.run()
+        async with engine("ends").watched_topics(configuration, flow, ends) as gone:
+            with shown_copy() as on_progress:
+                copy = FiniteCopy(
+                    config=config,
+                    flow=flow,
+                    ends=ends.ends,
+                    arrivals=arrivals,
+                    gone=gone,
+                    on_progress=on_progress,
+                    timeout_seconds=timeout,
+                )
+                await copy.run()
+            arrivals.gone |= await gone()
+    left = {partition: end for partition, end in ends.ends.items() if partition.topic not in arrivals.gone}
+    failures = [
+        FlowFailure(topic=each, reason="TOPIC_UNKNOWN", detail=f"{each} was deleted while it was copied")
+        for each in sorted(arrivals.gone)
+    ]
+    if ends.ends and not left:
+        now_ms = SystemClock().now_ms()
+        return FlowReport(
+            flow=flow, began_at_ms=began_at_ms, ended_at_ms=now_ms, proofs=(), failures=failures
+        )
     request = engine("request").VerifyRequest(
         flow=flow,
-        topics=frozenset(partition.topic for partition in ends.ends),
-        ends=ends.ends,
+        topics=frozenset(partition.topic for partition in left),
+        ends=left,
         wait_seconds=0.0,
     )
-    return await verified(configuration, request)
+    report = await verified(configuration, request)
+    return replace(report, failures=[*report.failures, *failures])
 
 
 def until_of(text: str) -> Any:

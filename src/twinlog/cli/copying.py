@@ -3,23 +3,98 @@
 import asyncio
 import sys
 import tempfile
-from asyncio.subprocess import PIPE, Process
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
-from twinlog.cli.source.client import every_partition, source_stub
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.source.client import every_partition, list_flows, source_stub
+from twinlog.cli.source.partition_rows import is_troubled, state_name
 from twinlog.config.copy_until import until_json
 from twinlog.errors import ConfigError, StateError, TwinlogError
+from twinlog.local.processes.process import GuardedProcess
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 
 _POLL_SECONDS = 0.5
+_GONE_EVERY_SECONDS = 5.0
 _START_SECONDS = 120.0
 _STOP_SECONDS = 120.0
+_FAULTED_SECONDS = 60.0
+"""When all that is left has been set aside for so long, nobody comes but an operator."""
 _MOST_ARGUMENT_BYTES = 100_000
 _SHOWN_LINES = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyProgress:
+    total_offsets: int
+    done_offsets: int
+    troubles: Mapping[str, str]
+    """By partition: what stands in its way, in words."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Arrivals:
+    """How far the partitions are. Pure: told what the service says, at which monotonic second."""
+
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    """Of those that have something to copy."""
+    gone: frozenset[str] = frozenset()
+    """Topics that nobody can copy any more."""
+    flow_trouble: str = ""
+    """Why the flow as a whole does not copy, in words."""
+    _positions: dict[TopicPartition, int] = field(default_factory=dict)
+    _troubles: dict[TopicPartition, tuple[str, str]] = field(default_factory=dict)
+    _faulted_since: float | None = None
+
+    def observe(self, statuses: Collection[pb2.PartitionStatus], now: float) -> None:
+        """An empty answer says nothing: the service is being started again, or topics are not known yet."""
+        for each in statuses:
+            partition = TopicPartition(each.source.topic, each.source.partition)
+            self._positions[partition] = each.position
+            words = f"{each.reason} {each.message}".strip()
+            self._troubles.pop(partition, None)
+            if is_troubled(each):
+                self._troubles[partition] = state_name(each), words
+        left = self.left
+        is_faulted = bool(left) and all(self._troubles.get(each, ("", ""))[0] == "FAULTED" for each in left)
+        if not is_faulted:
+            self._faulted_since = None
+        elif self._faulted_since is None:
+            self._faulted_since = now
+
+    @property
+    def left(self) -> list[TopicPartition]:
+        """Those that are not where the copy ends, and may come there."""
+        return [
+            partition
+            for partition, end in self.ends.items()
+            if partition.topic not in self.gone and self._positions.get(partition, -1) < end
+        ]
+
+    def is_over(self, now: float) -> bool:
+        """Everything has arrived, or nothing more will without an operator."""
+        if not self.left:
+            return True
+        return self._faulted_since is not None and now - self._faulted_since >= _FAULTED_SECONDS
+
+    @property
+    def progress(self) -> CopyProgress:
+        troubles = {str(each): " ".join(self._troubles[each]) for each in self.left if each in self._troubles}
+        if self.flow_trouble and not troubles:
+            troubles = {"the flow": self.flow_trouble}
+        done = 0
+        for partition, end in self.ends.items():
+            start = self.starts[partition]
+            done += min(max(self._positions.get(partition, start), start), end) - start
+        return CopyProgress(
+            total_offsets=sum(end - self.starts[partition] for partition, end in self.ends.items()),
+            done_offsets=done,
+            troubles=troubles,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,27 +102,33 @@ class FiniteCopy:
     config: Path
     flow: Flow
     ends: Mapping[TopicPartition, int]
-    wanted: Mapping[TopicPartition, int]
-    """Those that have something to copy."""
+    arrivals: Arrivals
+    gone: Callable[[], Awaitable[frozenset[str]]]
+    """Topics that are not on the source any more."""
+    on_progress: Callable[[CopyProgress], None]
     timeout_seconds: float
     """0 = none."""
 
     async def run(self) -> None:
-        """Returns when everything is copied, or the time is over; the services have ended then. Raises
-        StateError when they do not start, or end by themselves; ConfigError."""
+        """Returns when everything is copied that can be, or the time is over; the services have ended then,
+        as they do when this process is killed. Raises StateError when they do not start or end early;
+        ConfigError."""
         until = until_json(self.ends)
         if len(until.encode()) > _MOST_ARGUMENT_BYTES:
             raise ConfigError(
                 "these are too many partitions for one command: name some of the topics with --topic",
                 metadata={"key": "--topic"},
             )
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-            process = await asyncio.create_subprocess_exec(*self._command(until), stdout=PIPE, stderr=log)
+        with tempfile.TemporaryDirectory() as directory:
+            told, log = Path(directory, "stdout"), Path(directory, "stderr")
+            process = await asyncio.to_thread(
+                lambda: GuardedProcess([*self._command(until)], output=told, errors=log)
+            )
             try:
-                endpoint = await self._endpoint(process, log)
+                endpoint = await self._endpoint(process, told, log)
                 await self._arrive(process, endpoint, log)
             finally:
-                await _end(process)
+                await asyncio.to_thread(process.stop, _STOP_SECONDS)
 
     def _command(self, until: str) -> Iterator[str]:
         yield from (sys.executable, "-m", "twinlog", "run", str(self.config), "--flows", str(self.flow))
@@ -61,50 +142,47 @@ class FiniteCopy:
         ):
             yield from ("--set", f"{key}={value}")
 
-    async def _endpoint(self, process: Process, log: IO[str]) -> str:
+    async def _endpoint(self, process: GuardedProcess, told: Path, log: Path) -> str:
         """Where the source service is, once it serves."""
-        assert process.stdout is not None
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                while line := await process.stdout.readline():
-                    words = line.decode().split()
-                    if words and words[0].startswith("ready"):
-                        return next(word.partition("=")[2] for word in words if word.startswith("source="))
-        except (TimeoutError, StopIteration):
-            pass
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + _START_SECONDS
+        while loop.time() < give_up_at and process.running:
+            if endpoint := _source_endpoint(told):
+                return endpoint
+            await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
         raise _not_running("do not serve", log)
 
-    async def _arrive(self, process: Process, endpoint: str, log: IO[str]) -> None:
+    async def _arrive(self, process: GuardedProcess, endpoint: str, log: Path) -> None:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.timeout_seconds if self.timeout_seconds else float("inf")
+        look_at = loop.time()
         async with source_stub(None, [f"source={endpoint}"]) as stub:
             while loop.time() < give_up_at:
-                if process.returncode is not None:
+                if not process.running:
                     raise _not_running("have ended", log)
-                try:
-                    found = await every_partition(stub, None, "")
-                except TwinlogError:
-                    found = []  # it is started again
-                positions = {
-                    TopicPartition(each.source.topic, each.source.partition): each.position for each in found
-                }
-                if all(positions.get(partition, -1) >= end for partition, end in self.wanted.items()):
+                with suppress(TwinlogError):  # It is started again.
+                    self.arrivals.observe(await every_partition(stub, None, ""), loop.time())
+                    for flow in await list_flows(stub, None):
+                        self.arrivals.flow_trouble = f"{flow.reason} {flow.message}".strip()
+                if loop.time() >= look_at:
+                    self.arrivals.gone |= await self.gone()
+                    look_at = loop.time() + _GONE_EVERY_SECONDS
+                self.on_progress(self.arrivals.progress)
+                if self.arrivals.is_over(loop.time()):
                     return
                 await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
 
 
-async def _end(process: Process) -> None:
-    if process.returncode is None:
-        process.terminate()
-    try:
-        async with asyncio.timeout(_STOP_SECONDS):
-            await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+def _source_endpoint(told: Path) -> str:
+    """What `twinlog run` says once its services serve; empty while it has not said it."""
+    for line in told.read_text(errors="replace").splitlines(keepends=True):
+        if line.startswith("ready") and line.endswith("\n"):
+            found = [word for word in line.split() if word.startswith("source=")]
+            return found[0].partition("=")[2] if found else ""
+    return ""
 
 
-def _not_running(what: str, log: IO[str]) -> StateError:
-    log.seek(0)
-    last = "".join(log.readlines()[-_SHOWN_LINES:]).strip()
+def _not_running(what: str, log: Path) -> StateError:
+    lines = log.read_text(errors="replace").splitlines(keepends=True)
+    last = "".join(lines[-_SHOWN_LINES:]).strip()
     return StateError(f"the services of the copy {what}; their last words:\n{last}", reason="NOT_RUNNING")

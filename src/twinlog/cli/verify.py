@@ -2,9 +2,6 @@
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +12,7 @@ from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOpt
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.common.times import EXPECTED, parse_time
+from twinlog.cli.verify_progress import shown_progress
 from twinlog.cli.verifying import engine, verified
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
@@ -84,6 +82,13 @@ def verify_command(
     wait: Annotated[
         float, typer.Option(min=0.0, help="Seconds that the copy may take to arrive at the source's ends.")
     ] = 30.0,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete",
+            help="The copier has ended: what the copy lacks at its end is MISSING, and no lag.",
+        ),
+    ] = False,
     max_bytes: Annotated[
         str,
         typer.Option(
@@ -151,6 +156,7 @@ def verify_command(
             end=instant_of("--to", end),
             read_committed=_isolation(isolation),
             wait_seconds=wait,
+            complete=complete,
             max_bytes_per_second=_bytes(max_bytes),
             parallel=parallel,
             state_directory=None if state is None else str(state),
@@ -166,7 +172,7 @@ def verify_command(
         configuration = load_config(config)
         for file in (report_file, html_file):
             check_writable(file)
-    with _progress_bar() as on_progress:
+    with shown_progress() as on_progress:
         report: FlowReport = run_async(verified(configuration, request, on_progress))
     with reported_failures():
         told = document(report)
@@ -250,33 +256,6 @@ def _write(file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[Any], None]]:
-    """On a terminal, on stderr: how far it is, how fast, and how long it will take."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("verify"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[told]}"),
-    )
-    stderr = getattr(sys.stderr, "unfiltered", sys.stderr)
-    with Progress(*columns, console=Console(file=stderr), transient=True) as bar:
-        task = bar.add_task("verify", total=None, told="")
-
-        def show(progress: Any) -> None:
-            told = f"{progress.read_bytes / 1e6:,.0f} MB read, {progress.differences} differences"
-            bar.update(task, total=progress.total_offsets, completed=progress.done_offsets, told=told)
-
-        yield show
 
 
 def print_report(told: dict[str, Any]) -> None:
@@ -388,5 +367,7 @@ def _summary(told: dict[str, Any]) -> str:
     seconds = max(0.001, (told["ended_at_ms"] - told["began_at_ms"]) / 1000)
     kinds = ", ".join(f"{count} {kind}" for kind, count in told["differences_by_kind"].items())
     rate = told["bytes"] / 1e6 / seconds
-    text = f"{told['verdict']}: {told['records']} records equal in {len(told['partitions'])} partitions"
+    count = len(told["partitions"])
+    partitions = "1 partition" if count == 1 else f"{count} partitions"
+    text = f"{told['verdict']}: {told['records']} records equal in {partitions}"
     return f"{text}{'; ' + kinds if kinds else ''} ({seconds:.1f} s, {rate:.0f} MB/s)"

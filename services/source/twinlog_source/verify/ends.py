@@ -1,13 +1,13 @@
 """Where a finite copy ends: an offset of the source for each partition."""
 
-from collections.abc import Collection, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from twinlog.config import Configuration
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec, TopicDescription
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection_configured import topic_selector
 
@@ -28,6 +28,8 @@ class Until:
 class Ends:
     ends: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Of the source's topics."""
 
     @property
     def with_records(self) -> dict[TopicPartition, int]:
@@ -55,7 +57,12 @@ async def find_ends(configuration: Configuration, flow: Flow, topics: Collection
             if topic not in there or not selector.selects(topic):
                 raise ConfigError(f"--topic {topic}: {flow} does not copy it", metadata={"topic": topic})
         names = sorted(topic for topic in (asked or there) if selector.selects(topic))
-        partitions = await _partitions(source, names)
+        described = await _described(source, names)
+        partitions = [
+            TopicPartition(name, number)
+            for name, topic in described.items()
+            for number in range(topic.partition_count)
+        ]
         if until.offsets:
             unknown = sorted(until.offsets.keys() - set(partitions))
             if unknown:
@@ -69,16 +76,44 @@ async def find_ends(configuration: Configuration, flow: Flow, topics: Collection
         elif until.timestamp_ms is not None:
             found = await source.offsets_for_times(dict.fromkeys(partitions, until.timestamp_ms))
             ends = {partition: _earlier(found[partition], end) for partition, end in ends.items()}
-    return Ends(ends=ends, starts=starts)
+    ids = {name: topic.topic_id for name, topic in described.items()}
+    return Ends(ends=ends, starts=starts, topic_ids=ids)
 
 
-async def _partitions(source: KafkaCluster, names: Collection[str]) -> list[TopicPartition]:
-    found = []
+@asynccontextmanager
+async def watched_topics(
+    configuration: Configuration, flow: Flow, ends: Ends
+) -> AsyncIterator[Callable[[], Awaitable[frozenset[str]]]]:
+    """A question that may be asked while a copy goes on: which topics are not those any more whose ends were
+    found. A source that does not answer has lost none."""
+    client = configuration.flow(flow).clients.source_admin
+    async with open_cluster(
+        client.alias, client.properties, timeout_seconds=_TIMEOUT_SECONDS, client_id_suffix="copy"
+    ) as source:
+
+        async def gone() -> frozenset[str]:
+            try:
+                found = await source.describe_topics(sorted(ends.topic_ids))
+            except KafkaError:
+                return frozenset()
+            return frozenset(name for name, topic in found.items() if _is_gone(topic, ends.topic_ids[name]))
+
+        yield gone
+
+
+def _is_gone(found: TopicDescription | KafkaError, topic_id: str) -> bool:
+    if isinstance(found, KafkaError):
+        return found.reason == "TOPIC_UNKNOWN"
+    return found.topic_id != topic_id
+
+
+async def _described(source: KafkaCluster, names: Collection[str]) -> dict[str, TopicDescription]:
+    described = {}
     for name, topic in (await source.describe_topics(names)).items():
         if isinstance(topic, KafkaError):
             raise topic
-        found += [TopicPartition(name, number) for number in range(topic.partition_count)]
-    return found
+        described[name] = topic
+    return described
 
 
 async def _offsets(

@@ -286,6 +286,8 @@ class Estate:
 
     def position_of(self, partition: TopicPartition, positions: Mapping[TopicPartition, int]) -> int | None:
         """None also where the stored one is of a topic that is gone: nothing of this one is copied yet."""
+        if self.request.complete:
+            return _AFTER_ALL
         mark = self.positions.control.topics.get(partition.topic)
         is_another = mark is not None and mark.topic_id != self.pairs[partition.topic].source.topic_id
         return None if is_another else positions.get(partition)

@@ -34,6 +34,8 @@ class VerifyRequest:
     """Of each side; 0 = as fast as it goes."""
     wait_seconds: float = 30.0
     """How long the copy may take to arrive at the ends that were taken at the start."""
+    complete: bool = False
+    """The copier has ended: what the copy lacks at its end is missing, and no lag."""
     patience_seconds: float = 60.0
     """How long a cluster may be away in the middle."""
     parallel: int = 8
