@@ -11,14 +11,14 @@ from integration.source_rig import open_rig
 from integration.verify_rig import VerifyRig, differences, not_compared
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
-from twinlog.kafka.ports import TopicDescription
+from twinlog.kafka.ports import NewTopic, TopicDescription
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.brokers import KafkaPair, retry_admin, unique_name
-from twinlog.testing.records import awkward_records
+from twinlog.testing.brokers import KafkaPair, make_topics, retry_admin, unique_name
+from twinlog.testing.records import awkward_records, write_batches
 from twinlog_source.log.fact_records import fact_record
-from twinlog_source.log.facts import CopyFact, TopicFact
+from twinlog_source.log.facts import TopicFact
 from twinlog_source.log.gaps import SKIPPED_BY_OPERATOR, Gap, gap_record
 
 
@@ -126,6 +126,33 @@ async def test_without_a_stored_position_nothing_at_the_end_is_called_lost(
     assert not_compared(report) == [("source", "NOT_COPIED_YET", 30, len(records))]
 
 
+async def test_a_mirror_that_something_else_made_is_judged_by_the_two_clusters_alone(
+    kafka_pair: KafkaPair, tmp_path: Path, records: list[NewRecord]
+) -> None:
+    """It has none of our topics, and topics are called as on the source."""
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
+        mirror, whole, short = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b), *map(unique_name, "ws")
+        rig.extra |= {
+            "topics": f"{whole},{short}",
+            "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        }
+        for topic, count in ((whole, len(records)), (short, 50)):
+            await rig.create(topic)
+            copy = NewTopic(name=topic, partition_count=1, replication_factor=1)
+            await make_topics(rig.target, copy)
+            await mirror.write_source(topic, [(0, Codec.ZSTD, records)])
+            await write_batches(kafka_pair.b, topic, [(0, Codec.LZ4, records[:count])])
+        exit_code, report = await mirror.command("--topic", whole)
+        assert (exit_code, report["verdict"], report["records"]) == (0, "EQUAL", len(records)), report
+        exit_code, report = await mirror.command("--topic", short, "--wait", "0")
+        assert (exit_code, report["differences"]) == (3, []), "it may be on its way"
+        assert not_compared(report) == [("source", "NOT_COPIED_YET", 50, len(records))]
+        exit_code, report = await mirror.command("--complete")
+        assert exit_code == 1
+        assert differences(report) == [("MISSING", 50, None, len(records) - 50)]
+        assert report["not_compared"] == []
+
+
 async def test_what_retention_took_of_either_side_is_said_and_does_no_harm(
     mirror: VerifyRig, records: list[NewRecord]
 ) -> None:
@@ -227,33 +254,43 @@ async def test_a_verification_goes_on_behind_what_is_proven(
     assert read_bytes[1] == read_bytes[0], "the second time only what is new is read"
 
 
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("kind", ["translated", "preserved"])
 async def test_a_topic_that_is_deleted_meanwhile_is_incomplete(
-    mirror: VerifyRig, records: list[NewRecord]
+    mirror: VerifyRig, records: list[NewRecord], side: str, kind: str
 ) -> None:
-    topic = unique_name("deleted")
+    topic = unique_name(f"deleted-{side}")
     await mirror.topics(topic)
+    if kind == "preserved":
+        await mirror.promise_offsets(topic)
     for _ in range(4):
         await mirror.write_source(topic, [(0, Codec.NONE, records)])
         await mirror.write_copy(topic, [(0, Codec.NONE, records)])
     await mirror.store_position(topic, 4 * len(records))
 
     async def delete() -> None:
-        await retry_admin(lambda: mirror.rig.source.delete_topics([topic]))
+        if side == "source":
+            await retry_admin(lambda: mirror.rig.source.delete_topics([topic]))
+        else:
+            await retry_admin(lambda: mirror.rig.target.delete_topics([mirror.rig.remote(topic)]))
 
     report = await mirror.verify(topic, meanwhile=delete, max_bytes_per_second=100_000)
     assert report["verdict"] == "INCOMPLETE", report
     assert {each["reason"] for each in report["not_compared"]} == {"TOPIC_UNKNOWN"}
 
 
+@pytest.mark.parametrize("side", ["source", "target"])
 async def test_a_cluster_that_goes_away_in_the_middle_is_incomplete(
     kafka_pair: KafkaPair,
     tmp_path: Path,
     records: list[NewRecord],
     start_cluster: Callable[[ClusterSpec], BlockingCluster],
+    side: str,
 ) -> None:
     gone = await asyncio.to_thread(start_cluster, ClusterSpec(name="gone"))
-    async with open_rig(kafka_pair.a, gone, tmp_path) as rig:
-        mirror, topic = VerifyRig(rig=rig, a=kafka_pair.a, b=gone), unique_name("gone")
+    source, target = (gone, kafka_pair.b) if side == "source" else (kafka_pair.a, gone)
+    async with open_rig(source, target, tmp_path) as rig:
+        mirror, topic = VerifyRig(rig=rig, a=source, b=target), unique_name("gone")
         await mirror.positions_topic()
         await mirror.topics(topic)
         for _ in range(4):
@@ -348,17 +385,7 @@ async def test_a_preserved_copy_with_other_offsets_is_different(
     await mirror.write_copy(topic, [(0, Codec.LZ4, records[30:])])
     await mirror.store_position(topic, len(records))
     assert (await mirror.verify(topic))["verdict"] == "EQUAL", "nobody promised the offsets"
-    copy = mirror.rig.remote(topic)
-    found = (await mirror.rig.target.describe_topics([copy]))[copy]
-    assert isinstance(found, TopicDescription)
-    fact = CopyFact(
-        partition=TopicPartition(topic, 0),
-        preserved=True,
-        since=0,
-        reason="",
-        target_topic_id=found.topic_id,
-    )
-    await mirror.append(*fact_record(mirror.rig.a, fact))
+    await mirror.promise_offsets(topic)
     report = await mirror.verify(topic)
     assert differences(report) == [("CHANGED", 30, 31, len(records) - 30)]
     assert report["differences"][0]["changed"] == ["offset"]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -19,9 +20,16 @@ from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.machine.java import spark_environment
-from twinlog.testing.brokers import KafkaPair, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 
 COUNT, IN_BATCH = 6_000, 500
+CLUSTER = {
+    "twinlog.spark.conf.spark.authenticate.secret": SECRET,
+    "twinlog.spark.conf.spark.executor.memory": "512m",
+    "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
+    "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
+}
+"""Settings of who uses the standalone cluster."""
 
 
 @pytest.fixture
@@ -74,12 +82,7 @@ async def test_a_standalone_cluster_names_one_lost_record_and_shows_no_secret(
     topic = unique_name("clustered")
     master, _ = standalone
     await write_both(mirror, topic, lost=4_321)
-    mirror.rig.extra |= {
-        "twinlog.spark.conf.spark.authenticate.secret": SECRET,
-        "twinlog.spark.conf.spark.executor.memory": "512m",
-        "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
-        "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
-    }
+    mirror.rig.extra |= CLUSTER
     seen: set[str] = set()
 
     def look(_: Any) -> None:
@@ -90,6 +93,58 @@ async def test_a_standalone_cluster_names_one_lost_record_and_shows_no_secret(
     place = 4_321 + 4_321 // IN_BATCH
     assert differences(report) == [("MISSING", place, 4_321, 1)]
     assert not [line for line in seen if SECRET in line]
+
+
+PARTITIONS, IN_PARTITION = 12, 100
+SLOW = "240k"
+"""Of all tasks together: about 10 s for each partition, a few at a time."""
+
+
+async def test_a_verification_that_is_killed_on_a_cluster_continues_behind_what_is_proven(
+    mirror: VerifyRig, standalone: tuple[str, list[GuardedProcess]], tmp_path: Path
+) -> None:
+    """By SIGKILL, and its JVM ends with it; of preserved copies."""
+    topic, (master, _) = unique_name("killed"), standalone
+    now_ms = SystemClock().now_ms() - 3_600_000
+    records = [NewRecord(b"k", b"%05d" % number * 400, now_ms + number) for number in range(IN_PARTITION)]
+    await mirror.topics(topic, partitions=PARTITIONS)
+    batches = [(partition, Codec.NONE, records) for partition in range(PARTITIONS)]
+    await mirror.write_source(topic, batches)
+    await mirror.write_copy(topic, batches)
+    await mirror.promise_offsets(topic)
+    for partition in range(PARTITIONS):
+        await mirror.store_position(topic, IN_PARTITION, partition)
+    mirror.rig.extra |= CLUSTER
+    state = tmp_path / "state"
+    arguments = ("--topic", topic, "--spark-master", master, "--state", str(state))
+    command = [sys.executable, "-m", "twinlog", "verify", f"{mirror.rig.a}->{mirror.rig.b}", *arguments]
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        *("--config", str(mirror.file()), "--max-bytes-per-second", SLOW),
+        stdout=quiet,
+        stderr=quiet,
+    )
+
+    def proven() -> int:
+        # A line without its end is not counted: it was half written.
+        return sum(file.read_bytes().count(b"\n") for file in state.glob("*.jsonl"))
+
+    try:
+        await eventually(lambda: proven() >= 1, timeout_seconds=240)
+    finally:
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGKILL)
+        exit_code = await process.wait()
+    assert exit_code == -signal.SIGKILL, "it was killed in the middle"
+    await eventually(lambda: not any(each.is_running() for each in started))
+    before = proven()
+    assert 1 <= before < PARTITIONS
+    exit_code, report = await mirror.command(*arguments)
+    assert (exit_code, report["verdict"]) == (0, "EQUAL"), report
+    assert report["records"] == PARTITIONS * IN_PARTITION
+    assert all(each["offsets_promised"] and each["same_offsets"] for each in report["partitions"])
+    assert sum(each["bytes"] == 0 for each in report["partitions"]) == before, "those are not read again"
 
 
 READ_ROWS = """

@@ -23,8 +23,8 @@ from twinlog.verify.report import document
 from twinlog.verify.schema import report_schema
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.log.fact_records import parse_control, partition_key
-from twinlog_source.log.facts import ProofFact
+from twinlog_source.log.fact_records import fact_record, parse_control, partition_key
+from twinlog_source.log.facts import CopyFact, ProofFact
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.progress import OnProgress, Progress
 from twinlog_source.verify.request import VerifyRequest
@@ -80,6 +80,21 @@ class VerifyRig:
         """A record of the positions topic."""
         async with self.rig.target.writer() as writer:
             await writer.append(TopicPartition(self.rig.positions_topic, 0), key=key, value=value)
+
+    async def promise_offsets(self, topic: str) -> None:
+        """Say that a copy is preserved from its beginning on."""
+        copy = self.rig.remote(topic)
+        found = (await self.rig.target.describe_topics([copy]))[copy]
+        assert isinstance(found, TopicDescription), found
+        for number in range(found.partition_count):
+            fact = CopyFact(
+                partition=TopicPartition(topic, number),
+                preserved=True,
+                since=0,
+                reason="",
+                target_topic_id=found.topic_id,
+            )
+            await self.append(*fact_record(self.rig.a, fact))
 
     async def proof_is_stored(self, topic: str, verdict: str) -> bool:
         """Whether the newest word of the log about the first partition of a topic is this one."""

@@ -14,7 +14,7 @@ from twinlog.batches.header import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT
 from twinlog.verify.align import Pair, align
 from twinlog.verify.entries import Entry
 from twinlog.verify.kept_offsets import KeptOffsets
-from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
+from twinlog.verify.model import NO_POSITION, Bounds, NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.sides import Cursor, Extend, Extended, Steps, Window
 
 FIRST_WINDOW = 64
@@ -363,6 +363,7 @@ class Comparison:
                 from_offset=offset,
                 to_offset=self.bounds.source_goal,
                 reason=Reason.NOT_COPIED_YET,
+                detail=NO_POSITION if self.position is None else "",
             )
         )
 

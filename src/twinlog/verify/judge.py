@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 from twinlog.verify.compare import Comparison, Hunk
 from twinlog.verify.entries import Entry
 from twinlog.verify.kept_offsets import Place
-from twinlog.verify.model import Bounds, Difference, Kind, NotCompared, PartitionProof, Range, Reason, Side
+from twinlog.verify.model import (
+    NO_POSITION,
+    Bounds,
+    Difference,
+    Kind,
+    NotCompared,
+    PartitionProof,
+    Range,
+    Reason,
+    Side,
+)
 from twinlog.verify.pairing import STRONG, changed_pairs
 from twinlog.verify.runs import merged, merged_ranges
 from twinlog.verify.sides import Steps, Window
@@ -170,7 +180,13 @@ class _Judge:
         places = [hunk.source_before for hunk in self.hunks if hunk.target]
         near, behind = max(begin, min(places) - _NEAR_OFFSETS), min(max(places) + 1, end)
         yield from self._scan(Side.SOURCE, near, behind, note)
-        if not all(wanted.values()):
+        # What is mostly equal to the record in its place is that one, changed: worth no reading of all.
+        changed = {
+            self._identity(copy)
+            for hunk in self.hunks
+            for _, copy, _ in changed_pairs(hunk.source, hunk.target, least=STRONG)
+        }
+        if not all(offsets or identity in changed for identity, offsets in wanted.items()):
             yield from self._scan(Side.SOURCE, begin, near, note)
             yield from self._scan(Side.SOURCE, behind, end, note)
         for hunk in self.hunks:
@@ -214,7 +230,8 @@ class _Judge:
             target_after = bounds.target_goal if target_after is None else target_after
         for entry in hunk.source:
             if hunk.is_tail and (position is None or entry.offset >= position):
-                self._not_compared(Side.SOURCE, [entry], Reason.NOT_COPIED_YET)
+                detail = NO_POSITION if position is None else ""
+                self._not_compared(Side.SOURCE, [entry], Reason.NOT_COPIED_YET, detail=detail)
             else:
                 self._find(Kind.MISSING, entry.offset, target_after)
                 self._remember(Side.SOURCE, entry)

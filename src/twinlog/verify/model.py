@@ -55,6 +55,13 @@ class Reason(StrEnum):
         )
 
 
+NO_POSITION = (
+    "no position of the flow is stored: whether these were lost or not copied yet is not known"
+    " (--complete, if the copier has ended)"
+)
+"""Detail of NOT_COPIED_YET."""
+
+
 class Side(StrEnum):
     SOURCE = "source"
     TARGET = "target"
