@@ -74,12 +74,16 @@ class PreservedRig:
     alias: str
     skips: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    """Of the target's leaders in whose logs the copies were checked."""
     properties: dict[str, str] = field(default_factory=dict)
     lease_seconds: float = 30.0
     max_message_bytes: int = 0
     required: bool = False
     """`twinlog.offsets=preserved`."""
     tasks: int = 0
+    end_reason: str = ""
+    """Why the next tasks shall end the copies where they are."""
     has_lease: bool = True
     """What the next tasks are told when they ask whether they may write."""
 
@@ -118,7 +122,13 @@ class PreservedRig:
                     position=self.positions.get(partition, skip_to),
                     position_stored=partition in self.positions,
                     target_end_offset=-1,
-                    preserved=pb.PreservedCopy(skip_from=skip_from, skip_to=skip_to, required=self.required),
+                    preserved=pb.PreservedCopy(
+                        skip_from=skip_from,
+                        skip_to=skip_to,
+                        required=self.required,
+                        leader_epoch=self.epochs.get(partition),
+                        end_reason=self.end_reason,
+                    ),
                     target_topic_id="id",
                     max_message_bytes=self.max_message_bytes,
                 )
@@ -156,6 +166,8 @@ class PreservedRig:
             for partition, report in running.look().items():
                 if report.HasField("preserved"):
                     self.skips[partition] = report.preserved.skip_from, report.preserved.skip_to
+                    if not kill and report.preserved.HasField("leader_epoch"):
+                        self.epochs[partition] = report.preserved.leader_epoch
                 if not kill:
                     self.positions[partition] = report.position
 

@@ -123,6 +123,43 @@ async def test_the_end_of_a_transaction_where_a_record_belongs_is_told_and_nothi
         await nothing_is_lost(rig, partition, at=end, behind=1, reason="MARKER_REPEATED")
 
 
+async def test_p6_a_marker_where_the_target_lost_a_record_is_no_end_of_the_copy(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """The log ends below the stored position, and somebody has ended a transaction there."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 20)
+        await rig.copy_everything()
+        await end_a_transaction(kafka_pair.b, {partition: (20, 1)})
+        await write_plain(kafka_pair.a, unique_topic, 80)
+        rig.positions[partition] = 50
+        await nothing_is_lost(rig, partition, at=20, behind=1, reason="MARKER_REPEATED")
+
+
+@pytest.mark.parametrize("stranger", [False, True])
+async def test_a_copy_that_the_configuration_ends_is_compared_with_the_source_first(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, stranger: bool
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 20)
+        await rig.copy_everything()
+        if stranger:
+            await end_a_transaction(kafka_pair.b, {partition: (20, 1)})
+        await write_plain(kafka_pair.a, unique_topic, 80)
+        rig.end_reason = "OFFSETS_CONFIGURED"
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[partition].needs_translation)
+            report = running.look()[partition]
+        assert (report.position, report.preserved_until) == (20, 20)
+        assert report.reason == ("MARKER_REPEATED" if stranger else "OFFSETS_CONFIGURED")
+        position, fact = await said(rig, partition)
+        assert position == 20
+        assert fact is not None
+        assert (fact.preserved, fact.since, fact.reason) == (False, 20, report.reason)
+
+
 @pytest.mark.parametrize("transactional", [False, True])
 async def test_a_stay_of_another_copier_ends_the_copy_where_it_began(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, transactional: bool

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_source.log.facts import WriterFact
@@ -29,6 +28,3 @@ class FakeTargetProbe:
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Collection[int] | KafkaError]:
         return {partition: self.known.get(partition, ()) for partition in partitions}
-
-    async def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
-        return await self.target.list_offsets(OffsetSpec.LATEST, partitions)

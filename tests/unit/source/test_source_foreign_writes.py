@@ -17,7 +17,7 @@ def copy(*, transactions: bool = True, target_end: int | None = None, exact: boo
         target_end=target_end,
         end_is_exact=exact,
         ends_rounds_with_marker=transactions,
-        marker_follows=transactions,
+        markers_to_come=int(transactions),
     )
 
 
@@ -37,6 +37,20 @@ def test_what_lies_between_two_batches_of_ours_is_to_be_looked_at() -> None:
     assert ours.written(16, 5, 5) == (15, 16), "within a round there is no marker"
     ours.end_round()
     assert ours.written(23, 5, 10) == (21, 23)
+
+
+def test_markers_of_rounds_that_overlap_are_no_trouble() -> None:
+    """The data of a round may lie before the marker of the one before it."""
+    ours = copy()
+    ours.written(10, 5, 0)
+    ours.end_round()
+    assert ours.written(15, 5, 5) is None, "both markers follow"
+    ours.end_round()
+    assert ours.written(22, 5, 10) is None
+    ours.end_round()
+    assert ours.written(28, 5, 15) is None
+    ours.end_round()
+    assert ours.written(35, 5, 20) == (33, 35), "no marker is counted twice"
 
 
 def test_without_transactions_every_offset_between_counts() -> None:

@@ -1,10 +1,14 @@
-"""Moves of positions that the driver carries out itself: of partitions that no task has."""
+"""Moves of positions that the driver carries out itself: of partitions that no task has.
+
+Invariant: a copy that keeps its source's offsets and has begun is moved by its task alone, which has compared
+the end of the copy with the source.
+"""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
-from twinlog.errors import FatalKafkaError, KafkaError, NotFoundError
+from twinlog.errors import FatalKafkaError, KafkaError, NotFoundError, TransientKafkaError
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.driver.withdrawals import Withdrawals
 from twinlog_source.log.facts import CopyFact
@@ -20,6 +24,7 @@ from twinlog_source.partitions.events import (
     Moved,
     MoveUndone,
 )
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
@@ -38,6 +43,8 @@ class DriverMoves:
     changes: CopyChanges
     modes: CopyModes
     clock: Clock
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """What is undone of one move, and what the next one writes, never mix on the log."""
 
     async def move(
         self, partition: TopicPartition, position: int, *, topics: Topics, bounds: LogBounds | None
@@ -48,55 +55,78 @@ class DriverMoves:
 
         Until that is decided the partition is in no plan: a task would continue from the position before.
         """
-        if partition in self.withdrawals.of_driver:
-            # A move that failed is undone first: undone later it would take this one back.
-            await self.withdraw()
-        row = self.table.rows.get(partition)
-        if row is None:
-            raise NotFoundError(f"{self.flow} does not copy {partition} any more", reason="PARTITION_UNKNOWN")
-        before = row.position
-        copy, begins = self.changes.control.copies.get(partition), row.copy is None and not row.stored
-        if begins:
-            self._note(Begun(partition=partition, position=position))
-            try:
-                # With the source's offsets where that is possible.
-                await self.modes.decide(topics, only=partition)
-            except (KafkaError, asyncio.CancelledError):
-                self._give_up_beginning(partition, position, before, copy)
-                raise
-            if row.copy is None and row.obstacle is not None:
-                self._note(BeginningRefused(partition=partition, before=before))
-                raise FatalKafkaError(row.obstacle.message, reason=row.obstacle.reason)
-        elif row.copy is not None and row.copy.preserved:
-            before = await self.changes.position_of(row, row.copy)
-        self._note(MoveBegun(partition=partition))
-        gaps = (
-            []
-            if before is None
-            else passed_over(
-                partition,
-                from_offset=before,
-                to_offset=position,
-                bounds=bounds,
-                found_at_ms=self.clock.now_ms(),
+        was_set_aside = self._row(partition).obstacle is not None
+        async with self._writing:
+            if was_set_aside and self._row(partition).obstacle is None:
+                raise _task_is_about_to_copy(partition)
+            if partition in self.withdrawals.of_driver:
+                # A move that failed is undone first: undone later it would take this one back.
+                await self._undo()
+            self._note(MoveBegun(partition=partition))
+            async with self.modes.deciding:
+                row = self._row(partition)
+                if row.obstacle is None or row.is_preserved:
+                    self._note(MoveUndone(partition=partition))
+                    raise _task_is_about_to_copy(partition)
+                before, begins = row.position, row.copy is None and not row.stored
+                copy = self.changes.control.copies.get(partition)
+                if begins:
+                    await self._begin_at(row, position, topics, copy)
+                    self._note(MoveBegun(partition=partition))
+            gaps = (
+                []
+                if before is None
+                else passed_over(
+                    partition,
+                    from_offset=before,
+                    to_offset=position,
+                    bounds=bounds,
+                    found_at_ms=self.clock.now_ms(),
+                )
             )
-        )
-        try:
-            # The gaps first: after a crash in between something may be told that was not left out; never the
-            # other way round.
-            await self.journal.move(partition, position, gaps)
-            if row.is_preserved and not begins:
-                await self.changes.leave_out(row, position)
-        except (KafkaError, asyncio.CancelledError):
-            # It stays in no plan until what is in force is on the log behind what may still arrive.
-            if begins:
-                self._give_up_beginning(partition, position, before, copy)
-            else:
-                self.withdrawals.by_driver(partition, to_offset=position, before=before, gaps=gaps)
-            raise
+            try:
+                # The gaps first: after a crash in between something may be told that was not left out; never
+                # the other way round.
+                await self.journal.move(partition, position, gaps)
+            except (KafkaError, asyncio.CancelledError):
+                # It stays in no plan until what is in force is on the log behind what may still arrive.
+                if begins:
+                    self._give_up_beginning(partition, position, before, copy)
+                else:
+                    self.withdrawals.by_driver(partition, to_offset=position, before=before, gaps=gaps)
+                raise
         for gap in gaps:
             self.ledger.enter(gap)
         self._note(Moved(partition=partition, position=position))
+
+    async def withdraw(self) -> None:
+        """Write what is in force behind the driver's own moves that failed, unless one is being made now. For
+        the flow's owner. Raises KafkaError."""
+        if not self._writing.locked():
+            async with self._writing:
+                await self._undo()
+
+    def _row(self, partition: TopicPartition) -> PartitionRow:
+        row = self.table.rows.get(partition)
+        if row is None:
+            raise NotFoundError(f"{self.flow} does not copy {partition} any more", reason="PARTITION_UNKNOWN")
+        return row
+
+    async def _begin_at(
+        self, row: PartitionRow, position: int, topics: Topics, copy: CopyFact | None
+    ) -> None:
+        """Begin a copy here, with the source's offsets where possible; `copy` is what was known of it. Raises
+        KafkaError when it may not."""
+        before = row.position
+        self._note(Begun(partition=row.partition, position=position))
+        try:
+            await self.modes.decide_alone(topics, only=row.partition)
+        except (KafkaError, asyncio.CancelledError):
+            self._give_up_beginning(row.partition, position, before, copy)
+            raise
+        if row.copy is None and row.obstacle is not None:
+            self._note(BeginningRefused(partition=row.partition, before=before))
+            raise FatalKafkaError(row.obstacle.message, reason=row.obstacle.reason)
 
     def _give_up_beginning(
         self, partition: TopicPartition, position: int, before: int | None, copy: CopyFact | None
@@ -106,18 +136,20 @@ class DriverMoves:
         self._note(BeginningRefused(partition=partition, before=before))
         self.withdrawals.of_beginning(partition, to_offset=position, before=before, copy=copy)
 
-    async def withdraw(self) -> None:
-        """Write what is in force behind the driver's own moves that failed. For the flow's owner. Raises
-        KafkaError."""
+    async def _undo(self) -> None:
         for partition, given_up in self.withdrawals.of_driver.items():
             await self.journal.restore(partition, given_up.before)
             if given_up.began:
                 await self.changes.undo_beginning(partition, given_up.copy)
-            else:
-                await self.changes.restate(partition)
             await self.ledger.remove(given_up.gaps)
             self.withdrawals.done(partition, given_up)
             self._note(MoveUndone(partition=partition))
 
     def _note(self, event: Event) -> None:
         self.table.apply(event, self.clock.monotonic())
+
+
+def _task_is_about_to_copy(partition: TopicPartition) -> KafkaError:
+    return TransientKafkaError(
+        f"{partition} was not moved: a task is about to copy it; try again", reason="POSITION_NOT_MOVED"
+    )

@@ -52,6 +52,8 @@ class Ownership:
     clock: Clock
     _slots: int = 0
     """The most that any owner used."""
+    former_left_at_rest: bool = False
+    """When it was taken over, no write of former owners to preserved copies was on its way."""
     _signed_at: float = 0.0
 
     async def take_over(self, *, displaced: bool) -> None:
@@ -76,6 +78,7 @@ class Ownership:
         self.require_claim()
         self._require_whole_state()
         owner = self.positions.control.owner
+        self.former_left_at_rest = owner is not None and owner.left_at_rest
         await self._doubt_foreign_positions(owner)
         await self.sign()
         log.info(
@@ -196,19 +199,21 @@ class Ownership:
                 metadata={"flow": str(self.flow.flow), "owner": claim.instance},
             )
 
-    async def sign(self, left_at: tuple[int, ...] = ()) -> None:
+    async def sign(self, left_at: tuple[int, ...] = (), *, left_at_rest: bool = False) -> None:
         self._signed_at = self.clock.monotonic()
         mark = OwnerFact(
             instance=self.instance_id,
             slots=self._slots,
             renewed_at_ms=self.clock.now_ms(),
             left_at=left_at,
+            left_at_rest=left_at_rest,
         )
         await self.journal.state(mark)
 
-    async def leave(self) -> None:
+    async def leave(self, *, at_rest: bool) -> None:
         """Say where the positions log ends, when nothing of ours will be written there any more: its tasks
-        have ended, or are fenced. Whoever copies next knows by that which positions are others'. Raises
-        FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow."""
+        have ended, or are fenced. Whoever copies next knows by that which positions are others'. `at_rest`:
+        nothing is on its way to preserved copies either. Raises FatalKafkaError (PRODUCER_FENCED) when
+        another process has claimed the flow."""
         await self.check()
-        await self.sign(left_at=await self.positions.ends())
+        await self.sign(left_at=await self.positions.ends(), left_at_rest=at_rest)

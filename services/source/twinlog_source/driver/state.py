@@ -155,8 +155,6 @@ class FlowState:
             table=self.table,
             marks=self._marks,
             journal=self.journal,
-            probe=self.probe,
-            confirm=self.confirm,
             clock=self.clock,
         )
         self._modes = self._copy_modes()
@@ -174,6 +172,7 @@ class FlowState:
             target=self.known.target,
             table=self.table,
             marks=self._marks,
+            positions=self.positions,
             journal=self.journal,
             ledger=self.ledger,
             starts=self.starts,
@@ -199,7 +198,6 @@ class FlowState:
                 target=self.known.target,
                 probe=self.probe,
             ),
-            changes=self._changes,
             confirm=self.confirm,
             clock=self.clock,
         )
@@ -219,6 +217,9 @@ class FlowState:
         """Become the flow's owner, then take the positions from the log. Raises as `Ownership.take_over`."""
         await self.ownership.take_over(displaced=displaced)
         self._modes.forget()
+        self._modes.without_writer.clear()
+        if self.ownership.former_left_at_rest:
+            self._modes.without_writer.update(self.control.copies)
         await self.ledger.tidy(everything=True)
         await self.reread(list(self.table.rows))
 
@@ -258,7 +259,7 @@ class FlowState:
             await self.journal.retract(self.control)
         await self.target_logs.look_at_ends(self.topics)
         await self.target_logs.put_ends_on_log(self.topics)
-        await self.ownership.leave()
+        await self.ownership.leave(at_rest=self.table.has_preserved_at_rest)
 
     async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:
         """Fence slots that gave no last words, and take their positions from the log. Raises KafkaError."""

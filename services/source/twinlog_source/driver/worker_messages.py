@@ -13,7 +13,14 @@ from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap, LogBounds
 from twinlog_source.partitions.assignments import Assignment, Setback
-from twinlog_source.partitions.reports import PartitionReport, SkippedRange, TaskCounters, TaskReport
+from twinlog_source.partitions.copy_mode import OffsetsReason
+from twinlog_source.partitions.reports import (
+    HoleCostAgo,
+    PartitionReport,
+    SkippedRange,
+    TaskCounters,
+    TaskReport,
+)
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.task.foreign_write_messages import foreign_write_of
@@ -23,6 +30,11 @@ from twinlog_source.task.sync_paces import pace_message, pace_of
 _STATES = {state: source_pb.PartitionState.Value(f"PARTITION_STATE_{state}") for state in PartitionState}
 _STATE_OF = {number: state for state, number in _STATES.items()}
 _LANES = {Lane.RAW: source_pb.LANE_RAW, Lane.RECODE: source_pb.LANE_RECODE}
+_END_WORDS: dict[str, str] = {
+    OffsetsReason.OFFSETS_CONFIGURED: "the configuration does not want the source's offsets any more",
+    OffsetsReason.TRANSACTIONS_DISABLED: "exactly.once.source.support is disabled, and holes are filled by"
+    " transactions",
+}
 _LANE_OF = {number: lane for lane, number in _LANES.items()}
 
 
@@ -66,13 +78,27 @@ def assignment_message(assignment: Assignment) -> pb.Assignment:
                 skip_to=copy.skip_to,
                 since=copy.since,
                 required=assignment.offsets_required,
-                skip_handed_ago=_duration(assignment.skip_handed_seconds),
+                former_task_ago=_optional_duration(assignment.former_task_seconds),
+                skip_former_task_ago=_optional_duration(assignment.skip_former_task_seconds),
+                leader_epoch=copy.leader_epoch,
+                end_reason=assignment.end_reason,
+                end_message=_END_WORDS.get(assignment.end_reason, ""),
             )
             if copy.preserved
             else None
         ),
         target_topic_id=topic.target_topic_id,
+        hole_costs=[
+            pb.HoleCost(
+                ago=_duration(each.ago_seconds), holes=each.holes, spent=_duration(each.spent_seconds)
+            )
+            for each in assignment.hole_costs
+        ],
     )
+
+
+def _optional_duration(seconds: float | None) -> Duration | None:
+    return None if seconds is None else _duration(seconds)
 
 
 def _duration(seconds: float) -> Duration:
@@ -138,11 +164,21 @@ def _partition_report(report: pb.PartitionReport) -> PartitionReport:
         epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in report.epochs),
         sync_pace=pace_of(report.sync_pace) if report.HasField("sync_pace") else None,
         skipped=None if skip is None else SkippedRange(first=skip.skip_from, end=skip.skip_to),
+        leader_epoch=skip.leader_epoch if skip is not None and skip.HasField("leader_epoch") else None,
         needs_translation=report.needs_translation,
         preserved_until=report.preserved_until,
         repositioned=report.repositioned,
         withdrawn=report.withdrawn,
         foreign_writes=tuple(foreign_write_of(each) for each in report.foreign_writes),
+        at_rest=report.at_rest,
+        hole_costs=tuple(
+            HoleCostAgo(
+                ago_seconds=each.ago.ToTimedelta().total_seconds(),
+                holes=each.holes,
+                spent_seconds=each.spent.ToTimedelta().total_seconds(),
+            )
+            for each in report.hole_costs
+        ),
     )
 
 

@@ -50,6 +50,7 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "renewed_at_ms": fact.renewed_at_ms,
                 "keeps_offsets": fact.keeps_offsets,
                 "left_at": list(fact.left_at),
+                "left_at_rest": fact.left_at_rest,
             }
         case TopicFact():
             key = control_key(source_alias, "topic", fact.topic)
@@ -93,6 +94,7 @@ def _partition_record(
                 "end": fact.end_offset,
                 "position": fact.position,
                 "held_from": -1 if fact.held_from is None else fact.held_from,
+                "noted_at_ms": -1 if fact.noted_at_ms is None else fact.noted_at_ms,
             }
         case CopyFact():
             kind = "copy"
@@ -102,6 +104,7 @@ def _partition_record(
                 "reason": fact.reason,
                 "topic_id": fact.target_topic_id,
                 "skip": [fact.skip_from, fact.skip_to],
+                "leader_epoch": -1 if fact.leader_epoch is None else fact.leader_epoch,
             }
         case ProofFact():
             kind = "proof"
@@ -172,6 +175,7 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
                 renewed_at_ms=at,
                 keeps_offsets=document.get("keeps_offsets") is True,
                 left_at=tuple(ends) if all(type(end) is int for end in ends) else (),
+                left_at_rest=document.get("left_at_rest") is True,
             )
         case "topic", str(), {"topic_id": str(topic_id), "known_partitions": int(count)}:
             target_id = document.get("target_topic_id")
@@ -214,13 +218,14 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
                 else None
             )
         case "target", {"topic_id": str(topic_id), "end": int(end), "position": int(position), **more}:
-            held_from = more.get("held_from")
+            held_from, noted_at_ms = more.get("held_from"), more.get("noted_at_ms")
             return TargetFact(
                 partition=partition,
                 topic_id=topic_id,
                 end_offset=end,
                 position=position,
                 held_from=held_from if isinstance(held_from, int) and held_from >= 0 else None,
+                noted_at_ms=noted_at_ms if isinstance(noted_at_ms, int) and noted_at_ms >= 0 else None,
             )
         case "copy", {
             "offsets": "preserved" | "translated" as offsets,
@@ -228,7 +233,9 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
             "reason": str(reason),
             "topic_id": str(topic_id),
             "skip": [int(skip_from), int(skip_to)],
+            **more,
         }:
+            epoch = more.get("leader_epoch")
             return CopyFact(
                 partition=partition,
                 preserved=offsets == "preserved",
@@ -237,6 +244,7 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
                 target_topic_id=topic_id,
                 skip_from=skip_from,
                 skip_to=skip_to,
+                leader_epoch=epoch if isinstance(epoch, int) and epoch >= 0 else None,
             )
         case "proof", _:
             return _proof(partition, document)

@@ -39,6 +39,8 @@ class OwnerFact:
     left_at: tuple[int, ...] = ()
     """It stopped in order: the ends of the positions topic by partition number. What lies behind was written
     by others. Empty while it copies, and when it ended otherwise."""
+    left_at_rest: bool = False
+    """It has given the flow back, and no write of its tasks to preserved copies is on its way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,8 @@ class TargetFact:
     held_from: int | None = None
     """Source offset at or before the first record that the copy held then, if the source has no holes there;
     None = not known, -1 on the log."""
+    noted_at_ms: int | None = None
+    """When; None = a version that did not say wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +140,9 @@ class CopyFact:
     """First source offset of the newest range that a preserved copy does not hold."""
     skip_to: int = 0
     """First one after it."""
+    leader_epoch: int | None = None
+    """Of the target's leader in whose log a preserved copy was checked up to the stored position; None = not
+    known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

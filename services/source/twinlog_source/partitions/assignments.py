@@ -1,7 +1,7 @@
 """What tasks are told of the partitions they copy: where from, where to, and how fast."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from twinlog.config import OffsetsMode
 from twinlog.model import TopicPartition
@@ -10,8 +10,10 @@ from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.service.feeds.topics import ReplicatedTopic
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact, EpochStart
+from twinlog_source.partitions.copy_mode import OffsetsReason
 from twinlog_source.partitions.events import TargetChanged
 from twinlog_source.partitions.planner import Plan
+from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.shares import SlotLimits, share_limit
 from twinlog_source.partitions.states import PartitionState
@@ -47,8 +49,15 @@ class Assignment:
     copy: CopyFact
     offsets_required: bool
     """The configuration demands the source's offsets."""
-    skip_handed_seconds: float
-    """How long ago the range that the copy leaves out was handed to a task first."""
+    former_task_seconds: float | None
+    """How long ago the last task lost it that may still have writes to the copy on their way; None = there is
+    none."""
+    skip_former_task_seconds: float | None
+    """The same of tasks that were not told of the range that the copy leaves out."""
+    end_reason: str
+    """Why a preserved copy shall end where it is; empty = it shall not."""
+    hole_costs: tuple[HoleCostAgo, ...]
+    """What filling its holes took lately."""
     paused: bool
     setback: Setback | None
     """None also where another limit, or another topic, may let succeed what failed before."""
@@ -88,7 +97,10 @@ class TaskOrders:
             position_stored=row.stored,
             copy=copy,
             offsets_required=self.rule.wanted(partition.topic) is OffsetsMode.PRESERVED,
-            skip_handed_seconds=_skip_handed_seconds(row, now=now),
+            former_task_seconds=_since(row.cut_off_at, now) if row.knows_former_tasks else 0.0,
+            skip_former_task_seconds=_skip_former_task_seconds(row, now=now),
+            end_reason=self._end_reason(copy),
+            hole_costs=_hole_costs(row, now_ms=now_ms),
             paused=self.control.is_paused(partition),
             setback=_setback(row, now_ms=now_ms) if terms == before else None,
             epochs=row.epochs,
@@ -96,6 +108,14 @@ class TaskOrders:
             target_end_is_exact=self.exactly_once and row.target_end_is_exact,
             sync_pace=row.sync_pace,
         )
+
+    def _end_reason(self, copy: CopyFact) -> str:
+        """Why the configuration does not want a copy preserved that is."""
+        if not copy.preserved:
+            return ""
+        if self.rule.wanted(copy.partition.topic) is OffsetsMode.TRANSLATED:
+            return OffsetsReason.OFFSETS_CONFIGURED
+        return "" if self.exactly_once else OffsetsReason.TRANSACTIONS_DISABLED
 
     def throttles(self, plan: Plan, *, now: float) -> list[SlotLimits]:
         """The limits of each slot; together they are the limits in force."""
@@ -129,9 +149,24 @@ def limits_differ(before: Mapping[str, ReplicatedTopic], now: Mapping[str, Repli
     return any(limits_of(topic) != limits_of(before.get(name, topic)) for name, topic in now.items())
 
 
-def _skip_handed_seconds(row: PartitionRow, *, now: float) -> float:
-    handed = row.skip_handed
-    return 0.0 if handed is None or row.copy is None or handed[0] != row.copy.skip_from else now - handed[1]
+def _since(at: float | None, now: float) -> float | None:
+    return None if at is None else now - at
+
+
+def _skip_former_task_seconds(row: PartitionRow, *, now: float) -> float | None:
+    told, copy = row.skip_cut_off, row.copy
+    if told is None or copy is None or told[0] != copy.skip_from:
+        return _since(row.cut_off_at, now) if row.knows_former_tasks else 0.0
+    return _since(told[1], now)
+
+
+def _hole_costs(row: PartitionRow, *, now_ms: int) -> tuple[HoleCostAgo, ...]:
+    if row.report is None:
+        return ()
+    older_seconds = max(0.0, (now_ms - row.reported_at_ms) / 1000)
+    return tuple(
+        replace(each, ago_seconds=each.ago_seconds + older_seconds) for each in row.report.hole_costs
+    )
 
 
 def _setback(row: PartitionRow, *, now_ms: int) -> Setback | None:

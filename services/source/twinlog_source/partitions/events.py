@@ -148,13 +148,6 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObstacleGone:
-    """Nothing keeps it from being copied any more."""
-
-    partition: TopicPartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MoveBegun:
     """An operator moves it, and no task has it: it is in no plan until `Moved` or `MoveUndone`."""
 
@@ -214,6 +207,8 @@ class TargetRemembered:
     position: int
     """The source position then."""
     held_from: int | None
+    is_newest: bool = False
+    """No position was stored since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +257,9 @@ class CopyDecided:
 
     partition: TopicPartition
     copy: CopyFact
+    has_no_writer: bool = False
+    """Of a partition that this process has given to no task: no other process has writes to it on their
+    way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +285,6 @@ PositionEvent = (
     | Begun
     | BeginningRefused
     | SetAside
-    | ObstacleGone
     | MoveBegun
     | Moved
     | MoveUndone

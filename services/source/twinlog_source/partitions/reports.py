@@ -37,6 +37,16 @@ class ForeignWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoleCostAgo:
+    """What filling the holes of a partition took within a few seconds."""
+
+    ago_seconds: float
+    """When that began."""
+    holes: int
+    spent_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
     """One partition in its task. All offsets are the source's, unless said otherwise."""
 
@@ -77,6 +87,8 @@ class PartitionReport:
     """In last words only."""
     skipped: SkippedRange | None = None
     """Of a preserved copy, once it is on the log."""
+    leader_epoch: int | None = None
+    """Of the target's leader in whose log a preserved copy was checked; None = not known."""
     needs_translation: bool = False
     """The copy cannot keep the source's offsets from `position` on; that is on the log."""
     preserved_until: int = 0
@@ -87,6 +99,10 @@ class PartitionReport:
     """Number of the last order that was withdrawn before it was on the log; 0 = none."""
     foreign_writes: tuple[ForeignWrite, ...] = ()
     """Found since the last report."""
+    at_rest: bool = False
+    """Of a preserved copy: nothing of it is on its way to the target."""
+    hole_costs: tuple[HoleCostAgo, ...] = ()
+    """Of a preserved copy: what filling its holes took lately, at the time of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,10 +52,13 @@ class PartitionRow:
     """What stood against it before an operator's move that is not decided yet."""
     copy: CopyFact | None = None
     """Whether the copy keeps its source's offsets; None = not decided yet: it must not be copied."""
-    skip_handed: tuple[int, float] | None = None
-    """Where the range begins that the copy leaves out, and when it was handed to a task first, in monotonic
-    seconds. Only of what this process handed out since it read the log: others may have had the range fetched
-    before."""
+    knows_former_tasks: bool = False
+    """`cut_off_at` counts all tasks that ever had the partition."""
+    cut_off_at: float | None = None
+    """When the last task lost the partition that may still have writes to a preserved copy on their way, in
+    monotonic seconds; None = there is none."""
+    skip_cut_off: tuple[int, float | None] | None = None
+    """Where the range begins that the copy leaves out, and the same of the tasks that were not told of it."""
     slot: int | None = None
     """Which task has it, or had it last."""
     epochs: tuple[EpochStart, ...] = ()
@@ -64,6 +67,8 @@ class PartitionRow:
     """Target offset after the last record that is known to be written; None = unknown."""
     target_end_at: int = 0
     """The source position then."""
+    target_end_is_old: bool = False
+    """The position may have gone back since then: what was copied once more lies behind `target_end`."""
     held_from: int | None = None
     """Source offset at or before the first record that the copy holds, when the source has no holes there;
     None = unknown."""
@@ -105,7 +110,8 @@ class PartitionRow:
     def target_end_is_exact(self) -> bool:
         """Nothing of the flow lies behind `target_end` that consumers see: each commit of an exactly-once
         flow moves the position."""
-        return self.target_end is not None and self.target_end_at == self.position
+        is_known = self.target_end is not None and not self.target_end_is_old
+        return is_known and self.target_end_at == self.position
 
     @property
     def needs_translation(self) -> bool:

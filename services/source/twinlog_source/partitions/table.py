@@ -36,6 +36,8 @@ from twinlog_source.partitions.transitions import (
     added_by_lane,
     change,
     check_movement,
+    cut_off,
+    end_in_order,
     follow,
     reread,
     see_end,
@@ -103,6 +105,12 @@ class PartitionTable:
             if row.position is not None and row.copy is not None and row.obstacle is None
         )
 
+    @property
+    def has_preserved_at_rest(self) -> bool:
+        """There are preserved copies, and of none of them a write is on its way."""
+        rows = [row for row in self.rows.values() if row.is_preserved]
+        return bool(rows) and all(row.knows_former_tasks and row.cut_off_at is None for row in rows)
+
     def rates(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, float | None]:
         """Measured bytes per second of each, None where nothing was measured yet."""
         return {partition: self.rows[partition].bytes.per_second for partition in partitions}
@@ -141,9 +149,10 @@ class PartitionTable:
             case LogReread(partitions=partitions, positions=positions, epochs=epochs):
                 for partition, row in self._found(partitions):
                     reread(row, positions.get(partition), epochs.get(partition, ()))
+                    cut_off(row, now)
             case EpochEnded(partitions=partitions):
                 for _, row in self._found(partitions):
-                    row.stored = True
+                    end_in_order(row, now)
             case _:
                 assert_never(event)
 

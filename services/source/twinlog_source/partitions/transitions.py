@@ -22,7 +22,6 @@ from twinlog_source.partitions.events import (
     MoveBegun,
     Moved,
     MoveUndone,
-    ObstacleGone,
     PartitionEvent,
     PositionEvent,
     PositionRead,
@@ -72,14 +71,33 @@ def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
 
 def _assign(row: PartitionRow, slot: int, now: float) -> None:
     row.slot = slot
-    copy, handed = row.copy, row.skip_handed
-    if copy is not None and copy.skip_from < copy.skip_to and (handed is None or handed[0] != copy.skip_from):
-        row.skip_handed = copy.skip_from, now
+    if not row.knows_former_tasks:
+        cut_off(row, now)
+    if row.copy is not None:
+        _note_skipped(row, row.copy.skip_from, row.copy.skip_to)
     row.records.begin(now)
     row.bytes.begin(now)
     row.counted_lanes = {}
     row.told_shortened = None
     _forget_words(row)
+
+
+def cut_off(row: PartitionRow, now: float) -> None:
+    """Tasks that had it may still have writes on their way, and get no more leave to write."""
+    row.knows_former_tasks, row.cut_off_at = True, now
+
+
+def end_in_order(row: PartitionRow, now: float) -> None:
+    """Its task has said its last words, which are on the log."""
+    row.stored = True
+    if row.is_preserved and (row.report is None or not row.report.at_rest):
+        cut_off(row, now)
+
+
+def _note_skipped(row: PartitionRow, first: int, end: int) -> None:
+    """The present task knows that these are left out, and so does each after it: none of them reads them."""
+    if first < end and (row.skip_cut_off is None or row.skip_cut_off[0] != first):
+        row.skip_cut_off = first, row.cut_off_at
 
 
 # ------------------------------------------------------------------------------------------------ positions
@@ -99,24 +117,22 @@ def _change_position(row: PartitionRow, event: PositionEvent) -> None:
             _forget_source(row)
         case Restored(position=position):
             row.position, row.stored, row.epochs = position, True, ()
+            row.target_end_is_old = True
         case _:
             _change_obstacle(row, event)
 
 
-def _change_obstacle(
-    row: PartitionRow, event: SetAside | ObstacleGone | MoveBegun | Moved | MoveUndone
-) -> None:
+def _change_obstacle(row: PartitionRow, event: SetAside | MoveBegun | Moved | MoveUndone) -> None:
     match event:
         case SetAside():
             row.obstacle = Obstacle(reason=event.reason, message=event.message, retry_at=event.retry_at)
-        case ObstacleGone():
-            row.obstacle = None
         case MoveBegun():
             if row.obstacle is not BEING_SET:
                 row.obstacle_before_move = row.obstacle
             row.obstacle = BEING_SET
         case Moved(position=position):
             row.position, row.stored, row.epochs = position, True, ()
+            row.target_end_is_old = True
             row.obstacle = row.obstacle_before_move = None
         case MoveUndone():
             if row.obstacle is BEING_SET:
@@ -142,6 +158,7 @@ def follow(row: PartitionRow, position: int | None) -> None:
 
 
 def _forget_source(row: PartitionRow) -> None:
+    row.target_end_is_old = True
     row.position, row.stored, row.report, row.end, row.end_problem = None, False, None, None, None
     row.lag_time = LagTime()
 
@@ -183,6 +200,7 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     if report.target_end is None or report.target_end != row.disproved_end:
         row.target_end, row.target_end_at = report.target_end, report.position
         row.disproved_end = None
+        row.target_end_is_old = False
     # A task repeats the end of its last fetch, however old: only one that rose was just seen.
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):
@@ -194,7 +212,13 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
         row.foreign_write = write
         row.foreign_records += write.records
     if report.skipped is not None and row.copy is not None and row.copy.preserved:
-        row.copy = replace(row.copy, skip_from=report.skipped.first, skip_to=report.skipped.end)
+        row.copy = replace(
+            row.copy,
+            skip_from=report.skipped.first,
+            skip_to=report.skipped.end,
+            leader_epoch=report.leader_epoch if report.leader_epoch is not None else row.copy.leader_epoch,
+        )
+        _note_skipped(row, report.skipped.first, report.skipped.end)
 
 
 def added_by_lane(row: PartitionRow, report: PartitionReport) -> dict[str, int]:
@@ -222,6 +246,7 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
             row.target_end = None
         case TargetRemembered(end_offset=end, position=position, held_from=held_from):
             row.target_end, row.target_end_at, row.held_from = end, position, held_from
+            row.target_end_is_old = not event.is_newest
         case TargetEndSeen(end_offset=end):
             _see_target_end(row, end)
         case TargetStartSeen(start_offset=start):
@@ -239,6 +264,7 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
 
 
 def _forget_target(row: PartitionRow) -> None:
+    row.target_end_is_old = False
     row.target_end, row.target_end_at, row.shortened, row.replaced_at = None, 0, None, None
     row.held_from = None
     row.foreign_write, row.foreign_records = None, 0
@@ -270,9 +296,10 @@ def _change_copy(row: PartitionRow, event: CopyEvent) -> None:
     match event:
         case CopyChanged(copy=copy):
             if copy is None:
-                row.skip_handed = None
-        case CopyDecided():
+                row.skip_cut_off = None
+        case CopyDecided(has_no_writer=has_no_writer):
             row.obstacle = None
+            row.knows_former_tasks = row.knows_former_tasks or has_no_writer
             _forget_words(row)
         case CopyReread():
             _forget_words(row)

@@ -75,6 +75,8 @@ class Tail:
     filled: tuple[Hole, ...] = ()
     """What no consumer sees from there on, in order, neighbours as one: the filler's or a stranger's, once or
     twice. A coordinator that was killed at the wrong moment writes the end of a transaction again."""
+    leader_epoch: int | None = None
+    """Of the leader that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,9 @@ class ReadEnd:
     writers."""
 
     checked_from: int
+    leader_epoch: int | None = None
+    """What lies below was checked in the log of this leader or a later one; None = that is not known. A log
+    that lost records which were there has another leader since, and others may lie in their place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,6 +170,9 @@ class AppendLog(Generic[T]):
     phase: Phase = Phase.UNSURE
     foreign_at: int | None = None
     """Where the first foreign record lies, once the phase is FOREIGN."""
+    has_lost_records: bool = False
+    """Once the phase is FOREIGN: what lies there was told by an answer, and the log is shorter than it was.
+    What was checked before may have gone, and others may lie in its place."""
     queued_bytes: int = 0
     _queue: deque[Append[T] | Hole] = field(default_factory=deque)
     _in_flight: deque[Send[T]] = field(default_factory=deque)
@@ -179,18 +187,29 @@ class AppendLog(Generic[T]):
     """What has to be compared with the source before the end of the copy is its position."""
     _checked_to: int = 0
     """Below this offset the copy was written by this writer or was looked at for foreign records."""
+    leader_epoch: int | None = None
+    """Of the leader whose log that was then; None = not known."""
+    _leader_epoch_read: int | None = None
+    """Of the one that was asked last."""
 
     @classmethod
     def starting_at(
-        cls, position: int, *, max_in_flight_bytes: int, pack_below_bytes: int = 0
+        cls,
+        position: int,
+        *,
+        max_in_flight_bytes: int,
+        pack_below_bytes: int = 0,
+        leader_epoch: int | None = None,
     ) -> "AppendLog[T]":
-        """Of a copy that was written up to about `position`; the first ReadEnd says where it really ends."""
+        """Of a copy that was written up to about `position`, which was checked in the log of `leader_epoch`;
+        the first ReadEnd says where it really ends."""
         return cls(
             max_in_flight_bytes=max_in_flight_bytes,
             pack_below_bytes=pack_below_bytes,
             acknowledged=position,
             wanted=position,
             _checked_to=position,
+            leader_epoch=leader_epoch,
         )
 
     @property
@@ -242,7 +261,7 @@ class AppendLog(Generic[T]):
             if self._in_flight:
                 return None
             self.phase = Phase.READING
-            return ReadEnd(self._checked_to)
+            return ReadEnd(self._checked_to, self.leader_epoch)
         if self.phase is not Phase.SURE or not self._queue:
             return None
         head = self._queue[0]
@@ -259,6 +278,7 @@ class AppendLog(Generic[T]):
         """The leader has the batch, on every replica in sync, at `base_offset`."""
         self._take_back(sent)
         if base_offset != sent.first:
+            self.has_lost_records = base_offset < sent.first
             self._become_foreign(min(base_offset, sent.first))
             return
         if self.phase is Phase.SURE:
@@ -299,6 +319,7 @@ class AppendLog(Generic[T]):
             self._become_foreign(tail.foreign_from)
             return
         self.phase = Phase.SURE
+        self._leader_epoch_read = tail.leader_epoch
         self._next_sequence = tail.next_sequence
         self._may_pipeline = tail.knows_writer
         if not tail.filled:
@@ -414,6 +435,7 @@ class AppendLog(Generic[T]):
     def _continue_at(self, end: int) -> None:
         """Continue at the copy's end with what is here from there on; else it has to be offered again."""
         self.acknowledged = self._checked_to = end
+        self.leader_epoch = self._leader_epoch_read
         for sent in sorted(self._returned, key=lambda each: each.first, reverse=True):
             self._queue.extendleft(reversed(sent.batches))
             self.queued_bytes += sent.size_bytes

@@ -56,13 +56,15 @@ class Filler:
         *,
         reads: DataClientPool | None = None,
     ) -> None:
-        """`reads` may read the copies; None = `session` may."""
+        """`reads` may read the copies; None = `session` may. Without an id there is nothing to fill: all
+        copies of the task end where they are."""
         self._session = session
         self._reader = BatchReader(session if reads is None else reads, read_committed=False)
         self._settings = settings
         self._coordinator = TransactionCoordinator(
             session, transactional_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
         )
+        self._has_id = bool(transactional_id)
         self._identity: ProducerIdentity | None = None
         self._sequences: dict[TopicPartition, int] = {}
         """Next sequence number by partition, for the present identity."""
@@ -75,8 +77,8 @@ class Filler:
 
     @property
     def is_open(self) -> bool:
-        """It has an identity, and left nothing open."""
-        return self._identity is not None
+        """It has an identity, and left nothing open; or there is none to have."""
+        return self._identity is not None or not self._has_id
 
     @property
     def producer_id(self) -> int:
@@ -91,6 +93,8 @@ class Filler:
     async def open(self) -> None:
         """Take the id over: what its former owner was ending is written when this returns. Raises
         KafkaError."""
+        if not self._has_id:
+            return
         timeout_seconds = self._settings.delivery_timeout_seconds
         self._take(await self._coordinator.new_identity(timeout_seconds=timeout_seconds))
         await self._coordinator.agree(timeout_seconds=timeout_seconds)

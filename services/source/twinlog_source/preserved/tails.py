@@ -17,7 +17,7 @@ from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends, list_offs
 from twinlog.kafka.raw.log_ends import LogEnd, log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.model import TopicPartition
-from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole, Tail
+from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole, ReadEnd, Tail
 from twinlog_source.preserved.own_batches import (
     FilledRanges,
     ForeignLook,
@@ -57,14 +57,17 @@ class _Before:
 class CopyTails(Protocol):
     """What the writer of preserved copies asks of their logs."""
 
-    async def read(self, checked_from: Mapping[TopicPartition, int], found: TailRead) -> None:
+    async def read(self, asked: Mapping[TopicPartition, ReadEnd], found: TailRead) -> None:
         """The tail of each copy. All that lies behind `checked_from` is looked at, however much that is: a
         copy that takes long does not delay what is said of the others."""
         ...
 
-    async def foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
-        """Look at a copy from the first offset on that is not ours, with nothing of ours in flight. Raises
-        KafkaError."""
+    async def foreign_write(
+        self, partition: TopicPartition, foreign_at: int, lost_since: int | None = None
+    ) -> ForeignWrite:
+        """Look at a copy from the first offset on that is not ours, with nothing of ours in flight.
+        `lost_since`: the log has lost records since this leader epoch; the copy is said to end where that may
+        have begun. Raises KafkaError."""
         ...
 
 
@@ -78,7 +81,7 @@ class KafkaCopyTails:
         self._timeout_seconds = timeout_seconds
         self._reader = BatchReader(session, read_committed=False)
 
-    async def read(self, checked_from: Mapping[TopicPartition, int], found: TailRead) -> None:
+    async def read(self, asked: Mapping[TopicPartition, ReadEnd], found: TailRead) -> None:
         told: set[TopicPartition] = set()
 
         def tell(partition: TopicPartition, tail: Tail | KafkaError) -> None:
@@ -86,16 +89,14 @@ class KafkaCopyTails:
             found(partition, tail)
 
         try:
-            await self._read(checked_from, tell)
+            await self._read(asked, tell)
         except KafkaError as error:
             # No broker can be reached.
-            for partition in checked_from.keys() - told:
+            for partition in asked.keys() - told:
                 found(partition, error)
 
-    async def _read(self, checked_from: Mapping[TopicPartition, int], found: TailRead) -> None:
-        ends = _answered(
-            await log_ends(self._session, checked_from, timeout_seconds=self._timeout_seconds), found
-        )
+    async def _read(self, asked: Mapping[TopicPartition, ReadEnd], found: TailRead) -> None:
+        ends = _answered(await log_ends(self._session, asked, timeout_seconds=self._timeout_seconds), found)
         states = _answered(
             await producer_states(self._session, ends, timeout_seconds=self._timeout_seconds), found
         )
@@ -112,9 +113,7 @@ class KafkaCopyTails:
         async def look(partition: TopicPartition) -> None:
             async with at_once:
                 try:
-                    tail = await self._tail(
-                        partition, ends[partition], states[partition], checked_from[partition]
-                    )
+                    tail = await self._tail(partition, ends[partition], states[partition], asked[partition])
                 except KafkaError as error:
                     found(partition, error)
                 else:
@@ -130,23 +129,31 @@ class KafkaCopyTails:
                     group.create_task(look(partition), name=f"look at {partition}")
 
     async def _tail(
-        self, partition: TopicPartition, end: LogEnd, states: ProducerStates, checked_from: int
+        self, partition: TopicPartition, end: LogEnd, states: ProducerStates, asked: ReadEnd
     ) -> Tail:
-        foreign, filled = await self._look(partition, checked_from, end.offset)
+        epoch = end.leader_epoch
+        foreign, filled = await self._look(partition, asked, end)
         state = states.get(self._writer_id)
         if state is not None and state.last_sequence >= 0:
-            return Tail(end.offset, (state.last_sequence + 1) & SEQUENCE_MASK, True, foreign, filled)
+            return Tail(end.offset, (state.last_sequence + 1) & SEQUENCE_MASK, True, foreign, filled, epoch)
         # Forgotten: it takes any number. Two owners that find the same end choose the same one.
         before = await self._before(partition, end.offset)
         follows = None if before.batch is None else sequence_behind(before.batch)
-        return Tail(end.offset, follows, False, foreign, filled)
+        return Tail(end.offset, follows, False, foreign, filled, epoch)
 
-    async def foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
+    async def foreign_write(
+        self, partition: TopicPartition, foreign_at: int, lost_since: int | None = None
+    ) -> ForeignWrite:
         tails: dict[TopicPartition, Tail | KafkaError] = {}
-        await self.read({partition: foreign_at}, tails.__setitem__)
+        await self.read({partition: ReadEnd(foreign_at)}, tails.__setitem__)
         end = tails[partition]
         if isinstance(end, KafkaError):
             raise end
+        if lost_since is not None and end.leader_epoch is not None:
+            log_end, asked = LogEnd(end.end, end.leader_epoch), ReadEnd(foreign_at, lost_since)
+            lost_from = await self._may_be_lost_from(partition, asked, log_end)
+            if lost_from < foreign_at:
+                return ForeignWrite(-1, lost_from, 0)
         own = await self._own_before(partition, foreign_at)
         look = ForeignLook(foreign_at, own)
         async for header in self._headers(partition, foreign_at, end.end, own):
@@ -154,17 +161,24 @@ class KafkaCopyTails:
         return look.found
 
     async def _look(
-        self, partition: TopicPartition, checked_from: int, end: int
+        self, partition: TopicPartition, asked: ReadEnd, log_end: LogEnd
     ) -> tuple[int | None, tuple[Hole, ...]]:
-        """The first offset that is not ours, and what is filled from `checked_from` on before that.
+        """The first offset that is not ours, and what is filled from `checked_from` on before that, or from
+        where the log may have lost records since.
 
         A log that ends before `checked_from` has lost its tail, or is another one by now, or somebody else
         has copied for a while (MirrorMaker 2 after a switch back): a position moved on that is not the end of
-        the log. So its end and its beginning are looked at.
+        the log. So its end and its beginning are looked at, and all that was written since it may have lost
+        its tail.
         """
+        end, checked_from = log_end.offset, asked.checked_from
         if end < checked_from:
             begin = await self._stay_of_others(partition, end)
-            return (begin if begin is not None else await self._foreign_beginning(partition, end)), ()
+            begin = begin if begin is not None else await self._foreign_beginning(partition, end)
+            if begin is not None:
+                return begin, ()
+            checked_from = await self._filled_from(partition, end)
+        checked_from = min(checked_from, await self._may_be_lost_from(partition, asked, log_end))
         if end == checked_from:
             return None, ()
         own = await self._own_before(partition, checked_from)
@@ -177,6 +191,32 @@ class KafkaCopyTails:
             if header.producer_id != self._writer_id:
                 filled.add(header)
         return None, filled.found
+
+    async def _filled_from(self, partition: TopicPartition, end: int) -> int:
+        """Where that begins which is filled right before an offset."""
+        at = end
+        for _ in range(LOOKS_BACK):
+            header = await self._batch_at(partition, at - 1)
+            if header is None or not is_filler(header):
+                break
+            at = header.base_offset
+        return at
+
+    async def _may_be_lost_from(self, partition: TopicPartition, asked: ReadEnd, end: LogEnd) -> int:
+        """Where a log may have gone on that lost records after they were checked: it lost them with a change
+        of its leader, so what the leader of then wrote, and still lies there, is what was checked."""
+        known = asked.leader_epoch
+        if known is None and end.offset < asked.checked_from:
+            # What the present leader wrote at least.
+            known = end.leader_epoch - 1
+        if known is None or known >= end.leader_epoch:
+            return end.offset
+        (ended,) = (
+            await epoch_ends(self._session, {partition: known}, timeout_seconds=self._timeout_seconds)
+        ).values()
+        if isinstance(ended, KafkaError):
+            raise ended
+        return min(ended.end_offset, end.offset) if ended.end_offset >= 0 else end.offset
 
     async def _foreign_beginning(self, partition: TopicPartition, end: int) -> int | None:
         """Where a log begins with what is not ours."""

@@ -1,15 +1,13 @@
-"""What the driver asks the target about preserved copies: who may write them, who did, where they end."""
+"""What the driver asks the target about preserved copies: who may write them, and who did."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.raw import DataClientPool, TransactionCoordinator, epoch_ends
-from twinlog.kafka.raw.log_ends import log_ends
+from twinlog.errors import KafkaError
+from twinlog.kafka.raw import DataClientPool, TransactionCoordinator
 from twinlog.kafka.raw.producer_states import producer_states
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import WriterFact
-from twinlog_source.preserved.tails import NOT_REPLICATED
 
 
 class TargetProbe(Protocol):
@@ -23,10 +21,6 @@ class TargetProbe(Protocol):
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Collection[int] | KafkaError]:
         """Ids of the producers that each leader remembers, or why it does not tell."""
-        ...
-
-    async def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
-        """Where each log ends on every replica in sync; a KafkaError while records are being replicated."""
         ...
 
 
@@ -50,22 +44,3 @@ class KafkaTargetProbe:
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Collection[int] | KafkaError]:
         return await producer_states(self._session, partitions, timeout_seconds=self._timeout_seconds)
-
-    async def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
-        found: dict[TopicPartition, int | KafkaError] = {}
-        seen = await log_ends(self._session, partitions, timeout_seconds=self._timeout_seconds)
-        epochs: dict[TopicPartition, int] = {}
-        for partition, end in seen.items():
-            if isinstance(end, KafkaError):
-                found[partition] = end
-            else:
-                found[partition], epochs[partition] = end.offset, end.leader_epoch
-        leaders = await epoch_ends(self._session, epochs, timeout_seconds=self._timeout_seconds)
-        for partition, answer in leaders.items():
-            if isinstance(answer, KafkaError):
-                found[partition] = answer
-            elif answer.end_offset != found[partition]:
-                found[partition] = TransientKafkaError(
-                    f"{partition}: records are being replicated", reason=NOT_REPLICATED
-                )
-        return found

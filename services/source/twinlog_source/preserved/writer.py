@@ -358,7 +358,7 @@ class PreservedWriter:
                 self._spawn(self._read_ends(asked), "read the ends of copies")
 
     async def _read_ends(self, asked: Mapping[TopicPartition, ReadEnd]) -> None:
-        await self.tails.read({target: read.checked_from for target, read in asked.items()}, self._end_read)
+        await self.tails.read(asked, self._end_read)
 
     def _end_read(self, target: TopicPartition, tail: Tail | KafkaError) -> None:
         each = self.partitions.get(target)

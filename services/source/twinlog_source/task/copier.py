@@ -129,7 +129,7 @@ class Copier:
                 target_end=None if assignment.target_end_offset < 0 else assignment.target_end_offset,
                 end_is_exact=assignment.target_end_is_exact,
                 ends_rounds_with_marker=self.dials.exactly_once,
-                marker_follows=self.dials.exactly_once,
+                markers_to_come=int(self.dials.exactly_once),
                 compacted=assignment.compacted,
             )
             copy.pause(paused=assignment.paused)

@@ -127,8 +127,9 @@ class PartitionCopy:
     """Nothing of ours lies behind `target_end` that consumers see."""
     ends_rounds_with_marker: bool = False
     """Its rounds are transactions: the marker of each takes an offset."""
-    marker_follows: bool = False
-    """One may lie at `target_end`."""
+    markers_to_come: int = 0
+    """Of rounds that are committed: so many may lie at `target_end`, also of the round before where rounds
+    overlap."""
     settling: bool = False
     """Its position was moved by command and is not on the log yet: nothing is fetched."""
     _paused: bool = False
@@ -189,14 +190,16 @@ class PartitionCopy:
         unexplained = None
         if self.target_end is not None and base_offset < self.target_end:
             self.target_shortened_to, self.target_shortened_at = base_offset, first_source_offset
-        elif (
-            self.target_end is not None
-            and self.end_is_exact
-            and base_offset > self.target_end + self.marker_follows
-        ):
-            unexplained = self.target_end, base_offset
+            self.markers_to_come = 0
+        elif self.target_end is not None and self.end_is_exact:
+            between = base_offset - self.target_end
+            if between > self.markers_to_come:
+                unexplained = self.target_end, base_offset
+            self.markers_to_come = max(0, self.markers_to_come - between)
+        else:
+            self.markers_to_come = 0
         self.target_end = base_offset + record_count
-        self.end_is_exact, self.marker_follows = not self.keeps_offsets, False
+        self.end_is_exact = not self.keeps_offsets
         return unexplained
 
     def others_wrote(self, begin: int, end: int) -> None:
@@ -205,8 +208,9 @@ class PartitionCopy:
             self.target_end, self.marker_follows = end, False
 
     def end_round(self) -> None:
-        """The round that held what was written last is committed."""
-        self.marker_follows = self.ends_rounds_with_marker
+        """A round that held records of it is committed: once for each round, in their order. Its marker may
+        lie behind the records of the next one."""
+        self.markers_to_come += self.ends_rounds_with_marker
 
     def rewind(self) -> None:
         """Throw away what is queued and sent: the transaction that held it was aborted."""

@@ -12,8 +12,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 import structlog
+from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits
@@ -29,6 +31,7 @@ from twinlog_source.preserved.fill_limits import FillLimit, is_visible
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.task.hole_cost_messages import hole_cost_of
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.preserved_copy import PreservedCopy
 from twinlog_source.task.settling import settle_batch
@@ -73,7 +76,7 @@ class PreservedCopies:
 
     source_alias: str
     make_writer: Callable[[Changed, Failed], PreservedWriter]
-    foreign_write: Callable[[TopicPartition, int], Awaitable[ForeignWrite]]
+    foreign_write: Callable[[TopicPartition, int, int | None], Awaitable[ForeignWrite]]
     """`CopyTails.foreign_write`."""
     tell_foreign: Callable[[TopicPartition, reports.ForeignWrite], None]
     """Told of each stretch that somebody else wrote into a copy, by source partition."""
@@ -93,12 +96,15 @@ class PreservedCopies:
     """Positions are stored so often, and at least every five seconds: the next task looks at all that lies
     behind them."""
     fill_after_seconds: float
-    """How long after partitions were handed over the task before may still write."""
+    """How long a task that lost its partitions may still write."""
     writer: PreservedWriter = field(init=False)
     by_source: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     by_target: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
-    _stored: dict[TopicPartition, tuple[int, tuple[EpochStart, ...]]] = field(default_factory=dict)
-    """What was given away to be stored."""
+    _stored: dict[TopicPartition, tuple[int, tuple[EpochStart, ...], int | None]] = field(
+        default_factory=dict
+    )
+    """What was given away to be stored: the position, the leader epochs of the source, and the epoch of the
+    target's leader in whose log the copy was checked."""
     _active: set[TopicPartition] = field(default_factory=set)
     """Those with records on the way."""
     _is_draining: bool = False
@@ -117,33 +123,47 @@ class PreservedCopies:
     def assign(self, assignment: pb.Assignment, copy: PartitionCopy) -> None:
         """Take a partition; `run` finds out where its copy ends."""
         target = TopicPartition(assignment.target_topic, copy.partition.partition)
+        told = assignment.preserved
         limit_bytes = assignment.max_message_bytes or TargetTopicLimits().max_message_bytes
         appends: AppendLog[OutgoingBatch] = AppendLog.starting_at(
             assignment.position,
             max_in_flight_bytes=IN_FLIGHT_BYTES,
             pack_below_bytes=min(PACK_BELOW_BYTES, limit_bytes // 2),
+            leader_epoch=told.leader_epoch if told.HasField("leader_epoch") else None,
         )
-        now, handed_ago = self.clock.monotonic(), assignment.preserved.skip_handed_ago.ToTimedelta()
+        now = self.clock.monotonic()
         taken = PreservedCopy(
             copy=copy,
-            at_target=PreservedPartition(target=target, appends=appends),
+            at_target=PreservedPartition(
+                target=target, appends=appends, hole_cost=hole_cost_of(assignment.hole_costs, now)
+            ),
             skip_from=assignment.preserved.skip_from,
             skip_to=assignment.preserved.skip_to,
             target_topic_id=assignment.target_topic_id,
             since=assignment.preserved.since,
             required=assignment.preserved.required,
-            may_fill_at=now + max(0.0, self.fill_after_seconds - handed_ago.total_seconds()),
-            alone_at=now + self.fill_after_seconds,
+            may_fill_at=now + self._wait(told, "skip_former_task_ago"),
+            alone_at=now + self._wait(told, "former_task_ago"),
+            giving_up=(told.end_reason, told.end_message) if told.end_reason else None,
             settle=self._settle,
             is_stored=partial(self.is_stored, copy.partition),
             fill_later=self._fill_later,
         )
         self.by_source[copy.partition] = self.by_target[target] = taken
         if assignment.position_stored:
-            self._stored[copy.partition] = assignment.position, copy.epochs
+            self._stored[copy.partition] = assignment.position, copy.epochs, taken.leader_epoch
         keeps_codec = assignment.compression_type in ("", "producer", Codec.ZSTD.name.lower())
         self.writer.filler.note_limit(target, FillLimit(limit_bytes, keeps_codec=keeps_codec))
         self.writer.add(taken.at_target)
+
+    def _wait(
+        self, told: pb.PreservedCopy, field: Literal["former_task_ago", "skip_former_task_ago"]
+    ) -> float:
+        """How long a task may still write that lost its partition so long ago; 0 when there is none."""
+        if not told.HasField(field):
+            return 0.0
+        ago: Duration = getattr(told, field)
+        return max(0.0, self.fill_after_seconds - ago.ToTimedelta().total_seconds())
 
     def offer(self, chunk: PreparedChunk) -> None:
         """What was fetched of a preserved copy."""
@@ -218,7 +238,7 @@ class PreservedCopies:
             stored = self._stored.get(partition)
             if not taken.is_end_known or copy.needs_translation:
                 continue
-            if stored != (copy.committed, copy.epochs):
+            if stored != (copy.committed, copy.epochs, taken.leader_epoch):
                 self._store(taken, [])
 
     def skip(self, partition: TopicPartition, skip_to: int) -> None:
@@ -250,6 +270,7 @@ class PreservedCopies:
                 target_topic_id=taken.target_topic_id,
                 skip_from=skipped[0],
                 skip_to=skipped[1],
+                leader_epoch=taken.leader_epoch,
             )
         )
 
@@ -268,9 +289,7 @@ class PreservedCopies:
 
     def is_at_rest(self, partition: TopicPartition) -> bool:
         """All of it is on the target for certain."""
-        taken = self.by_source[partition]
-        appends = taken.at_target.appends
-        return taken.is_idle and appends.phase is Phase.SURE and not appends.is_proving
+        return self.by_source[partition].is_at_rest
 
     def resting_end(self, partition: TopicPartition) -> int | None:
         """Where the copy ends if only this writer wrote it; None: that is not known, or about to change."""
@@ -435,7 +454,11 @@ class PreservedCopies:
         if copy.epochs and (stored is None or stored[1] != copy.epochs):
             epochs = LeaderEpochsFact(partition=copy.partition, epochs=copy.epochs)
             records = [*records, self._fact(epochs)]
-        self._stored[copy.partition] = copy.committed, copy.epochs
+        epoch_told = None if stored is None else stored[2]
+        if epoch_told != taken.leader_epoch and not copy.needs_translation and not copy.settling:
+            # With the position, never alone: what lies below it was checked in this leader's log.
+            records, epoch_told = [*records, self.fact_of(copy.partition)], taken.leader_epoch
+        self._stored[copy.partition] = copy.committed, copy.epochs, epoch_told
         self.store_position(copy.partition, records)
 
     def _fact(self, fact: CopyFact | LeaderEpochsFact) -> NewRecord:
@@ -517,7 +540,8 @@ class PreservedCopies:
         appends = taken.at_target.appends
         assert appends.foreign_at is not None
         try:
-            found = await self.foreign_write(target, appends.foreign_at)
+            lost_since = appends.leader_epoch if appends.has_lost_records else None
+            found = await self.foreign_write(target, appends.foreign_at, lost_since)
         except KafkaError as error:
             taken.at_target.problem = error
             return

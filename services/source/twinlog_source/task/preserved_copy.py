@@ -53,8 +53,8 @@ class PreservedCopy:
     required: bool = False
     """The configuration demands the source's offsets: they are not given up only because they cost much."""
     may_fill_at: float
-    """Monotonic seconds: a range that former owners may hold fetched is filled only when none of them can
-    write any more (P6 of docs/adr/0008)."""
+    """Monotonic seconds: a range that former tasks may hold fetched is filled only when none of them can
+    write any more (rule 6 of docs/adr/0008)."""
     alone_at: float
     """Monotonic seconds: the same for a range that no task before this one was told of."""
     settle: Callable[[PartitionCopy, OutgoingBatch, int], None]
@@ -85,9 +85,20 @@ class PreservedCopy:
         return self.skip_from, self.skip_to
 
     @property
+    def leader_epoch(self) -> int | None:
+        """Of the target's leader in whose log the copy was checked; None = not known."""
+        return self.at_target.appends.leader_epoch
+
+    @property
     def is_idle(self) -> bool:
         """All that was offered is on the target, and nothing is to be filled."""
         return self.at_target.appends.is_idle and not self.waits_to_fill
+
+    @property
+    def is_at_rest(self) -> bool:
+        """The same, for certain, and nothing that was refused or is unanswered may still arrive."""
+        appends = self.at_target.appends
+        return self.is_idle and appends.phase is Phase.SURE and not appends.is_proving
 
     def offer(self, chunk: PreparedChunk, now: float) -> None:
         """What was fetched at the log's `wanted`."""

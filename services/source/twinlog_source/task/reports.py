@@ -18,6 +18,7 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.task.foreign_write_messages import foreign_write_message
+from twinlog_source.task.hole_cost_messages import hole_cost_messages
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.preserved_copy import PreservedCopy
 from twinlog_source.task.spreads import spread_message
@@ -114,8 +115,13 @@ class Reporter:
                 if preserved is not None and is_stored:
                     report.preserved.skip_from = preserved.skip_from
                     report.preserved.skip_to = preserved.skip_to
+                    if preserved.leader_epoch is not None:
+                        report.preserved.leader_epoch = preserved.leader_epoch
                     report.needs_translation = copy.needs_translation
                     report.preserved_until = preserved.preserved_until
+                if preserved is not None:
+                    report.at_rest = preserved.is_at_rest
+                    report.hole_costs.extend(hole_cost_messages(preserved.at_target.hole_cost, now))
                 pace = self.syncs.paced.pace(partition, now) if everything else None
                 if pace is not None:
                     report.sync_pace.CopyFrom(pace_message(pace))

@@ -530,8 +530,8 @@ class TargetWriter:
             found = settle_batch(copy, batch, acknowledged.result(), syncs=self.syncs, now_ms=now_ms)
             if found is not None:
                 self.on_unexplained(copy, *found)
-        for copy, _, _ in current.sent:
-            copy.end_round()
+        for partition in {copy.partition for copy, _, _ in current.sent}:
+            self.copies[partition].end_round()
         for chunk in current.chunks:
             chunk.copy.commit(chunk.prepared.next_offset)
             chunk.copy.rounds -= 1

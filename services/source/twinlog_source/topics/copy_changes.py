@@ -1,23 +1,22 @@
-"""What becomes of preserved copies: they are made translated, or leave out a range that an operator names.
+"""What becomes of preserved copies, as their tasks have put it on the log: they end, or leave out a range.
 
 Invariant A: a copy changes in one direction only, from preserved to translated, at one source offset that is
 on the log. What lies below it keeps its source's offsets.
-Invariant B: while a task has a copy, nothing about it is written here: its task puts on the log what it
-leaves out, and that it ends, in one transaction with the position.
+Invariant B: where a copy has begun, only its task puts on the log what it leaves out, and that it ends, in
+one transaction with the position: the task alone has compared with the source what lies at the copy's end.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import structlog
 
 from twinlog.clock import Clock
 from twinlog.config import OffsetsMode
-from twinlog.errors import KafkaError
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog_source.log.control import ControlState
-from twinlog_source.log.facts import CopyFact, LeaderEpochsFact
+from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import OffsetsReason
@@ -29,9 +28,7 @@ from twinlog_source.partitions.events import (
     SourceRecreated,
     TargetRecreated,
 )
-from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.known import Topics
 
 log = structlog.get_logger(__name__)
@@ -39,15 +36,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyChanges:
-    """All methods raise KafkaError."""
+    """Methods that write raise KafkaError."""
 
     rule: OffsetsRule
     table: PartitionTable
     marks: TopicFacts
     journal: Journal
-    probe: TargetProbe
-    confirm: Callable[[], Awaitable[None]]
-    """Raises KafkaError when the flow is not ours any more: to be asked before facts are written."""
     clock: Clock
 
     @property
@@ -112,17 +106,6 @@ class CopyChanges:
             else:
                 self.control.record(row.copy)
 
-    async def position_of(self, row: PartitionRow, fact: CopyFact) -> int:
-        """The next source offset to copy of a preserved copy that no task writes. Raises KafkaError also
-        while records are being replicated."""
-        return position_at(fact, await self._end(row))
-
-    async def restate(self, partition: TopicPartition) -> None:
-        """Put what is in force of a copy behind what may still arrive of a change that failed."""
-        fact = self.control.copies.get(partition)
-        if fact is not None:
-            await self.journal.state(fact)
-
     async def undo_beginning(self, partition: TopicPartition, before: CopyFact | None) -> None:
         """Put what was in force behind what may still arrive of a copy that was to begin."""
         if before is None:
@@ -132,33 +115,6 @@ class CopyChanges:
             await self._write([before])
         self._note(CopyChanged(partition=partition, copy=None))
 
-    async def leave_out(self, row: PartitionRow, position: int) -> None:
-        """Move a preserved copy that no task writes forward to `position`. Raises KafkaError as
-        `position_of`."""
-        fact = row.copy
-        assert fact is not None
-        end = await self._end(row)
-        before = position_at(fact, end)
-        # What it left out before, and has not filled yet, is one range with the new one.
-        first = fact.skip_from if before > end else before
-        await self.confirm()
-        skipped = replace(fact, skip_from=first, skip_to=position)
-        await self._write([skipped])
-        self._note(CopyChanged(partition=row.partition, copy=skipped))
-
-    async def translate(self, row: PartitionRow, fact: CopyFact, position: int, reason: str) -> None:
-        """Make a preserved copy translated, which no task writes any more, and continue at `position`, which
-        is its end."""
-        await self.confirm()
-        # The position first: until the fact is on the log, the end of the copy says the same.
-        await self.journal.position(row.partition, position)
-        if row.epochs:
-            await self.journal.state(LeaderEpochsFact(partition=row.partition, epochs=row.epochs))
-        translated = _as_translated(fact, position, reason)
-        await self._write([translated])
-        self._note(CopyTranslated(partition=row.partition, copy=translated, position=position))
-        _log_translated(self.marks.flow, fact, position, reason)
-
     def _note(self, event: Event) -> None:
         self.table.apply(event, self.clock.monotonic())
 
@@ -167,23 +123,10 @@ class CopyChanges:
         demanded = self.rule.wanted(fact.partition.topic) is OffsetsMode.PRESERVED
         return None if demanded and not fact.preserved else fact
 
-    async def _end(self, row: PartitionRow) -> int:
-        target = TopicPartition(row.target_topic, row.partition.partition)
-        end = (await self.probe.ends([target]))[target]
-        if isinstance(end, KafkaError):
-            raise end
-        return end
-
     async def _write(self, facts: Collection[CopyFact]) -> None:
         await self.journal.states(facts)
         for fact in facts:
             self.control.record(fact)
-
-
-def position_at(fact: CopyFact, end: int) -> int:
-    """The next source offset to copy of a preserved copy that ends at `end`: what it leaves out at its end
-    was never to be copied."""
-    return fact.skip_to if fact.skip_from <= end < fact.skip_to else end
 
 
 def _as_translated(fact: CopyFact, since: int, reason: str) -> CopyFact:

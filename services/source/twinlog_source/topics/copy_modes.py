@@ -3,8 +3,9 @@
 Invariant: a copy is handed out as preserved only when the log says so of this very target topic.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -31,13 +32,11 @@ from twinlog_source.partitions.events import (
     CopyChanged,
     CopyDecided,
     Event,
-    ObstacleGone,
     SetAside,
 )
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
-from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.new_copies import NewCopies, refusal
 from twinlog_source.topics.target_logs import held_before
@@ -59,19 +58,29 @@ class CopyModes:
     ledger: Ledger
     probe: TargetProbe
     new_copies: NewCopies
-    changes: CopyChanges
     confirm: Callable[[], Awaitable[None]]
     """Raises KafkaError when the flow is not ours any more: to be asked before facts are written."""
     clock: Clock
+    without_writer: set[TopicPartition] = field(default_factory=set)
+    """Copies that nobody had writes to on their way when the flow was taken over, and that were in no task
+    since."""
+    deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One decides at a time: an operator's first position of a partition may come while its kind of copy is
+    decided for another one."""
 
     def forget(self) -> None:
         """Another process may have decided meanwhile: the log tells."""
         for partition in self.table.rows:
             self._note(CopyChanged(partition=partition, copy=None))
 
-    async def decide(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
-        """Give every partition (or one) that has a position its kind of copy. While nobody copies those that
-        have none yet."""
+    async def decide(self, topics: Topics) -> None:
+        """Give every partition that has a position its kind of copy. While nobody copies those that have none
+        yet."""
+        async with self.deciding:
+            await self.decide_alone(topics)
+
+    async def decide_alone(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
+        """The same, or for one partition, by whoever holds `deciding`."""
         new: list[PartitionRow] = []
         for row in self._undecided(topics):
             if only not in (None, row.partition):
@@ -84,12 +93,13 @@ class CopyModes:
                 self._note(CopyDecided(partition=row.partition, copy=copy))
             elif fact is None:
                 new.append(row)
-            elif fact.preserved and (wanted is OffsetsMode.TRANSLATED or not self.exactly_once):
-                await self._translate(row, fact)
             elif not fact.preserved and wanted is OffsetsMode.PRESERVED:
                 self._set_aside(row, fact.reason, refused(fact.reason, "it has offsets of its own"))
             else:
-                self._note(CopyDecided(partition=row.partition, copy=fact))
+                has_no_writer = row.partition in self.without_writer
+                self.without_writer.discard(row.partition)
+                decided = CopyDecided(partition=row.partition, copy=fact, has_no_writer=has_no_writer)
+                self._note(decided)
         if new:
             await self._begin(new, topics)
 
@@ -111,19 +121,6 @@ class CopyModes:
 
     def _note(self, event: Event) -> None:
         self.table.apply(event, self.clock.monotonic())
-
-    async def _translate(self, row: PartitionRow, fact: CopyFact) -> None:
-        """The configuration does not want a copy preserved that was."""
-        reason = (
-            OffsetsReason.OFFSETS_CONFIGURED if self.exactly_once else OffsetsReason.TRANSACTIONS_DISABLED
-        )
-        try:
-            position = await self.changes.position_of(row, fact)
-        except KafkaError as error:
-            self._set_aside(row, error.reason, f"where its copy ends is not known: {error}")
-            return
-        await self.changes.translate(row, fact, position, reason)
-        self._note(ObstacleGone(partition=row.partition))
 
     async def _begin(self, new: Collection[PartitionRow], topics: Topics) -> None:
         # The table may change while clusters are asked.
@@ -208,8 +205,9 @@ class CopyModes:
                 self._note(Begun(partition=partition, position=fact.since, stored=True))
         await self.journal.states(facts.values())
         for partition, fact in facts.items():
+            is_first = partition not in self.marks.control.copies
             self.marks.control.record(fact)
-            self._note(CopyDecided(partition=partition, copy=fact))
+            self._note(CopyDecided(partition=partition, copy=fact, has_no_writer=is_first))
         log.info(
             "copies_begin",
             flow=str(self.marks.flow),

@@ -15,6 +15,7 @@ from twinlog_source.log.facts import TargetFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
+from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import (
     LossRecorded,
@@ -38,6 +39,7 @@ class TargetLogs:
     target: KafkaCluster
     table: PartitionTable
     marks: TopicFacts
+    positions: PositionsLog
     journal: Journal
     ledger: Ledger
     starts: StartPositions
@@ -99,6 +101,7 @@ class TargetLogs:
                     end_offset=mark.end_offset,
                     position=mark.position,
                     held_from=mark.held_from,
+                    is_newest=self._is_newest(mark),
                 )
                 self._note(remembered)
             if row.target_end:
@@ -115,6 +118,13 @@ class TargetLogs:
                 self._note(TargetEndSeen(partition=partition, end_offset=end))
             elif isinstance(start, int) and now_known is not None and now_known.shortened is None:
                 self._note(TargetStartSeen(partition=partition, start_offset=start))
+
+    def _is_newest(self, mark: TargetFact) -> bool:
+        """Whether no position was stored since. An equal one may be stored twice: after it was set back, when
+        as much was copied again behind the end that the mark tells of."""
+        stored_at_ms = self.positions.written_at_ms.get(mark.partition)
+        noted_at_ms = mark.noted_at_ms
+        return noted_at_ms is not None and stored_at_ms is not None and stored_at_ms <= noted_at_ms
 
     async def note_shortened(self, topics: Topics) -> None:
         """Copies that lost records that were written: a gap, and the copy continues."""
@@ -172,6 +182,7 @@ class TargetLogs:
                 end_offset=row.target_end,
                 position=row.target_end_at,
                 held_from=row.held_from,
+                noted_at_ms=self.clock.now_ms(),
             )
             before = self.marks.control.targets.get(partition)
             if before is None or _is_news(before, mark):

@@ -1,6 +1,8 @@
 """Positions of a flow: where partitions begin, and what moves of operators leave."""
 
+import asyncio
 import itertools
+from collections.abc import Awaitable
 
 import pytest
 
@@ -133,6 +135,64 @@ async def test_a_partition_that_is_not_copied_any_more_is_not_moved(site: Site) 
     estate = await site.owner()
     with pytest.raises(NotFoundError, match="does not copy"):
         await estate.set_position(TopicPartition("left", 0), 3)
+
+
+async def _outcome(moving: Awaitable[None]) -> str:
+    try:
+        await moving
+    except KafkaError as error:
+        return error.reason
+    return "MOVED"
+
+
+async def test_what_is_undone_of_a_move_and_the_next_one_never_mix_on_the_log(site: Site) -> None:
+    """An operator tries again while the flow's own loop is about to undo the first try."""
+    estate = await site.owner()
+    planned = estate.table.plannable()
+    undo = site.target.intercept("append", only_positions, after=True)
+    with pytest.raises(KafkaError):
+        await estate.set_position(P, 8)
+    undo()
+    undoing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(_call: Call) -> None:
+        undoing.set()
+        await go_on.wait()
+
+    undo = site.target.intercept("append", wait)
+    site.clock.advance(5)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(estate.plan_is_stale(planned), name="the flow's own loop")
+        await undoing.wait()
+        moving = group.create_task(_outcome(estate.set_position(P, 6)), name="positions set")
+        undo()
+        go_on.set()
+    assert not estate.withdrawals.due
+    assert moving.result() == "POSITION_NOT_MOVED", "a task may have it by now"
+    known = (await estate.positions.refresh()).get(P, 0), estate.table.rows[P].position
+    assert known == (0, 0)
+    await estate.set_position(P, 6)
+    assert ((await estate.positions.refresh())[P], estate.table.rows[P].position) == (6, 6)
+
+
+async def test_a_move_that_is_being_made_keeps_the_flow_waiting_for_nothing(site: Site) -> None:
+    estate = await site.owner()
+    planned = estate.table.plannable()
+    moving, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(_call: Call) -> None:
+        moving.set()
+        await go_on.wait()
+
+    undo = site.target.intercept("append", wait)
+    site.clock.advance(5)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(estate.set_position(P, 6), name="positions set")
+        await moving.wait()
+        undo()
+        assert await estate.plan_is_stale(planned), "the partition is in no plan meanwhile"
+        go_on.set()
+    assert estate.table.plannable() == planned
 
 
 async def test_a_withdrawn_move_is_undone_when_the_log_says_that_it_took_place(site: Site) -> None:

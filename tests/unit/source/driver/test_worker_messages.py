@@ -15,7 +15,7 @@ from twinlog_source.driver.worker_messages import assignment_message, limits_mes
 from twinlog_source.log.facts import CopyFact, EpochStart
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.assignments import Assignment, Setback
-from twinlog_source.partitions.reports import ForeignWrite, SkippedRange
+from twinlog_source.partitions.reports import ForeignWrite, HoleCostAgo, SkippedRange
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.task.foreign_write_messages import LATEST_MS, foreign_write_message, foreign_write_of
@@ -48,7 +48,10 @@ ASSIGNMENT = Assignment(
     position_stored=True,
     copy=TRANSLATED,
     offsets_required=False,
-    skip_handed_seconds=0.0,
+    former_task_seconds=None,
+    skip_former_task_seconds=None,
+    end_reason="",
+    hole_costs=(),
     paused=False,
     setback=None,
     epochs=(EpochStart(2, 5),),
@@ -120,13 +123,39 @@ def test_a_task_is_told_what_a_preserved_copy_lacks_and_what_failed_before() -> 
     copy = replace(TRANSLATED, preserved=True, since=2, skip_from=4, skip_to=9)
     setback = Setback(state=PartitionState.BACKOFF, reason="X", message="words", retry_in_ms=1500, failures=3)
     message = assignment_message(
-        replace(ASSIGNMENT, copy=copy, offsets_required=True, skip_handed_seconds=3.0, setback=setback)
+        replace(
+            ASSIGNMENT,
+            copy=copy,
+            offsets_required=True,
+            former_task_seconds=2.0,
+            skip_former_task_seconds=3.0,
+            setback=setback,
+            hole_costs=(HoleCostAgo(ago_seconds=4.0, holes=5, spent_seconds=1.5),),
+        )
     )
     assert message.preserved == pb.PreservedCopy(
-        skip_from=4, skip_to=9, since=2, required=True, skip_handed_ago=Duration(seconds=3)
+        skip_from=4,
+        skip_to=9,
+        since=2,
+        required=True,
+        former_task_ago=Duration(seconds=2),
+        skip_former_task_ago=Duration(seconds=3),
     )
+    (cost,) = message.hole_costs
+    assert (cost.ago, cost.holes, cost.spent.ToMilliseconds()) == (Duration(seconds=4), 5, 1500)
     assert message.setback.state == source_pb.PARTITION_STATE_BACKOFF
     assert (message.setback.retry_in.ToMilliseconds(), message.setback.failures) == (1500, 3)
+
+
+def test_a_copy_without_former_tasks_waits_for_none_and_one_that_shall_end_is_told_why() -> None:
+    copy = replace(TRANSLATED, preserved=True)
+    message = assignment_message(replace(ASSIGNMENT, copy=copy))
+    assert not message.preserved.HasField("former_task_ago")
+    assert not message.preserved.HasField("skip_former_task_ago")
+    assert not message.preserved.end_reason
+    told = assignment_message(replace(ASSIGNMENT, copy=copy, end_reason="OFFSETS_CONFIGURED")).preserved
+    assert told.end_reason == "OFFSETS_CONFIGURED"
+    assert told.end_message
 
 
 def test_no_limit_is_0_on_the_wire() -> None:

@@ -37,6 +37,7 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
         slots=st.integers(0, MOST_SLOTS),
         renewed_at_ms=NUMBERS,
         left_at=st.lists(NUMBERS, max_size=3).map(tuple),
+        left_at_rest=st.booleans(),
     ),
     st.builds(
         TopicFact,
@@ -61,6 +62,7 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
         end_offset=NUMBERS,
         position=NUMBERS,
         held_from=st.none() | NUMBERS,
+        noted_at_ms=st.none() | NUMBERS,
     ),
     st.builds(
         CopyFact,

@@ -30,7 +30,6 @@ from twinlog_source.partitions.events import (
     MoveBegun,
     Moved,
     MoveUndone,
-    ObstacleGone,
     PositionRead,
     Reported,
     Restored,
@@ -157,11 +156,6 @@ def test_a_partition_that_was_moved_twice_in_vain_is_not_set_aside_for_ever() ->
     assert row.obstacle is None
     _, row = after(ASIDE, MoveBegun(partition=P), MoveBegun(partition=P), MoveUndone(partition=P))
     assert row.task_reason == "NO_POSITION"
-
-
-def test_a_partition_whose_obstacle_is_gone_may_be_copied() -> None:
-    _, row = after(ASIDE, ObstacleGone(partition=P))
-    assert row.obstacle is None
 
 
 # ----------------------------------------------------------------------------------------------------- ends

@@ -83,6 +83,8 @@ class Leader:
     connections: list[Connection] = field(default_factory=list)
     filler_epoch: int = 0
     """Of the transactional id that fills holes."""
+    epoch_starts: list[int] = field(default_factory=lambda: [0])
+    """Of each leader, the present one last: where its records begin in the present log."""
     just_forgot: bool = False
     """It forgot its producers, and their owner could not know that yet."""
     open_fill: int | None = None
@@ -136,14 +138,34 @@ class Leader:
         while 0 < keep < len(self.log) and self.log[keep].sequence == self.log[keep - 1].sequence >= 0:
             keep -= 1
         keep = max(keep, self.high_watermark)
+        self._lead_from(keep, remembers=remembers)
+
+    def lose_tail(self) -> None:
+        """An unclean election: a replica leads that lacks records which were acknowledged."""
+        keep = self.random.randint(0, len(self.log))
+        while 0 < keep < len(self.log) and self.log[keep].sequence == self.log[keep - 1].sequence >= 0:
+            keep -= 1
+        self._lead_from(keep, remembers=True)
+
+    def _lead_from(self, keep: int, *, remembers: bool) -> None:
         del self.log[keep:]
         self.high_watermark = keep
+        self.epoch_starts = [*(min(start, keep) for start in self.epoch_starts), keep]
         self.producers.clear()
         if remembers:
             self._learn_from_log()
         for connection in self.connections:
             connection.requests.clear()
             connection.closed = True
+
+    @property
+    def epoch(self) -> int:
+        return len(self.epoch_starts) - 1
+
+    def end_of_epoch(self, epoch: int) -> int:
+        """OffsetForLeaderEpoch."""
+        starts = self.epoch_starts
+        return starts[epoch + 1] if epoch + 1 < len(starts) else len(self.log)
 
     def init_filler(self) -> int:
         """InitProducerId: ends what the id's former holder left open, and returns when that is written."""

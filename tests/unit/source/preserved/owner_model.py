@@ -139,8 +139,6 @@ class Driver:
             table=self.table,
             marks=TopicFacts(flow=Flow("A", "B"), watch=nothing, control=control, journal=nothing),
             journal=nothing,
-            probe=nothing,
-            confirm=nothing,
             clock=FakeClock(),
         )
         demanded = self.mode is OffsetsMode.PRESERVED and not self.log.copy.preserved
@@ -181,6 +179,7 @@ class Driver:
                 skip_to=copy.skip_to,
                 since=copy.since,
                 required=self.mode is OffsetsMode.PRESERVED,
+                leader_epoch=copy.leader_epoch,
             ),
             target_topic_id=copy.target_topic_id,
         )
@@ -292,6 +291,8 @@ class Owner:
         preserved = self.copies.by_source[P]
         if self.to_store is None:
             report.preserved.skip_from, report.preserved.skip_to = preserved.skipped
+            if preserved.leader_epoch is not None:
+                report.preserved.leader_epoch = preserved.leader_epoch
             report.needs_translation = self.copy.needs_translation
             report.preserved_until = preserved.preserved_until
         return report
@@ -329,9 +330,14 @@ class Owner:
     ) -> Mapping[TopicPartition, int | KafkaError]:
         raise AssertionError
 
-    async def _foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
+    async def _foreign_write(
+        self, partition: TopicPartition, foreign_at: int, lost_since: int | None
+    ) -> ForeignWrite:
         if self.leader.high_watermark != len(self.leader.log):
             raise TransientKafkaError("being replicated", reason="NOT_REPLICATED")
+        lost_from = foreign_at if lost_since is None else self.leader.end_of_epoch(lost_since)
+        if lost_from < foreign_at:
+            return ForeignWrite(-1, lost_from, 0)
         look = ForeignLook(foreign_at, self._own_before(foreign_at))
         for header in headers(self.leader, foreign_at):
             look.see(header)
@@ -347,13 +353,14 @@ class Owner:
         return OwnBatches(IDS[OURS], follows, not before)
 
     def _foreign(self, checked_from: int) -> int | None:
-        if len(self.leader.log) < checked_from:
-            own = OwnBatches(IDS[OURS], is_first=True)
-            first = next((each for each in headers(self.leader) if not own.owns(each)), None)
-            return None if first is None else first.base_offset
         own = self._own_before(checked_from)
         first = next((each for each in headers(self.leader, checked_from) if not own.owns(each)), None)
         return None if first is None else max(first.base_offset, checked_from)
+
+    def _foreign_beginning(self) -> int | None:
+        own = OwnBatches(IDS[OURS], is_first=True)
+        first = next((each for each in headers(self.leader) if not own.owns(each)), None)
+        return None if first is None else first.base_offset
 
     def _filled(self, checked_from: int, foreign: int | None) -> tuple[Hole, ...]:
         filled = FilledRanges(checked_from)
@@ -363,6 +370,25 @@ class Owner:
             if header.producer_id != IDS[OURS]:
                 filled.add(header)
         return filled.found
+
+    def _look(self, asked: ReadEnd) -> tuple[int | None, tuple[Hole, ...]]:
+        """As `KafkaCopyTails` does it."""
+        leader, checked_from = self.leader, asked.checked_from
+        end, known = len(leader.log), asked.leader_epoch
+        if end < checked_from:
+            begin = self._foreign_beginning()
+            if begin is not None:
+                return begin, ()
+            checked_from = end
+            for header in reversed(headers(leader)):
+                if header.producer_id == IDS[OURS]:
+                    break
+                checked_from = header.base_offset
+            known = leader.epoch - 1 if known is None and leader.epoch else known
+        if known is not None and known < leader.epoch:
+            checked_from = min(checked_from, leader.end_of_epoch(known))
+        foreign = self._foreign(checked_from)
+        return foreign, self._filled(checked_from, foreign)
 
     def _offer(self) -> None:
         """A fetch: from where the copy is read."""
@@ -435,12 +461,11 @@ class Owner:
         self.filler_epoch = leader.init_filler()
         leader.replicate()
         end, last = len(leader.log), leader.last_sequence(OURS)
-        foreign = self._foreign(reading.checked_from)
-        filled = self._filled(reading.checked_from, foreign)
+        foreign, filled = self._look(reading)
         if last is not None:
-            tail = Tail(end, (last + 1) & 0x7FFFFFFF, True, foreign, filled)
+            tail = Tail(end, (last + 1) & 0x7FFFFFFF, True, foreign, filled, leader.epoch)
         else:
-            tail = Tail(end, self._own_before(end).next_sequence, False, foreign, filled)
+            tail = Tail(end, self._own_before(end).next_sequence, False, foreign, filled, leader.epoch)
         self.appends.end_read(tail)
         self.changed(self.at_target)
 

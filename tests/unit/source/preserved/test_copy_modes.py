@@ -29,6 +29,7 @@ from unit.source.target_probe import FakeTargetProbe
 AUTO = "twinlog.offsets = auto"
 PRESERVED = "twinlog.offsets = preserved"
 TRANSLATED = "twinlog.offsets = translated"
+NOT_EXACT = "B.exactly.once.source.support = disabled"
 COPY = TopicPartition("A.t", 0)
 
 
@@ -81,33 +82,89 @@ async def test_a_new_copy_is_preserved_and_begins_where_the_sources_log_starts(s
     assert (handed.preserved.skip_from, handed.preserved.skip_to) == (0, 5)
 
 
-async def test_how_long_a_left_out_range_is_known_counts_over_the_tasks_of_one_process(site: Site) -> None:
-    """With hand-overs more often than others may write, it would never be filled."""
-    await site.write(site.source, "t", 7)
-    await site.source.delete_records({P: 5})
-    estate = await site.owner(AUTO)
+def waits(estate: FlowState) -> tuple[float | None, float | None]:
+    """As the next task is told: how long ago former tasks lost the partition, and those among them that were
+    not told of the range that is left out."""
+    estate.table.apply(Assigned(partition=P, slot=0), estate.clock.monotonic())
+    told = assigned(estate).preserved
+    return (
+        told.former_task_ago.ToTimedelta().total_seconds() if told.HasField("former_task_ago") else None,
+        told.skip_former_task_ago.ToTimedelta().total_seconds()
+        if told.HasField("skip_former_task_ago")
+        else None,
+    )
 
-    def handed() -> float:
-        estate.table.apply(Assigned(partition=P, slot=0), site.clock.monotonic())
-        return assigned(estate).preserved.skip_handed_ago.ToTimedelta().total_seconds()
 
-    assert handed() == 0
-    site.clock.advance(20)
-    assert handed() == 20
-    await estate.take_over(displaced=True)
-    await estate.refresh(owned=frozenset())
-    assert handed() == 0, "others may have copied meanwhile"
-    site.clock.advance(1)
+def says(estate: FlowState, *, skip: tuple[int, int] = (0, 0), at_rest: bool = False) -> None:
     report = pb.PartitionReport(
         partition=types_pb2.TopicPartition(topic="t", partition=0),
         position=9,
         target_end_offset=-1,
         target_shortened_to=-1,
-        preserved=pb.PreservedCopy(skip_from=7, skip_to=9),
+        preserved=pb.PreservedCopy(skip_from=skip[0], skip_to=skip[1]),
+        at_rest=at_rest,
     )
     said = task_report(pb.PartitionReports(partitions=[report]))
-    estate.table.apply(Reported(slot=0, report=said, now_ms=1), site.clock.monotonic())
-    assert handed() == 0, "another range"
+    estate.table.apply(Reported(slot=0, report=said, now_ms=1), estate.clock.monotonic())
+
+
+async def leaves_out(estate: FlowState, first: int, end: int) -> None:
+    """As its task does it: on the log, then told."""
+    await estate.journal.state(replace(copy_of(estate), skip_from=first, skip_to=end))
+    says(estate, skip=(first, end))
+
+
+async def test_nobody_waits_where_all_tasks_ended_with_nothing_on_its_way(site: Site) -> None:
+    """A range that the source lost is filled at once then."""
+    estate = await site.owner(AUTO)
+    assert waits(estate) == (None, None), "nobody had it before"
+    says(estate, at_rest=True)
+    estate.settled([P])
+    assert waits(estate) == (None, None)
+    await estate.leave()
+    assert waits(await site.owner(AUTO)) == (None, None), "the process before has given it back"
+
+
+@pytest.mark.parametrize("how", ["killed", "unanswered"])
+async def test_what_a_former_task_may_still_write_is_waited_for(site: Site, how: str) -> None:
+    estate = await site.owner(AUTO)
+    assert waits(estate) == (None, None)
+    if how == "killed":
+        await estate.reread([P])
+    else:
+        says(estate, at_rest=False)
+        estate.settled([P])
+    site.clock.advance(3)
+    assert waits(estate) == (3.0, 3.0)
+    says(estate, at_rest=True)
+    estate.settled([P])
+    site.clock.advance(1)
+    assert waits(estate) == (4.0, 4.0), "that the next one ended well proves nothing of the one before"
+    await estate.leave()
+    assert waits(await site.owner(AUTO)) == (0.0, 0.0), "nor does the process"
+
+
+async def test_a_process_that_is_killed_may_still_write(site: Site) -> None:
+    await (await site.owner(AUTO)).leave()
+    assert waits(await site.owner(AUTO)) == (None, None)
+    assert waits(await site.owner(AUTO)) == (0.0, 0.0), "it did not give the flow back"
+
+
+async def test_how_long_a_left_out_range_is_known_counts_over_the_tasks_of_one_process(site: Site) -> None:
+    """With tasks that are killed more often than they may write, it would never be filled."""
+    estate = await site.owner(AUTO)
+    await estate.reread([P])
+    assert waits(estate) == (0.0, 0.0)
+    await leaves_out(estate, 7, 9)
+    site.clock.advance(20)
+    await estate.reread([P])
+    assert waits(estate) == (0.0, 20.0)
+    await leaves_out(estate, 9, 11)
+    site.clock.advance(5)
+    assert waits(estate) == (5.0, 5.0), "another range"
+    await estate.take_over(displaced=True)
+    await estate.refresh(owned=frozenset())
+    assert waits(estate) == (0.0, 0.0), "others may have copied meanwhile"
 
 
 async def test_every_owner_writes_as_the_same_producer(site: Site) -> None:
@@ -208,7 +265,7 @@ async def test_a_copy_of_which_nothing_is_known_now_waits(site: Site) -> None:
 
 
 async def test_a_flow_that_is_not_exactly_once_is_translated(site: Site) -> None:
-    estate = await site.owner(AUTO, "B.exactly.once.source.support = disabled")
+    estate = await site.owner(AUTO, NOT_EXACT)
     assert kind(estate)[2] == "TRANSACTIONS_DISABLED"
 
 
@@ -374,14 +431,26 @@ async def test_a_doubt_that_could_not_be_put_on_the_log_is_raised_again(site: Si
     assert kind(await site.owner(AUTO)) == (False, 0, "POSITION_STORED", 0, 0)
 
 
-async def test_a_setting_of_translated_changes_a_copy_at_its_end(site: Site) -> None:
-    """Positions are stored now and then only; the end of the copy is the truth."""
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [(("twinlog.offsets = translated",), "OFFSETS_CONFIGURED"), ((AUTO, NOT_EXACT), "TRANSACTIONS_DISABLED")],
+)
+async def test_a_copy_that_the_configuration_does_not_want_is_ended_by_its_task(
+    site: Site, settings: tuple[str, ...], reason: str
+) -> None:
+    """At the end that the task has compared with the source: the length of the log alone says nothing."""
     await (await site.owner(AUTO)).journal.position(P, 2)
     await site.write(site.target, "A.t", 5)
-    estate = await site.owner(TRANSLATED)
-    assert kind(estate) == (False, 5, "OFFSETS_CONFIGURED", 0, 0)
-    assert (estate.table.rows[P].position, estate.table.rows[P].stored) == (5, True)
-    assert kind(await site.owner(AUTO)) == (False, 5, "OFFSETS_CONFIGURED", 0, 0), "never back"
+    estate = await site.owner(*settings)
+    assert kind(estate) == (True, 0, "", 0, 0)
+    told = assigned(estate)
+    assert (told.preserved.end_reason, bool(told.preserved.end_message)) == (reason, True)
+    await ends(estate, position=4, until=4, reason=reason)
+    assert await estate.plan_is_stale(estate.table.plannable())
+    assert kind(estate) == (False, 4, reason, 0, 0)
+    assert (estate.table.rows[P].position, estate.table.rows[P].stored) == (4, True)
+    assert not assigned(estate).HasField("preserved")
+    assert kind(await site.owner(AUTO)) == (False, 4, reason, 0, 0), "never back"
 
 
 async def test_what_a_task_leaves_out_counts_for_the_next(site: Site) -> None:
@@ -397,16 +466,17 @@ async def test_what_a_task_leaves_out_counts_for_the_next(site: Site) -> None:
     assert assigned(await site.owner(AUTO)).preserved.skip_from == 4
 
 
-async def test_a_position_set_forward_without_a_task_is_left_out_of_the_copy(site: Site) -> None:
+async def test_a_preserved_copy_that_has_begun_is_moved_by_its_task_alone(site: Site) -> None:
+    """Only the task has compared the end of the copy with the source: a stranger's record may lie there."""
     await site.write(site.source, "t", 9)
-    await site.write(site.target, "A.t", 0)
     estate = await site.owner(AUTO)
     await site.write(site.target, "A.t", 2)
-    await estate.set_position(P, 6, bounds=LogBounds(start=0, end=9))
-    assert kind(estate) == (True, 0, "", 2, 6)
-    assert ledger(estate) == [(2, 6, "SKIPPED_BY_OPERATOR")]
-    await estate.set_position(P, 8, bounds=LogBounds(start=0, end=9))
-    assert kind(estate) == (True, 0, "", 2, 8), "one range with what is not filled yet"
+    with pytest.raises(KafkaError) as refused:
+        await estate.set_position(P, 6, bounds=LogBounds(start=0, end=9))
+    assert refused.value.reason == "POSITION_NOT_MOVED"
+    assert kind(estate) == (True, 0, "", 0, 0)
+    assert ledger(estate) == []
+    assert estate.table.plannable() == {P}
 
 
 async def test_a_first_position_of_an_operator_can_begin_a_preserved_copy(site: Site) -> None:

@@ -93,7 +93,9 @@ class Bench:
             may_write=lambda: True,
         )
 
-    async def foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
+    async def foreign_write(
+        self, partition: TopicPartition, foreign_at: int, lost_since: int | None
+    ) -> ForeignWrite:
         return self.found
 
     async def delete_before(
@@ -120,18 +122,23 @@ class Bench:
         required: bool = False,
         stored: int | None = None,
         filled: tuple[Hole, ...] = (),
+        end_reason: str = "",
+        has_former_task: bool = False,
     ) -> PreservedPartition:
         """A copy whose end is known; `stored` is its position on the log, None = the end."""
         position = end if stored is None else stored
         copy = PartitionCopy(partition=partition, target_topic="t", committed=position, random=lambda: 1.0)
         self.copies[partition] = copy
+        told = pb.PreservedCopy(since=3, required=required, end_reason=end_reason)
+        if has_former_task:
+            told.former_task_ago.FromSeconds(0)
         self.preserved.assign(
             pb.Assignment(
                 partition=types_pb2.TopicPartition(topic="t", partition=partition.partition),
                 target_topic="t",
                 position=position,
                 position_stored=True,
-                preserved=pb.PreservedCopy(since=3, required=required),
+                preserved=told,
                 target_topic_id="id",
             ),
             copy,
@@ -267,12 +274,33 @@ def test_only_a_copy_that_must_keep_the_offsets_fills_a_range_that_consumers_wou
     required: bool,
 ) -> None:
     bench = Bench()
-    bench.assigned(FIRST, required=required)
+    bench.assigned(FIRST, required=required, has_former_task=True)
     assert bench.preserved.fills(FIRST, 5, 5 + MOST_MARKERS)
     assert bench.preserved.fills(FIRST, 5, 6 + MOST_MARKERS) == required
     assert bench.preserved.seconds_before_alone(FIRST) == bench.preserved.fill_after_seconds
     bench.clock.advance(bench.preserved.fill_after_seconds)
     assert bench.preserved.seconds_before_alone(FIRST) == 0
+    bench.assigned(SECOND, required=required)
+    assert bench.preserved.seconds_before_alone(SECOND) == 0, "there is no task before"
+
+
+def test_a_copy_that_shall_end_ends_where_all_of_it_is_compared_with_the_source() -> None:
+    """Also before it is filled on, and a marker where the source has a record is no end of it."""
+    bench = Bench()
+    plain = bench.assigned(FIRST, 9, end_reason="OFFSETS_CONFIGURED")
+    assert bench.copies[FIRST].needs_translation
+    (ended,) = [each for each in bench.facts() if isinstance(each, CopyFact)]
+    assert (ended.preserved, ended.since, ended.reason) == (False, 9, "OFFSETS_CONFIGURED")
+    assert plain.appends.next() is None
+
+    filled = Bench()
+    at_target = filled.assigned(FIRST, 9, stored=7, filled=(Hole(7, 2),), end_reason="OFFSETS_CONFIGURED")
+    assert not filled.copies[FIRST].needs_translation
+    assert filled.copies[FIRST].fetchable(0.0), "it is read again to prove its end"
+    filled.fetched(FIRST, 7, 3)
+    assert at_target.appends.phase is Phase.FOREIGN
+    assert at_target.appends.foreign_at == 7
+    assert not filled.facts()
 
 
 def test_nothing_is_read_once_somebody_else_wrote_to_the_copy() -> None:

@@ -34,6 +34,8 @@ class Schedule:
     recreated: bool
     repeated: bool = False
     """The target's coordinator is killed, and ends transactions twice."""
+    truncated: bool = False
+    """The target loses records that were acknowledged."""
     random: Random = field(init=False)
     source: list[bool] = field(init=False)
     leader: Leader = field(init=False)
@@ -102,6 +104,10 @@ class Schedule:
             self._write_strangers()
         elif choice < 0.93 and self.recreated and self.topics == 1:
             self._recreate()
+        elif choice < 0.9 and self.truncated and self.owner.appends.phase is not Phase.FOREIGN:
+            # A hole that is filled before its owner hears of that ends where a record was.
+            self.was_touched = True
+            self.leader.lose_tail()
         elif choice < 0.93 and self.repeated and self.leader.may_repeat_marker:
             self.was_touched = True
             self.leader.repeat_marker()
@@ -165,8 +171,9 @@ class Schedule:
             self.owners.append(Owner(self.random, self.leader, self.source, self.log, assignment))
 
     def _finish(self) -> None:
-        if self.topics > 1 and self.log.copy.target_topic_id == "id" and not self.is_over:
-            self._kill()  # its driver notices some time
+        is_recreated = self.topics > 1 and self.log.copy.target_topic_id == "id"
+        if (is_recreated or self.truncated) and not self.is_over:
+            self._kill()  # its driver notices some time, or its successor does
         for each in self.owners[:-1]:
             each.awake, each.connection.closed = False, True
         for _ in range(6_000):
@@ -230,6 +237,15 @@ def test_nothing_is_lost_of_a_copy_that_strangers_write_to(block: int, mode: Off
 def test_nothing_is_lost_when_the_end_of_a_fill_is_written_twice(block: int, mode: OffsetsMode) -> None:
     for seed in range(block * SCHEDULES // 5, (block + 1) * SCHEDULES // 5):
         Schedule(seed, mode, strangers=False, recreated=False, repeated=True).run()
+
+
+@pytest.mark.parametrize("mode", [OffsetsMode.AUTO, OffsetsMode.PRESERVED])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_p6_no_position_passes_what_was_filled_where_the_target_had_lost_records(
+    repeated: bool, mode: OffsetsMode
+) -> None:
+    for seed in range(SCHEDULES):
+        Schedule(seed, mode, strangers=False, recreated=False, repeated=repeated, truncated=True).run()
 
 
 @pytest.mark.parametrize("mode", [OffsetsMode.AUTO, OffsetsMode.PRESERVED])

@@ -197,3 +197,35 @@ async def test_what_is_copied_while_the_targets_end_is_asked_for_is_no_loss_of_t
     await estate.target_logs.note_shortened(estate.topics)
     assert ledger(estate) == []
     assert estate.table.rows[P].target_end == 22
+
+
+@pytest.mark.parametrize("is_set_back", [False, True])
+async def test_what_was_copied_again_after_a_position_was_set_back_is_not_taken_for_a_strangers(
+    site: Site, is_set_back: bool
+) -> None:
+    """The position is the one at which the end of the copy was noted: once more."""
+    await site.write(site.target, "A.t", 5)
+    estate = await site.owner()
+    await estate.journal.position(P, 5)
+    await estate.positions.refresh()
+    site.clock.advance(1)
+    reported(estate, position=5, source_end_offset=5, target_end_offset=5)
+    await estate.target_logs.put_ends_on_log(estate.topics)
+    if is_set_back:
+        # Five more lie behind the end that was noted, and their owner is killed before it says so.
+        site.clock.advance(1)
+        await estate.journal.position(P, 0)
+        await estate.journal.position(P, 5)
+    later = await site.owner()
+    assert later.table.rows[P].target_end == 5
+    assert later.assignment(P).target_end_is_exact is not is_set_back
+
+
+async def test_what_is_copied_again_in_the_same_process_is_not_taken_for_a_strangers(site: Site) -> None:
+    estate = await site.owner()
+    reported(estate, position=5, source_end_offset=5, target_end_offset=5)
+    assert estate.assignment(P).target_end_is_exact
+    await estate.set_position(P, 0)
+    await estate.journal.position(P, 5)
+    await estate.reread([P])
+    assert not estate.assignment(P).target_end_is_exact

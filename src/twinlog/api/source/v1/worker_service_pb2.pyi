@@ -333,6 +333,8 @@ class PartitionReport(_message.Message):
     NEEDS_TRANSLATION_FIELD_NUMBER: _builtins.int
     PRESERVED_UNTIL_FIELD_NUMBER: _builtins.int
     FOREIGN_WRITES_FIELD_NUMBER: _builtins.int
+    AT_REST_FIELD_NUMBER: _builtins.int
+    HOLE_COSTS_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -371,6 +373,8 @@ class PartitionReport(_message.Message):
     """
     preserved_until: _builtins.int
     """With needs_translation: below this offset the copy has the source's offsets."""
+    at_rest: _builtins.bool
+    """Of a preserved copy: nothing of it is on its way to the target."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -417,6 +421,10 @@ class PartitionReport(_message.Message):
     def foreign_writes(self) -> _containers.RepeatedCompositeFieldContainer[_source_service_pb2.ForeignWrite]:
         """What others wrote into the copy, found since the last report."""
 
+    @_builtins.property
+    def hole_costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___HoleCost]:
+        """Of a preserved copy: what filling its holes took lately."""
+
     def __init__(
         self,
         *,
@@ -449,10 +457,12 @@ class PartitionReport(_message.Message):
         needs_translation: _builtins.bool = ...,
         preserved_until: _builtins.int = ...,
         foreign_writes: _abc.Iterable[_source_service_pb2.ForeignWrite] | None = ...,
+        at_rest: _builtins.bool = ...,
+        hole_costs: _abc.Iterable[Global___HoleCost] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
@@ -470,6 +480,40 @@ class PartitionReport(_message.Message):
 Global___PartitionReport: _TypeAlias = PartitionReport  # noqa: Y015
 
 @_typing.final
+class HoleCost(_message.Message):
+    """HoleCost is what filling the holes of a partition took within a few seconds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGO_FIELD_NUMBER: _builtins.int
+    HOLES_FIELD_NUMBER: _builtins.int
+    SPENT_FIELD_NUMBER: _builtins.int
+    holes: _builtins.int
+    """Holes that were filled."""
+    @_builtins.property
+    def ago(self) -> _duration_pb2.Duration:
+        """How long ago that began."""
+
+    @_builtins.property
+    def spent(self) -> _duration_pb2.Duration:
+        """The time that took."""
+
+    def __init__(
+        self,
+        *,
+        ago: _duration_pb2.Duration | None = ...,
+        holes: _builtins.int = ...,
+        spent: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ago", b"ago", "spent", b"spent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ago", b"ago", "holes", b"holes", "spent", b"spent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoleCost: _TypeAlias = HoleCost  # noqa: Y015
+
+@_typing.final
 class PreservedCopy(_message.Message):
     """PreservedCopy is a copy whose records have their source's offsets. Its log end is the position."""
 
@@ -479,7 +523,11 @@ class PreservedCopy(_message.Message):
     SKIP_TO_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
     REQUIRED_FIELD_NUMBER: _builtins.int
-    SKIP_HANDED_AGO_FIELD_NUMBER: _builtins.int
+    FORMER_TASK_AGO_FIELD_NUMBER: _builtins.int
+    SKIP_FORMER_TASK_AGO_FIELD_NUMBER: _builtins.int
+    END_REASON_FIELD_NUMBER: _builtins.int
+    END_MESSAGE_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     skip_from: _builtins.int
     """First offset that is not copied: what the copy lacks between skip_from and skip_to is filled with offsets that
     consumers do not see. A log that ends before skip_from has lost records: they are copied again.
@@ -492,9 +540,23 @@ class PreservedCopy(_message.Message):
     """Of an assignment: the configuration demands these offsets, so the copy does not give them up only because they
     cost much.
     """
+    end_reason: _builtins.str
+    """Of an assignment: the copy shall not keep its source's offsets from its end on, for this stable reason; empty = it
+    shall.
+    """
+    end_message: _builtins.str
+    """In words."""
+    leader_epoch: _builtins.int
+    """Epoch of the target's leader in whose log the copy was checked up to the position; absent = not known."""
     @_builtins.property
-    def skip_handed_ago(self) -> _duration_pb2.Duration:
-        """Of an assignment: how long ago the driver handed a task this range first. No task has read it since."""
+    def former_task_ago(self) -> _duration_pb2.Duration:
+        """Of an assignment: how long ago the last task lost the partition that may still have writes to it on their way;
+        absent = there is none: nobody had it before, or all ended with nothing on its way.
+        """
+
+    @_builtins.property
+    def skip_former_task_ago(self) -> _duration_pb2.Duration:
+        """Of an assignment: the same of the tasks that were not told of the present range between skip_from and skip_to."""
 
     def __init__(
         self,
@@ -503,13 +565,28 @@ class PreservedCopy(_message.Message):
         skip_to: _builtins.int = ...,
         since: _builtins.int = ...,
         required: _builtins.bool = ...,
-        skip_handed_ago: _duration_pb2.Duration | None = ...,
+        former_task_ago: _duration_pb2.Duration | None = ...,
+        skip_former_task_ago: _duration_pb2.Duration | None = ...,
+        end_reason: _builtins.str = ...,
+        end_message: _builtins.str = ...,
+        leader_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["skip_handed_ago", b"skip_handed_ago"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_former_task_ago", b"_former_task_ago", "_leader_epoch", b"_leader_epoch", "_skip_former_task_ago", b"_skip_former_task_ago", "former_task_ago", b"former_task_ago", "leader_epoch", b"leader_epoch", "skip_former_task_ago", b"skip_former_task_ago"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["required", b"required", "since", b"since", "skip_from", b"skip_from", "skip_handed_ago", b"skip_handed_ago", "skip_to", b"skip_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_former_task_ago", b"_former_task_ago", "_leader_epoch", b"_leader_epoch", "_skip_former_task_ago", b"_skip_former_task_ago", "end_message", b"end_message", "end_reason", b"end_reason", "former_task_ago", b"former_task_ago", "leader_epoch", b"leader_epoch", "required", b"required", "since", b"since", "skip_former_task_ago", b"skip_former_task_ago", "skip_from", b"skip_from", "skip_to", b"skip_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__former_task_ago: _TypeAlias = _typing.Literal["former_task_ago"]  # noqa: Y015
+    _WhichOneofArgType__former_task_ago: _TypeAlias = _typing.Literal["_former_task_ago", b"_former_task_ago"]  # noqa: Y015
+    _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
+    _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
+    _WhichOneofReturnType__skip_former_task_ago: _TypeAlias = _typing.Literal["skip_former_task_ago"]  # noqa: Y015
+    _WhichOneofArgType__skip_former_task_ago: _TypeAlias = _typing.Literal["_skip_former_task_ago", b"_skip_former_task_ago"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__former_task_ago) -> _WhichOneofReturnType__former_task_ago | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_epoch) -> _WhichOneofReturnType__leader_epoch | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__skip_former_task_ago) -> _WhichOneofReturnType__skip_former_task_ago | None: ...
 
 Global___PreservedCopy: _TypeAlias = PreservedCopy  # noqa: Y015
 
@@ -1003,6 +1080,7 @@ class Assignment(_message.Message):
     PRESERVED_FIELD_NUMBER: _builtins.int
     TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
     TARGET_END_IS_EXACT_FIELD_NUMBER: _builtins.int
+    HOLE_COSTS_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     position: _builtins.int
@@ -1047,6 +1125,10 @@ class Assignment(_message.Message):
         the end of the copy decides.
         """
 
+    @_builtins.property
+    def hole_costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___HoleCost]:
+        """Of a preserved copy: what filling its holes took lately."""
+
     def __init__(
         self,
         *,
@@ -1066,10 +1148,11 @@ class Assignment(_message.Message):
         preserved: Global___PreservedCopy | None = ...,
         target_topic_id: _builtins.str = ...,
         target_end_is_exact: _builtins.bool = ...,
+        hole_costs: _abc.Iterable[Global___HoleCost] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "partition", b"partition", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "hole_costs", b"hole_costs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "timestamp_type", b"timestamp_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
