@@ -82,6 +82,8 @@ class PreservedRig:
     required: bool = False
     """`twinlog.offsets=preserved`."""
     tasks: int = 0
+    setback: pb.Setback | None = None
+    """What the task before met, as the next tasks are told."""
     end_reason: str = ""
     """Why the next tasks shall end the copies where they are."""
     has_lease: bool = True
@@ -129,6 +131,7 @@ class PreservedRig:
                         leader_epoch=self.epochs.get(partition),
                         end_reason=self.end_reason,
                     ),
+                    setback=self.setback,
                     target_topic_id="id",
                     max_message_bytes=self.max_message_bytes,
                 )

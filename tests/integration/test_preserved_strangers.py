@@ -9,11 +9,14 @@ from aiokafka import AIOKafkaProducer
 from integration.preserved_rig import (
     PreservedRig,
     end_a_transaction,
+    named,
     preserved_rig,
     read,
     write_mixture,
     write_plain,
 )
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.api.source.v1.source_service_pb2 import PARTITION_STATE_FAULTED
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
@@ -268,5 +271,45 @@ async def test_a_source_that_lost_its_tail_ends_the_copy_and_the_log_says_where(
         assert (report.reason, report.position) == ("SOURCE_TRUNCATED", 40)
         position, fact = await said(rig, partition)
         assert position == 40
+        assert fact is not None
+        assert (fact.preserved, fact.since, fact.reason) == (False, 40, "SOURCE_TRUNCATED")
+
+
+@pytest.mark.parametrize(("wanted", "begins_again"), [(0, True), (40, False), (25, False)])
+async def test_a_position_set_after_the_source_lost_its_tail_ends_the_copy_and_continues_there(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, wanted: int, begins_again: bool
+) -> None:
+    """With twinlog.on.data.loss=fail somebody decides where it continues; also the next task obeys."""
+    async with preserved_rig(
+        kafka_pair, tmp_path, unique_topic, properties={"twinlog.on.data.loss": "fail"}
+    ) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+        await create_again(kafka_pair.a, unique_topic)
+        await write_plain(kafka_pair.a, unique_topic, 40)
+        order = pb.Reposition(
+            partition=named(partition), position=wanted, id=7, log_start_offset=0, log_end_offset=40
+        )
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[partition].reason == "DATA_LOSS")
+            assert running.look()[partition].source_lost_from == 40
+            assert not running.look()[partition].needs_translation, "nobody has decided"
+            if begins_again:
+                rig.setback = pb.Setback(
+                    state=PARTITION_STATE_FAULTED, reason="DATA_LOSS", failures=1, source_lost_from=40
+                )
+                rig.setback.retry_in.FromSeconds(60)
+            else:
+                running.copier.moves.order(order)
+                await eventually(lambda: running.look()[partition].repositioned == 7)
+                assert running.gaps == [(40, 100, "TRUNCATION")]
+                assert running.look()[partition].needs_translation
+        if begins_again:
+            async with rig.task() as running:
+                running.copier.moves.order(order)
+                await eventually(lambda: running.look()[partition].repositioned == 7)
+        position, fact = await said(rig, partition)
+        assert position == wanted or (position, wanted) == (None, 0)
         assert fact is not None
         assert (fact.preserved, fact.since, fact.reason) == (False, 40, "SOURCE_TRUNCATED")

@@ -158,6 +158,7 @@ def change_message(move: Move) -> pb.PositionChange:
         reason=move.reason,
         message=move.message,
         applied=move.applied,
+        offsets_end=move.offsets_end,
     )
 
 

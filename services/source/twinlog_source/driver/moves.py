@@ -58,6 +58,8 @@ class Move:
     """It is carried out, and the new position is on the log."""
     bounds: LogBounds | None = None
     """Of the source's log when it was planned; None = not known."""
+    offsets_end: bool = False
+    """The copy keeps its source's offsets until now, and does not from there on."""
 
     @property
     def repeated_offsets(self) -> int:
@@ -274,9 +276,11 @@ def planned_move(
         return replace(
             move, reason="OFFSET_OUT_OF_RANGE", message=f"the source holds offsets {start} to {end}"
         )
-    if row is not None and row.is_preserved and before is not None and after < before:
+    lost_from = None if row is None or row.report is None else row.report.source_lost_from
+    has_diverged = row is not None and row.is_preserved and lost_from is not None
+    if row is not None and row.is_preserved and before is not None and after < before and not has_diverged:
         return _copied_already(move, before)
-    return replace(move, bounds=LogBounds(start=start, end=end))
+    return replace(move, bounds=LogBounds(start=start, end=end), offsets_end=has_diverged)
 
 
 def _copied_already(move: Move, position: int) -> Move:

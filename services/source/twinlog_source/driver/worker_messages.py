@@ -167,6 +167,7 @@ def _partition_report(report: pb.PartitionReport) -> PartitionReport:
         leader_epoch=skip.leader_epoch if skip is not None and skip.HasField("leader_epoch") else None,
         needs_translation=report.needs_translation,
         preserved_until=report.preserved_until,
+        source_lost_from=report.source_lost_from if report.HasField("source_lost_from") else None,
         repositioned=report.repositioned,
         withdrawn=report.withdrawn,
         foreign_writes=tuple(foreign_write_of(each) for each in report.foreign_writes),
@@ -201,6 +202,7 @@ def _setback(setback: Setback) -> pb.Setback:
         message=setback.message,
         retry_in=retry_in,
         failures=setback.failures,
+        source_lost_from=setback.source_lost_from,
     )
 
 

@@ -35,6 +35,8 @@ class Setback:
     retry_in_ms: int
     failures: int
     """In a row so far."""
+    source_lost_from: int | None = None
+    """The source lost what was copied from here on; None = it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,4 +182,5 @@ def _setback(row: PartitionRow, *, now_ms: int) -> Setback | None:
         message=report.message,
         retry_in_ms=max(0, report.retry_at_ms - now_ms),
         failures=report.failures,
+        source_lost_from=report.source_lost_from,
     )

@@ -89,6 +89,8 @@ class PartitionReport:
     """Of a preserved copy, once it is on the log."""
     leader_epoch: int | None = None
     """Of the target's leader in whose log a preserved copy was checked; None = not known."""
+    source_lost_from: int | None = None
+    """The source lost what was copied from here on, and somebody has to decide; None = it did not."""
     needs_translation: bool = False
     """The copy cannot keep the source's offsets from `position` on; that is on the log."""
     preserved_until: int = 0

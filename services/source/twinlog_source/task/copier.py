@@ -42,6 +42,9 @@ UNSUPPORTED = "UNSUPPORTED_VERSION"
 _NO_EPOCH = -1
 """In a question for the end of an epoch: none is known."""
 TRUNCATION_DOUBT_SECONDS = 5.0
+_OFFSETS_END = (
+    ": from there on the copy has offsets of its own; or delete the target topic, and it is copied again"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,10 +298,13 @@ class Copier:
             )
             return
         if self.dials.fail_on_data_loss:
+            if loss.reason is LossReason.TRUNCATION:
+                copy.source_lost_from = loss.from_offset
             copy.fail(
                 reason=PartitionReason.DATA_LOSS,
                 message=f"{loss.reason}: the source does not hold offsets {loss.from_offset} to"
-                f" {loss.to_offset - 1} any more (twinlog.on.data.loss=fail); set the position to go on",
+                f" {loss.to_offset - 1} any more (twinlog.on.data.loss=fail); set the position to go on"
+                f"{_OFFSETS_END if copy.keeps_offsets and loss.reason is LossReason.TRUNCATION else ''}",
                 retriable=False,
                 now=now,
             )
@@ -369,6 +375,8 @@ class Copier:
             failures=setback.failures,
             retry_at=self.clock.monotonic() + setback.retry_in.ToTimedelta().total_seconds(),
         )
+        if setback.HasField("source_lost_from"):
+            copy.source_lost_from = setback.source_lost_from
 
     async def _divergences(
         self, copies: Sequence[PartitionCopy]

@@ -20,6 +20,8 @@ from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact
 from twinlog_source.log.gaps import Gap, LogBounds, gap_key, gap_record, passed_over
+from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.task.loss import LossReason
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.preserved_copies import PreservedCopies
 from twinlog_source.task.target_writer import TargetWriter
@@ -36,6 +38,8 @@ class _Storing:
     epochs: tuple[EpochStart, ...]
     gaps: tuple[Gap, ...]
     to_offset: int
+    ends_copy: bool = False
+    """The copy does not keep the source's offsets from there on: that is not taken back."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +73,7 @@ class PositionMoves:
         if ordered is not None and ordered.id == command.id:
             del self._ordered[partition]
             self.copies[partition].withdrawn = command.id
-        elif storing is not None and storing.id == command.id:
+        elif storing is not None and storing.id == command.id and not storing.ends_copy:
             del self._storing[partition]
             self._undo(partition, storing)
             self.copies[partition].withdrawn = command.id
@@ -98,6 +102,10 @@ class PositionMoves:
         for partition in [p for p in self._storing if self.target_writer.is_stored(p)]:
             stored, copy = self._storing.pop(partition), self.copies[partition]
             copy.repositioned, copy.settling = stored.id, False
+            if stored.ends_copy:
+                for gap in stored.gaps:
+                    self.on_gap(gap)
+                continue
             copy.forgive()
             if self.preserved is not None:
                 self.preserved.forgive(partition)
@@ -108,6 +116,9 @@ class PositionMoves:
             self.on_moved()
 
     def _carry_out(self, copy: PartitionCopy, command: pb.Reposition) -> None:
+        if copy.keeps_offsets and copy.source_lost_from is not None:
+            self._end_copy(copy, command, copy.source_lost_from)
+            return
         if copy.keeps_offsets and command.position < copy.committed:
             # The driver refuses it: the copy holds those records.
             copy.withdrawn = command.id
@@ -134,6 +145,46 @@ class PositionMoves:
         copy.restart_at(command.position)
         # Position and gaps: both or neither.
         self.target_writer.store_soon(copy.partition, records)
+
+    def _end_copy(self, copy: PartitionCopy, command: pb.Reposition, lost_from: int) -> None:
+        """The copy holds what the source lost: wherever it continues, it has other offsets from there on."""
+        assert self.preserved is not None
+        now_ms, before = self.clock.now_ms(), copy.committed
+        lost = Gap(
+            partition=copy.partition,
+            from_offset=lost_from,
+            to_offset=before,
+            reason=LossReason.TRUNCATION,
+            found_at_ms=now_ms,
+        )
+        left_out = passed_over(
+            copy.partition,
+            from_offset=before,
+            to_offset=command.position,
+            bounds=_bounds(command),
+            found_at_ms=now_ms,
+        )
+        gaps = (lost, *(gap for gap in left_out if gap.reason != LossReason.TRUNCATION))
+        self._storing[copy.partition] = _Storing(
+            id=command.id,
+            before=before,
+            epochs=copy.epochs,
+            gaps=gaps,
+            to_offset=command.position,
+            ends_copy=True,
+        )
+        copy.settling = True
+        # Position, gaps and the end of the copy: all or none.
+        records = [NewRecord(*gap_record(self.flow, gap), now_ms) for gap in gaps]
+        self.target_writer.store_soon(copy.partition, records)
+        self.preserved.end_at(
+            copy.partition,
+            command.position,
+            until=lost_from,
+            reason=PreservedReason.SOURCE_TRUNCATED,
+            message=f"the source log of {copy.partition} ended at {lost_from}, and the copy holds what the"
+            f" source lost up to {before}; its position was set to {command.position}",
+        )
 
     def _undo(self, partition: TopicPartition, storing: _Storing) -> None:
         copy, now_ms = self.copies[partition], self.clock.now_ms()

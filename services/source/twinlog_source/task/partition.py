@@ -130,6 +130,8 @@ class PartitionCopy:
     markers_to_come: int = 0
     """Of rounds that are committed: so many may lie at `target_end`, also of the round before where rounds
     overlap."""
+    source_lost_from: int | None = None
+    """The source lost what was copied from here on, and somebody has to decide; None = it did not."""
     settling: bool = False
     """Its position was moved by command and is not on the log yet: nothing is fetched."""
     _paused: bool = False
@@ -234,6 +236,7 @@ class PartitionCopy:
         """
         self.committed = position
         self.restarts += 1
+        self.source_lost_from = None
         self.epochs = ()
         self.rewind()
 

@@ -187,6 +187,8 @@ class Reporter:
             report.message = f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; it is tried on"
         elif copy.state is State.RUNNING and (waits := copy.waits(self.clock.monotonic())):
             report.reason, report.message = waits, HELD[waits]
+        if copy.source_lost_from is not None:
+            report.source_lost_from = copy.source_lost_from
         if copy.retry_at is not None:
             report.retry_at.CopyFrom(self._wall_clock(copy.retry_at))
         if copy.latency_seconds is not None:

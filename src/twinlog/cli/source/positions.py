@@ -34,6 +34,8 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Show or move where partitions are copied from."
 )
 
+OFFSETS_END = "from there on its offsets are not the source's"
+
 _POSITIONS = (
     Column(title="partition"),
     Column(title="position", right=True),
@@ -228,7 +230,7 @@ def _cells(change: pb2.PositionChange) -> list[str]:
         str(change.to_offset),
         str(change.repeated_offsets),
         str(change.skipped_offsets),
-        f"{change.reason} {change.message}".strip(),
+        f"{change.reason} {change.message}".strip() or (OFFSETS_END if change.offsets_end else ""),
     ]
 
 
@@ -243,4 +245,5 @@ def _as_json(change: pb2.PositionChange) -> dict[str, Any]:
         "reason": change.reason,
         "message": change.message,
         "applied": change.applied,
+        "offsets_end": change.offsets_end,
     }

@@ -604,3 +604,15 @@ def test_a_position_of_a_preserved_copy_is_set_forward_only() -> None:
     assert planned_move(P, row, wanted=None, start=0, end=9).skipped_offsets == 4
     row = PartitionRow(partition=P, copy=replace(fact, preserved=False), position=5)
     assert planned_move(P, row, wanted=3, start=0, end=9).repeated_offsets == 2
+
+
+def test_a_position_of_a_copy_that_holds_what_the_source_lost_is_set_anywhere_and_ends_the_offsets() -> None:
+    fact = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="x")
+    report = PartitionReport(partition=P, position=50, reason="DATA_LOSS", source_lost_from=40)
+    row = PartitionRow(partition=P, copy=fact, position=50, report=report)
+    for wanted in (0, 30, 40):
+        move = planned_move(P, row, wanted=wanted, start=0, end=40)
+        assert (move.reason, move.to_offset, move.offsets_end) == ("", wanted, True)
+    assert planned_move(P, row, wanted=60, start=0, end=90).offsets_end, "a log that has grown again"
+    translated = PartitionRow(partition=P, copy=replace(fact, preserved=False), position=50, report=report)
+    assert not planned_move(P, translated, wanted=0, start=0, end=40).offsets_end

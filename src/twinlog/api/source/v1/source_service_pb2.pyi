@@ -498,6 +498,7 @@ class PositionChange(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     APPLIED_FIELD_NUMBER: _builtins.int
+    OFFSETS_END_FIELD_NUMBER: _builtins.int
     from_offset: _builtins.int
     """Next offset to copy before."""
     to_offset: _builtins.int
@@ -512,6 +513,8 @@ class PositionChange(_message.Message):
     """The same in words."""
     applied: _builtins.bool
     """Whether it was moved, and the new position is on the log."""
+    offsets_end: _builtins.bool
+    """The copy has its source's offsets until now, and has not from there on."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -527,10 +530,11 @@ class PositionChange(_message.Message):
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
         applied: _builtins.bool = ...,
+        offsets_end: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "from_offset", b"from_offset", "message", b"message", "partition", b"partition", "reason", b"reason", "repeated_offsets", b"repeated_offsets", "skipped_offsets", b"skipped_offsets", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "from_offset", b"from_offset", "message", b"message", "offsets_end", b"offsets_end", "partition", b"partition", "reason", b"reason", "repeated_offsets", b"repeated_offsets", "skipped_offsets", b"skipped_offsets", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

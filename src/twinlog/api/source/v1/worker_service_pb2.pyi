@@ -335,6 +335,7 @@ class PartitionReport(_message.Message):
     FOREIGN_WRITES_FIELD_NUMBER: _builtins.int
     AT_REST_FIELD_NUMBER: _builtins.int
     HOLE_COSTS_FIELD_NUMBER: _builtins.int
+    SOURCE_LOST_FROM_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -375,6 +376,8 @@ class PartitionReport(_message.Message):
     """With needs_translation: below this offset the copy has the source's offsets."""
     at_rest: _builtins.bool
     """Of a preserved copy: nothing of it is on its way to the target."""
+    source_lost_from: _builtins.int
+    """The source lost what was copied from this offset on, and twinlog.on.data.loss says that somebody has to decide."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -459,19 +462,24 @@ class PartitionReport(_message.Message):
         foreign_writes: _abc.Iterable[_source_service_pb2.ForeignWrite] | None = ...,
         at_rest: _builtins.bool = ...,
         hole_costs: _abc.Iterable[Global___HoleCost] | None = ...,
+        source_lost_from: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
+    _WhichOneofReturnType__source_lost_from: _TypeAlias = _typing.Literal["source_lost_from"]  # noqa: Y015
+    _WhichOneofArgType__source_lost_from: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from"]  # noqa: Y015
     _WhichOneofReturnType__sync_pace: _TypeAlias = _typing.Literal["sync_pace"]  # noqa: Y015
     _WhichOneofArgType__sync_pace: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace"]  # noqa: Y015
     _WhichOneofReturnType__target_shortened_at: _TypeAlias = _typing.Literal["target_shortened_at"]  # noqa: Y015
     _WhichOneofArgType__target_shortened_at: _TypeAlias = _typing.Literal["_target_shortened_at", b"_target_shortened_at"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__preserved) -> _WhichOneofReturnType__preserved | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__source_lost_from) -> _WhichOneofReturnType__source_lost_from | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sync_pace) -> _WhichOneofReturnType__sync_pace | None: ...
     @_typing.overload
@@ -1180,6 +1188,7 @@ class Setback(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     RETRY_IN_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
+    SOURCE_LOST_FROM_FIELD_NUMBER: _builtins.int
     state: _source_service_pb2.PartitionState.ValueType
     """BACKOFF or FAULTED."""
     reason: _builtins.str
@@ -1188,6 +1197,8 @@ class Setback(_message.Message):
     """In words."""
     failures: _builtins.int
     """Failures in a row so far."""
+    source_lost_from: _builtins.int
+    """The source lost what was copied from this offset on; absent = it did not."""
     @_builtins.property
     def retry_in(self) -> _duration_pb2.Duration:
         """Until the next try."""
@@ -1200,12 +1211,15 @@ class Setback(_message.Message):
         message: _builtins.str = ...,
         retry_in: _duration_pb2.Duration | None = ...,
         failures: _builtins.int = ...,
+        source_lost_from: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_in", b"retry_in"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from", "retry_in", b"retry_in", "source_lost_from", b"source_lost_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "message", b"message", "reason", b"reason", "retry_in", b"retry_in", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from", "failures", b"failures", "message", b"message", "reason", b"reason", "retry_in", b"retry_in", "source_lost_from", b"source_lost_from", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__source_lost_from: _TypeAlias = _typing.Literal["source_lost_from"]  # noqa: Y015
+    _WhichOneofArgType__source_lost_from: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__source_lost_from) -> _WhichOneofReturnType__source_lost_from | None: ...
 
 Global___Setback: _TypeAlias = Setback  # noqa: Y015
 
