@@ -38,9 +38,10 @@ async def open_on(session: DataClientPool, partition: TopicPartition) -> list[Op
 
 
 @asynccontextmanager
-async def down(cluster: BlockingCluster, broker: int) -> AsyncIterator[None]:
-    """A broker is killed, and serves again at the end."""
-    cluster.kill_broker(broker)
+async def down(cluster: BlockingCluster, broker: int, *, at_once: bool = True) -> AsyncIterator[None]:
+    """A broker is killed (or will be meanwhile), and serves again at the end."""
+    if at_once:
+        cluster.kill_broker(broker)
     try:
         yield
     finally:

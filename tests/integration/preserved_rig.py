@@ -15,6 +15,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import SystemClock
 from twinlog.config import load
+from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.kafka.raw import ProducerIdentity, TransactionCoordinator, list_offsets
@@ -82,6 +83,8 @@ class PreservedRig:
     required: bool = False
     """`twinlog.offsets=preserved`."""
     tasks: int = 0
+    hole_costs: list[pb.HoleCost] = field(default_factory=list)
+    """What filling holes took the tasks before, as the next ones are told."""
     setback: pb.Setback | None = None
     """What the task before met, as the next tasks are told."""
     end_reason: str = ""
@@ -132,6 +135,7 @@ class PreservedRig:
                         end_reason=self.end_reason,
                     ),
                     setback=self.setback,
+                    hole_costs=self.hole_costs,
                     target_topic_id="id",
                     max_message_bytes=self.max_message_bytes,
                 )
@@ -198,6 +202,10 @@ class PreservedRig:
         bounds = await self.target_bounds(OffsetSpec.LATEST)
         return sorted(await read(self.pair.b, partition, bounds[partition]))
 
+    async def source_offsets(self, partition: TopicPartition) -> list[int]:
+        """Offsets of the records that a consumer of the source sees."""
+        return sorted(await read(self.pair.a, partition, (await self.ends())[partition]))
+
     async def same(self) -> int:
         """Compare both sides offset by offset, as a read_committed consumer sees them; how many records."""
         ends, count = await self.ends(), 0
@@ -232,6 +240,7 @@ async def preserved_rig(
     target: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
     target_replicas: int = 1,
+    positions_replicas: int | None = None,
 ) -> AsyncIterator[PreservedRig]:
     """Topics on both sides with these configs, and an identity for the copies."""
     alias = unique_name("A")
@@ -247,7 +256,7 @@ async def preserved_rig(
             NewTopic(
                 name=positions,
                 partition_count=1,
-                replication_factor=target_replicas,
+                replication_factor=positions_replicas or target_replicas,
                 configs={"cleanup.policy": "compact"},
             ),
         )
@@ -278,7 +287,7 @@ async def read(
 ) -> dict[int, Content]:
     """What a consumer gets, by offset."""
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers,
+        **aiokafka_client_options(cluster.client_properties(), alias="X"),
         auto_offset_reset="earliest",
         isolation_level=isolation,
         enable_auto_commit=False,
