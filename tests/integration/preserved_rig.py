@@ -226,7 +226,7 @@ async def end_a_transaction(
     async with open_session("X", cluster.client_properties()) as session:
         filler = Filler(session, unique_name("somebody"), QUICK)
         await filler.open()
-        await filler.fill(offsets, lambda _, __: None)
+        await filler.fill(offsets, lambda _, __: None, lambda _, __: None)
 
 
 @asynccontextmanager

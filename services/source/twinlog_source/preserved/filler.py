@@ -13,6 +13,7 @@ from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits, 
 from twinlog.batches.header import HEADER_STRUCT
 from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.raw import (
     BatchReader,
@@ -37,11 +38,15 @@ _ABOUT_THE_RECORDS = _TOO_LARGE | {32, 44, 76, 87}
 _MOST_KEPT = 6
 _FIRST_LOOK_SECONDS = 0.002
 _LONGEST_LOOK_SECONDS = 0.1
+_LEADER_SECONDS = 10.0
+"""How long a transaction waits for a partition whose leader does not answer: the others of it wait, too."""
 _SEQUENCE_MASK = 0x7FFFFFFF
 
 
 Ended = Callable[[TopicPartition, bool], None]
 """Told of a partition when what was done there has ended, and whether its hole is filled for certain."""
+LeftOut = Callable[[TopicPartition, KafkaError], None]
+"""Told of a partition without a leader: nothing was done there, and no other one waits for it."""
 
 
 class Filler:
@@ -71,6 +76,8 @@ class Filler:
         self._empty: dict[int, OutgoingBatch] = {}
         """Batches of empty records, by their number."""
         self._limits: dict[TopicPartition, FillLimit] = {}
+        self._doubtful: set[TopicPartition] = set()
+        """Those whose leader did not answer: nothing is done there before one is known."""
         self._most: dict[TopicPartition, int] = {}
         """Records of a batch, where a leader takes fewer than the limit that is known."""
         self._making = asyncio.Lock()
@@ -99,15 +106,19 @@ class Filler:
         self._take(await self._coordinator.new_identity(timeout_seconds=timeout_seconds))
         await self._coordinator.agree(timeout_seconds=timeout_seconds)
 
-    async def fill(self, holes: Mapping[TopicPartition, tuple[int, int]], ended: Ended) -> None:
-        """Fill `count` offsets from `first` on, at the end of each log. `ended` is told of each partition
-        when its transaction has ended there, and whether its log then ends behind the hole for certain.
-        After an error, which those met that were not told of, the id is taken over again.
+    async def fill(
+        self, holes: Mapping[TopicPartition, tuple[int, int]], ended: Ended, left_out: LeftOut
+    ) -> None:
+        """Fill `count` offsets from `first` on, at the end of each log that has a leader; of the others
+        `left_out` is told. `ended` is told of each partition when its transaction has ended there, and
+        whether its log then ends behind the hole for certain. After an error, which those met that were not
+        told of, the id is taken over again.
 
         Raises KafkaError (PRODUCER_FENCED when another owner has taken the id over; FILL_REFUSED when a
         leader takes no empty records, with the partition in the metadata).
         """
-        for group in _groups(holes, PARTITIONS_PER_TRANSACTION):
+        led = await self._with_leaders(holes, left_out)
+        for group in _groups(led, PARTITIONS_PER_TRANSACTION):
             filler_id = self._opened().producer_id
             try:
                 await self._fill_group(group)
@@ -115,6 +126,21 @@ class Filler:
             except KafkaError:
                 self._identity = None
                 raise
+
+    async def _with_leaders(
+        self, holes: Mapping[TopicPartition, tuple[int, int]], left_out: LeftOut
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """A transaction ends only once each of its partitions has a leader."""
+        doing = "fill offsets"
+        client = await self._session.client(doing)
+        asked = {each for each in holes if each in self._doubtful or leader_of(client, each) is None}
+        if asked:
+            await refresh_metadata(self._session, client, {each.topic for each in asked})
+        absent = {each for each in asked if leader_of(client, each) is None}
+        self._doubtful -= asked - absent
+        for partition in absent:
+            left_out(partition, _no_leader(partition, doing, alias=self._session.alias))
+        return {partition: hole for partition, hole in holes.items() if partition not in absent}
 
     async def _fill_group(self, group: Mapping[TopicPartition, tuple[int, int]]) -> None:
         left = {partition: markers_of(count) for partition, (_, count) in group.items()}
@@ -162,8 +188,13 @@ class Filler:
                 batch = await self._empty_batch(records)
                 sequence = self._sequences.get(partition, 0)
                 header = sealed_header(batch, Seal(*identity, sequence, True))
+                part = ProducePart(partition, header, batch.records)
+                give_up_at = self._now() + _LEADER_SECONDS
                 try:
-                    while not await self._is_written(ProducePart(partition, header, batch.records), doing):
+                    while not await self._is_written(part, doing):
+                        if self._now() >= give_up_at:
+                            self._doubtful.add(partition)
+                            raise _no_leader(partition, doing, alias=self._session.alias)
                         await pause(self._settings.retry_pause_seconds)
                 except _TooManyRecordsError:
                     self._most[partition] = records // 2
@@ -192,6 +223,7 @@ class Filler:
         try:
             (answer,) = (await self._session.send(leader, request, doing)).answers
         except TransientKafkaError:
+            await refresh_metadata(self._session, client, {part.partition.topic})
             return False
         if answer.error_code == 0:
             return True
@@ -241,19 +273,30 @@ class Filler:
     async def _is_filled_to(self, partition: TopicPartition, last: int, filler_id: int) -> bool:
         """Whether the log ends with our marker at an offset, so that nothing else lies in the hole."""
         doing, wait_seconds = f"wait for the marker at {partition}", _FIRST_LOOK_SECONDS
-        async with deadline(self._settings.delivery_timeout_seconds, doing, alias=self._session.alias):
-            while True:
-                fetched = await self._reader.fetch(partition, last, max_bytes=1)
-                if fetched.batches:
-                    header = fetched.batches[0].header
-                    return fetched.end_offset == last + 1 and is_marker_at(header, last, filler_id)
-                await pause(wait_seconds)
-                wait_seconds = min(2 * wait_seconds, _LONGEST_LOOK_SECONDS)
+        try:
+            async with deadline(_LEADER_SECONDS, doing, alias=self._session.alias):
+                while True:
+                    fetched = await self._reader.fetch(partition, last, max_bytes=1)
+                    if fetched.batches:
+                        header = fetched.batches[0].header
+                        return fetched.end_offset == last + 1 and is_marker_at(header, last, filler_id)
+                    await pause(wait_seconds)
+                    wait_seconds = min(2 * wait_seconds, _LONGEST_LOOK_SECONDS)
+        except KafkaError as error:
+            self._doubtful.add(partition)
+            raise about(partition, error) from None
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def _opened(self) -> ProducerIdentity:
         if self._identity is None:
             raise StateError("the filler has no identity: open it")
         return self._identity
+
+
+def _no_leader(partition: TopicPartition, doing: str, *, alias: str) -> KafkaError:
+    return partition_error(ErrorCode.LEADER_NOT_AVAILABLE, partition, doing, alias=alias)
 
 
 class _TooManyRecordsError(Exception):

@@ -397,9 +397,13 @@ class PreservedWriter:
             del left[target]
             self._filled(target, for_certain=is_filled)
 
+        def left_out(target: TopicPartition, error: KafkaError) -> None:
+            self._set_back([self.partitions[target]], error)
+            ended(target, False)
+
         try:
             await self.filler.fill(
-                {target: (hole.first, hole.count) for target, hole in holes.items()}, ended
+                {target: (hole.first, hole.count) for target, hole in holes.items()}, ended, left_out
             )
         except KafkaError as error:
             if error.reason == FENCED:
