@@ -1,0 +1,1 @@
+"""The Helm chart, and plain manifests made from it."""

@@ -1,0 +1,39 @@
+{{/* The name of everything of one service: RELEASE-source. */}}
+{{- define "twinlog.name" -}}
+{{- printf "%s-%s" (.root.Release.Name | trunc 50 | trimSuffix "-") .service -}}
+{{- end -}}
+
+{{- define "twinlog.labels" -}}
+app.kubernetes.io/name: twinlog
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .service }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- end -}}
+
+{{- define "twinlog.selector" -}}
+app.kubernetes.io/name: twinlog
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .service }}
+{{- end -}}
+
+{{- define "twinlog.port" -}}
+{{- get (dict "source" "17401" "checkpoint" "17402" "heartbeat" "17403" "configsync" "17404") . -}}
+{{- end -}}
+
+{{- define "twinlog.metricsPort" -}}
+{{- get (dict "source" "17411" "checkpoint" "17412" "heartbeat" "17413" "configsync" "17414") . -}}
+{{- end -}}
+
+{{/* A value as a properties file holds it: no exponent, backslashes doubled, one line. */}}
+{{- define "twinlog.value" -}}
+{{- if kindIs "float64" . -}}
+{{- if eq (floor .) . -}}{{ int64 . }}{{- else -}}{{ . }}{{- end -}}
+{{- else -}}
+{{- . | toString | replace "\\" "\\\\" | replace "\n" "\\n" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "twinlog.isSecure" -}}
+{{- if .Values.security.tls.secretName -}}true{{- end -}}
+{{- end -}}
