@@ -154,7 +154,8 @@ def _row(spec: KeySpec) -> Sequence[str]:
 
 def _value(spec: KeySpec) -> str:
     if spec.type is ValueType.CLASS:
-        return "one of " + ", ".join(f"`{choice.rpartition('.')[2]}`" for choice in spec.choices)
+        others = " or that of an installed package" if spec.other_classes else ""
+        return "one of " + ", ".join(f"`{choice.rpartition('.')[2]}`" for choice in spec.choices) + others
     return expected(spec)
 
 

@@ -1,6 +1,7 @@
 """Keys of MM2's three connectors and of Connect's connectors: read at top level or for one flow as
 `A->B.<key>`."""
 
+from twinlog.config.other_classes import POLICIES
 from twinlog.config.spec import ALL_SERVICES, KeySpec, Scope, Service, ValueType
 
 _SOURCE = (Service.SOURCE,)
@@ -32,12 +33,13 @@ def _key(
     must_be_empty: bool = False,
     aliases: tuple[str, ...] = (),
     mm2_default: str | None = None,
+    other_classes: str = "",
     no_effect: str = "",
 ) -> KeySpec:
     return KeySpec(
         name=name, type=value_type, default=default, scope=scope, services=services, meaning=meaning,
         unit=unit, minimum=minimum, choices=choices, distinct=distinct, must_be_empty=must_be_empty,
-        aliases=aliases, mm2_default=mm2_default, no_effect=no_effect,
+        aliases=aliases, mm2_default=mm2_default, other_classes=other_classes, no_effect=no_effect,
     )  # fmt: skip
 
 
@@ -80,8 +82,10 @@ _COMMON = (
          "The longest wait for one administrative call to either cluster.", unit="ms", minimum=1,
          mm2_default="60000"),
     _key("replication.policy.class", ValueType.CLASS, f"{_MM2}.DefaultReplicationPolicy", ALL_SERVICES,
-         "How replicated topics are named: `A.orders` (Default) or `orders` (Identity).",
-         choices=(f"{_MM2}.DefaultReplicationPolicy", f"{_MM2}.IdentityReplicationPolicy")),
+         "How replicated topics are named: `A.orders` (Default), `orders` (Identity), or as the policy of an"
+         " installed package says (docs/policies.md).",
+         choices=(f"{_MM2}.DefaultReplicationPolicy", f"{_MM2}.IdentityReplicationPolicy"),
+         other_classes=POLICIES),
     _key("replication.policy.separator", ValueType.TEXT, ".", ALL_SERVICES,
          "What stands between alias and topic in replicated and internal topic names."),
     _key("replication.policy.internal.topic.separator.enabled", ValueType.BOOLEAN, "true", ALL_SERVICES,

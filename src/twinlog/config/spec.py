@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from twinlog.config.other_classes import is_installed
+
 _Number = TypeVar("_Number", int, float)
 Value = bool | int | float | str | tuple[str, ...]
 
@@ -56,6 +58,8 @@ class KeySpec:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     """The closed list of values, compared without case."""
+    other_classes: str = ""
+    """The group of entry points by which other packages add to the choices of a class."""
     distinct: bool = False
     """A list without empty elements and duplicates (MM2 ≥ 4.2 refuses both)."""
     must_be_empty: bool = False
@@ -72,7 +76,8 @@ def expected(spec: KeySpec) -> str:
     if spec.must_be_empty:
         return "nothing"
     if spec.choices:
-        return "one of " + ", ".join(spec.choices)
+        others = " or that of an installed package" if spec.other_classes else ""
+        return "one of " + ", ".join(spec.choices) + others
     words = {
         ValueType.BOOLEAN: "true or false",
         ValueType.INTEGER: "a whole number",
@@ -152,7 +157,7 @@ def _class(spec: KeySpec, text: str) -> str:
     for choice in spec.choices:
         if text in (choice, choice.rpartition(".")[2]):
             return choice
-    if spec.choices:
+    if spec.choices and not (spec.other_classes and is_installed(spec.other_classes, text)):
         raise ValueError("not a known class")
     return text
 

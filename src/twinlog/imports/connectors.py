@@ -11,7 +11,15 @@ from enum import StrEnum
 
 from twinlog.config.client_keys import CLUSTER_CLIENT_KEYS, KEYS_BY_CLIENT
 from twinlog.config.keys import BY_ANY_NAME
-from twinlog.config.spec import KeySpec, Scope, Service, java_boolean, split_list
+from twinlog.config.spec import (
+    KeySpec,
+    Scope,
+    Service,
+    expected,
+    java_boolean,
+    parse_value,
+    split_list,
+)
 from twinlog.imports.draft import Draft
 from twinlog.imports.references import References
 from twinlog.imports.report import Setting
@@ -158,8 +166,8 @@ class ConnectorImport:
                 self._add_known(flow, spec, key, setting)
 
     def _add_known(self, flow: str, spec: KeySpec, key: str, setting: Setting) -> None:
-        if spec.choices and setting.value.strip().lower() not in (each.lower() for each in spec.choices):
-            self._refuse(flow, setting, f"{key}: known are only {', '.join(spec.choices)}")
+        if spec.choices and not _is_known(spec, setting):
+            self._refuse(flow, setting, f"{key}: expected {expected(spec)}")
             return
         if spec.distinct:
             elements = dict.fromkeys(element for element in split_list(setting.value) if element)
@@ -250,6 +258,14 @@ class ConnectorImport:
     def _refuse(self, flow: str, setting: Setting, text: str) -> None:
         self._refused.add(flow)
         self.draft.report.impossible(setting, f"{text}; {flow} is switched off until you have decided")
+
+
+def _is_known(spec: KeySpec, setting: Setting) -> bool:
+    try:
+        parse_value(spec, setting.value)
+    except ValueError:
+        return False
+    return True
 
 
 _SWITCHES = {

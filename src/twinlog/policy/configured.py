@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from twinlog.errors import ConfigError
+from twinlog.policy.other_policies import other_policy
 from twinlog.policy.replication import (
     DEFAULT_SEPARATOR,
     DefaultReplicationPolicy,
@@ -37,9 +38,13 @@ def policy_from_config(config: Mapping[str, str]) -> ReplicationPolicy:
             internal_separator=internal_separator,
             source_cluster_alias=config.get(SOURCE_ALIAS_KEY),
         )
+    other = other_policy(name, config, config.get(SOURCE_ALIAS_KEY, "source"))
+    if other is not None:
+        return other
     raise ConfigError(
         f"{POLICY_CLASS_KEY}: there is no policy {name!r}; "
-        f"use {DEFAULT_POLICY_CLASS} or {IDENTITY_POLICY_CLASS}",
+        f"use {DEFAULT_POLICY_CLASS}, {IDENTITY_POLICY_CLASS},"
+        " or that of an installed package (docs/policies.md)",
         metadata={"key": POLICY_CLASS_KEY, "value": name},
     )
 

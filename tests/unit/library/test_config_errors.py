@@ -21,7 +21,9 @@ LIST = "a comma-separated list without empty or repeated elements"
 PROTOCOL = "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"
 ADDRESS = "HOST:PORT with a port from 0 to 65535"
 MM2 = "org.apache.kafka.connect.mirror"
-POLICIES = f"one of {MM2}.DefaultReplicationPolicy, {MM2}.IdentityReplicationPolicy"
+POLICIES = (
+    f"one of {MM2}.DefaultReplicationPolicy, {MM2}.IdentityReplicationPolicy or that of an installed package"
+)
 
 
 @pytest.mark.parametrize(
