@@ -24,7 +24,7 @@ FILE is one of these, and is recognized by what stands in it; `-` reads stdin:
 \b
   Strimzi        KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON, several
                  documents too: kubectl get kafkamirrormaker2 -A -o yaml | twinlog import -
-  Kafka Connect  the connectors of MirrorMaker 2 as its REST API tells them:
+  Kafka Connect  the connectors of MirrorMaker 2, or Confluent Replicator, as its REST API tells them:
                  curl HOST:8083/connectors?expand=info&expand=status > connectors.json
                  twinlog import connectors.json --offsets-topic connect-offsets
   uReplicator    what its controller answers to GET /topics, a list with a topic a line, a mapping

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from twinlog.imports.connectors import Connector, kind_of
 from twinlog.imports.documents import Tree
+from twinlog.imports.replicator import is_replicator
 from twinlog.imports.report import Report, Setting
 
 _RUNNING = ("", "RUNNING", "UNASSIGNED", "FAILED", "RESTARTING")
@@ -25,6 +26,8 @@ def connectors_of(
         class_name = config.text("connector.class")
         kind = kind_of(class_name)
         place = whole.setting
+        if is_replicator(class_name):
+            continue
         if kind is None:
             report.ignored(place, f"{name}: {class_name or 'no class'} is none of MirrorMaker 2's")
             continue
@@ -39,6 +42,11 @@ def connectors_of(
             stopped=state.setting if stopped else None,
             mm2_version=version,
         )
+
+
+def replicators_of(tree: Tree) -> Iterator[tuple[str, Tree, Tree]]:
+    """Name, configuration and whole of each connector of Confluent Replicator."""
+    return (found for found in _found(tree) if is_replicator(found[1].text("connector.class")))
 
 
 def _found(tree: Tree) -> Iterator[tuple[str, Tree, Tree]]:

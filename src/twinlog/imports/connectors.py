@@ -45,6 +45,10 @@ _CLIENTS = tuple(KEYS_BY_CLIENT)
 _CLIENT_PREFIXES = tuple(
     f"{side}{client}." for side in ("", *(f"{side}." for side in _SIDES)) for client in _CLIENTS
 )
+_POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
+_IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+_STRIMZI_IDENTITY = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
+"""Of the time before Kafka 3.0 had its own."""
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _IDENTIFYING = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
 _FLOW_SCOPES = (Scope.FLOW, Scope.FLOW_ONLY)
@@ -152,7 +156,7 @@ class ConnectorImport:
         elif key.startswith(_CLIENT_PREFIXES):
             self._put(flow, key, setting)
         elif key.startswith("replication.policy."):
-            self._add_policy(flow, key, setting)
+            self._add_policy(flow, connector, key, setting)
         else:
             spec = BY_ANY_NAME.get(key)
             if spec is None or spec.scope not in _FLOW_SCOPES:
@@ -176,8 +180,28 @@ class ConnectorImport:
                 setting = setting.at(", ".join(elements))
         self._put(flow, key, setting)
 
-    def _add_policy(self, flow: str, key: str, setting: Setting) -> None:
+    def _add_policy(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
         spec = BY_ANY_NAME.get(key)
+        policy = connector.config.get(_POLICY)
+        keeps_names = policy is not None and policy.value.strip().endswith(".IdentityReplicationPolicy")
+        if key == _POLICY and setting.value.strip() == _STRIMZI_IDENTITY:
+            setting = setting.at(_IDENTITY)
+            self.draft.report.to_do(
+                setting,
+                "Strimzi's policy becomes Kafka's: copies of topics that end with heartbeats get the alias",
+                becomes=f"{flow}.{key}",
+            )
+        if key == _SEPARATOR and not setting.value.strip():
+            if keeps_names:
+                self.draft.report.to_do(
+                    setting,
+                    "an empty separator cannot be used: internal topics are named with dots, so groups are"
+                    " translated from the records on that Twinlog copies",
+                    becomes=f"{flow}.{key}",
+                )
+            else:
+                self._refuse(flow, setting, "an empty separator cannot be used, and copies are named by it")
+            return
         if spec is not None:
             self._add_known(flow, spec, key, setting)
         else:

@@ -1,17 +1,19 @@
 """From the text of any format that is known to a properties file and a report."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from twinlog.config import load
+from twinlog.config import NoticeLevel, load
 from twinlog.errors import ConfigError
 from twinlog.imports import connect_json, strimzi, topic_lists
 from twinlog.imports.connectors import ConnectorImport
 from twinlog.imports.documents import Tree, check_size, read_json, read_yaml
 from twinlog.imports.draft import Draft
 from twinlog.imports.references import DEFAULT_SECRETS_DIR, References
+from twinlog.imports.replicator import ReplicatorImport
 from twinlog.imports.report import Fate, Line, Report, Setting
 from twinlog.imports.topic_lists import Side, TopicListImport
 
@@ -63,11 +65,19 @@ def import_text(text: str, *, file: str, options: ImportOptions | None = None) -
     if not any(line.fate is Fate.MAPPED or line.becomes for line in report.lines):
         _raise_nothing(file, report)
     properties = draft.render(origin=file)
-    refusal = _refusal(properties)
+    refusal, without_effect = _read_back(properties)
     if refusal:
         report.impossible(Setting(value="", place="the properties file"), f"is refused as it is: {refusal}")
         properties = draft.render(origin=file)
-    return Imported(format=format_, properties=properties, lines=report.lines)
+    lines = tuple(_told(line, without_effect) for line in report.lines)
+    return Imported(format=format_, properties=properties, lines=lines)
+
+
+def _told(line: Line, without_effect: Mapping[str, str]) -> Line:
+    """A key that stands in the file and does nothing there is not called mapped."""
+    if line.fate is Fate.MAPPED and line.becomes in without_effect:
+        return replace(line, fate=Fate.IGNORED, text=without_effect[line.becomes])
+    return line
 
 
 def _raise_nothing(file: str, report: Report) -> None:
@@ -101,6 +111,7 @@ class _Reading:
                 version=self._options.mm2_version,
             )
             ConnectorImport(draft=self._draft, references=self._references).add([*found])
+            self._replicators([*connect_json.replicators_of(tree)])
             return Format.CONNECT
         if wanted is Format.BROOKLIN or (wanted is Format.AUTO and topic_lists.is_brooklin(tree)):
             streams = [*topic_lists.datastreams(tree)]
@@ -111,6 +122,14 @@ class _Reading:
         if wanted is Format.AUTO and topic_lists.is_topic_json(tree):
             return self._ureplicator(tree)
         raise self._unknown()
+
+    def _replicators(self, found: Sequence[tuple[str, Tree, Tree]]) -> None:
+        """Each from a source of its own: a connector does not name its clusters."""
+        for number, (name, config, whole) in enumerate(found, start=1):
+            source = self._source.alias if len(found) == 1 else f"{self._source.alias}{number}"
+            ReplicatorImport(
+                draft=self._draft, references=self._references, source=source, target=self._target.alias
+            ).add(name, config, whole.setting)
 
     def _yaml(self, documents: tuple[Tree, ...]) -> Format:
         if self._options.format is Format.STRIMZI or strimzi.is_strimzi(documents):
@@ -169,13 +188,13 @@ class _Text:
         return False
 
 
-def _refusal(properties: str) -> str:
-    """Why the services would refuse the file, empty when they would not."""
+def _read_back(properties: str) -> tuple[str, Mapping[str, str]]:
+    """Why the services would refuse the file, empty when they would not; and which keys have no effect."""
     try:
-        load(Path(os.devnull), environ={}, files=_Text(properties))
+        read = load(Path(os.devnull), environ={}, files=_Text(properties))
     except ConfigError as error:
         if error.metadata["key"] == "clusters" and error.metadata["problems"] == "1":
             # Every flow is switched off, each for a reason that is told.
-            return ""
-        return str(error).replace(os.devnull, "line").replace("\n", "; ")
-    return ""
+            return "", {}
+        return str(error).replace(os.devnull, "line").replace("\n", "; "), {}
+    return "", {note.key: note.text for note in read.notices if note.level is NoticeLevel.INFO}

@@ -18,6 +18,7 @@ from twinlog.imports.strimzi_security import security_settings
 
 MIRROR_MAKER_2 = "KafkaMirrorMaker2"
 CONNECTOR = "KafkaConnector"
+_MIRROR_MAKER_1 = "KafkaMirrorMaker"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 """Of the worker; connectors may have others of their own."""
 _DEFAULT_OFFSETS_TOPIC = "mirrormaker2-cluster-offsets"
@@ -75,6 +76,12 @@ def connectors_of(
         elif kind == CONNECTOR:
             connector = _connector(resource, name, draft.report, offsets_topic, version)
             found += [connector] if connector else []
+        elif kind == _MIRROR_MAKER_1:
+            draft.report.impossible(
+                resource.setting,
+                "this is MirrorMaker 1: write spec.consumer and spec.producer as its two files and run"
+                " `twinlog mirror-maker` (docs/migration/mirrormaker1.md)",
+            )
         else:
             draft.report.ignored(resource.setting, f"{kind or 'a document without kind'} {name} is not read")
     return found

@@ -25,13 +25,9 @@ class Side:
     @classmethod
     def parse(cls, text: str, default: str) -> "Side":
         alias, sign, servers = text.partition("=")
-        if not text:
-            return cls(alias=default)
-        return (
-            cls(alias=alias, bootstrap_servers=servers)
-            if sign
-            else cls(alias=default, bootstrap_servers=text)
-        )
+        if not sign and ":" in text:
+            alias, servers = "", text
+        return cls(alias=alias or default, bootstrap_servers=servers)
 
 
 class TopicListImport:

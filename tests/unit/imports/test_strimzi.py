@@ -243,6 +243,47 @@ def test_a_converter_of_the_worker_counts_unless_the_connector_has_another() -> 
     assert imported(text.replace("sourceConnector: {}", f"sourceConnector: {own}")).complete
 
 
+def test_a_key_that_does_nothing_here_is_not_called_mapped() -> None:
+    config = "config: {producer.batch.size: 327680, producer.max.request.size: 5}"
+    found = imported(
+        V1BETA2.replace("bootstrapServers: west:9092", f"bootstrapServers: west:9092\n    {config}")
+    )
+
+    assert "spec.clusters[1].config.producer.batch.size" in places(found, Fate.IGNORED)
+    assert "spec.clusters[1].config.producer.max.request.size" in places(found, Fate.MAPPED)
+
+
+OLD_IDENTITY = (
+    "{replication.policy.class: io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy,"
+    ' replication.policy.separator: ""}'
+)
+
+
+def test_strimzis_own_identity_policy_of_old_becomes_kafkas() -> None:
+    found = imported(V1BETA2.replace("sourceConnector: {}", f"sourceConnector: {{config: {OLD_IDENTITY}}}"))
+
+    [flow] = read_back(found).flows
+    assert flow.enabled
+    assert flow.policy_config["replication.policy.class"] == (
+        "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    )
+    assert "internal topics are named with dots" in texts(found, Fate.TO_DO)
+
+
+def test_an_empty_separator_that_names_copies_is_impossible() -> None:
+    config = '{config: {replication.policy.separator: ""}}'
+    found = imported(V1BETA2.replace("sourceConnector: {}", f"sourceConnector: {config}"))
+
+    [flow] = read_back(found).flows
+    assert not flow.enabled
+    assert "copies are named by it" in texts(found, Fate.IMPOSSIBLE)
+
+
+def test_a_mirror_maker_1_is_told_the_way() -> None:
+    with pytest.raises(ConfigError, match="twinlog mirror-maker"):
+        imported("apiVersion: kafka.strimzi.io/v1beta2\nkind: KafkaMirrorMaker\nspec: {}\n")
+
+
 def test_a_misplaced_field_is_told_with_its_line() -> None:
     broken = V1BETA2.replace(
         "    bootstrapServers: east:9092", "    bootstrapServers: east:9092\n    tsl: {}"

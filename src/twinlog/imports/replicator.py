@@ -1,0 +1,133 @@
+"""Confluent Replicator's connector, as Kafka Connect's REST API tells it.
+
+It keeps topic names by default, and commits its positions on the source, for a group of its own.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from twinlog.config.client_keys import CLUSTER_CLIENT_KEYS, CONSUMER_KEYS
+from twinlog.config.spec import java_boolean, split_list
+from twinlog.imports.documents import Tree
+from twinlog.imports.draft import Draft
+from twinlog.imports.references import References
+from twinlog.imports.report import Setting
+
+CLASS = "io.confluent.connect.replicator.ReplicatorSourceConnector"
+_SAME_NAME = "${topic}"
+_IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+_SIDES = {"src.kafka.": 0, "dest.kafka.": 1}
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_READ_BELOW = (
+    "name", "connector.class", "topic.whitelist", "topic.regex", "topic.blacklist", "topic.rename.format",
+    "topic.config.sync", "tasks.max", "offset.topic.commit", "src.consumer.group.id",
+)  # fmt: skip
+
+
+def is_replicator(class_name: str) -> bool:
+    return class_name.strip() in (CLASS, CLASS.rpartition(".")[2])
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplicatorImport:
+    """Writes one connector into a draft, as the flow between these aliases."""
+
+    draft: Draft
+    references: References
+    source: str
+    target: str
+
+    @property
+    def flow(self) -> str:
+        return f"{self.source}->{self.target}"
+
+    def add(self, name: str, config_tree: Tree, whole: Setting) -> None:
+        config = config_tree.settings()
+        flow, draft = self.flow, self.draft
+        for alias in (self.source, self.target):
+            draft.add_cluster(alias)
+        draft.set_top("emit.heartbeats.enabled", "false")
+        runs = [self._names(config, whole), self._positions(name, config, whole)]
+        for key, found in config.items():
+            runs.append(self._add_key(key, self.references.translated(found, f"{flow}.{key}")))
+        draft.decide_flow(flow, "enabled", "true" if all(runs) else "false")
+        draft.decide_flow(flow, "replication.policy.class", _IDENTITY)
+        draft.decide_flow(flow, "sync.topic.acls.enabled", "false")
+        draft.decide_flow(flow, "emit.checkpoints.enabled", "false")
+
+    def _names(self, config: Mapping[str, Setting], whole: Setting) -> bool:
+        """Which topics, and how their copies are called; False when that cannot be done here."""
+        report, flow = self.draft.report, self.flow
+        included = [*_literal(config, "topic.whitelist")]
+        expression = config.get("topic.regex")
+        if expression is not None and "," in expression.value:
+            report.impossible(expression, "a comma ends a pattern here: write the expression without one")
+            return False
+        included += [expression.value] if expression is not None else []
+        for key, names, becomes in (
+            ("topic.whitelist", included, "topics"),
+            ("topic.blacklist", [*_literal(config, "topic.blacklist")], "topics.exclude"),
+        ):
+            if names:
+                self.draft.decide_flow(flow, becomes, ", ".join(dict.fromkeys(names)))
+                report.mapped(config.get(key) or config["topic.regex"], f"{flow}.{becomes}")
+        if not included:
+            report.impossible(whole, "it has neither topic.whitelist nor topic.regex")
+        rename = config.get("topic.rename.format")
+        if rename is not None and rename.value.strip() != _SAME_NAME:
+            report.impossible(
+                rename, f"copies have other names; {flow} is switched off until you have decided"
+            )
+            return False
+        return bool(included)
+
+    def _positions(self, name: str, config: Mapping[str, Setting], whole: Setting) -> bool:
+        """The group that committed for it; False when there is none: all would be copied again."""
+        commits = config.get("offset.topic.commit")
+        if commits is not None and not java_boolean(commits.value.strip()):
+            self.draft.report.to_do(
+                commits,
+                f"its positions are not on the source: write {self.flow}.twinlog.start.time, a time before"
+                " the last copied record; it is switched off until then",
+                becomes=f"{self.flow}.twinlog.start.time",
+            )
+            return False
+        group = config.get("src.consumer.group.id") or whole.at(name)
+        return self.draft.set_flow(self.flow, "twinlog.start.group", group, "the group that committed for it")
+
+    def _add_key(self, key: str, setting: Setting) -> bool:
+        """False when records would differ from those before."""
+        draft, report = self.draft, self.draft.report
+        side = next((prefix for prefix in _SIDES if key.startswith(prefix)), None)
+        if side is not None:
+            name, alias = key.removeprefix(side), (self.source, self.target)[_SIDES[side]]
+            if name in CLUSTER_CLIENT_KEYS:
+                draft.set_cluster(alias, name, setting)
+            else:
+                report.ignored(setting, "no setting of a cluster")
+        elif key in ("tasks.max", "topic.config.sync"):
+            becomes = {"tasks.max": "tasks.max", "topic.config.sync": "sync.topic.configs.enabled"}[key]
+            draft.set_flow(self.flow, becomes, setting)
+        elif key in _READ_BELOW:
+            pass
+        elif key.startswith("src.consumer.") and key.removeprefix("src.consumer.") in CONSUMER_KEYS:
+            draft.set_cluster(self.source, key.removeprefix("src."), setting)
+        elif key.startswith(("transforms", "predicates")) or key.removeprefix("src.") in _CONVERTERS:
+            if key.endswith("converter") and setting.value.strip().endswith("ByteArrayConverter"):
+                report.ignored(setting, "records are copied byte for byte, nothing is converted")
+            elif setting.value.strip():
+                report.impossible(
+                    setting, f"it changes records; {self.flow} is switched off until you have decided"
+                )
+                return False
+        else:
+            report.ignored(setting, "about Replicator itself")
+        return True
+
+
+def _literal(config: Mapping[str, Setting], key: str) -> Iterator[str]:
+    """Names as patterns that mean nothing else."""
+    found = config.get(key)
+    for name in split_list(found.value) if found is not None else ():
+        if name:
+            yield name.replace(".", r"\.")

@@ -1,0 +1,70 @@
+"""Confluent Replicator's connector becomes a flow that keeps names and continues where its group stood."""
+
+import json
+
+import pytest
+
+from twinlog.imports import Fate, Format
+from unit.imports.estates import imported, read_back, texts
+
+CONFIG = {
+    "connector.class": "io.confluent.connect.replicator.ReplicatorSourceConnector",
+    "src.kafka.bootstrap.servers": "a:9092",
+    "src.kafka.security.protocol": "PLAINTEXT",
+    "dest.kafka.bootstrap.servers": "b:9092",
+    "topic.whitelist": "orders,pay.ments",
+    "topic.regex": "app-.*",
+    "topic.blacklist": "app-test",
+    "topic.config.sync": "false",
+    "tasks.max": "4",
+    "src.consumer.fetch.max.bytes": "1000",
+    "src.key.converter": "io.confluent.connect.replicator.util.ByteArrayConverter",
+    "confluent.topic.replication.factor": "1",
+}
+ALIASES = {"source": "A", "target": "B"}
+
+
+def as_rest(**more: str) -> str:
+    return json.dumps([{"name": "replicator", "config": {**CONFIG, **more}}])
+
+
+def test_it_becomes_a_flow_that_keeps_names() -> None:
+    found = imported(as_rest(), **ALIASES)
+
+    assert found.format is Format.CONNECT
+    assert found.complete
+    [flow] = read_back(found).flows
+    assert str(flow.flow) == "A->B"
+    assert flow.enabled
+    assert flow.configsync.topics.include == ("orders", r"pay\.ments", "app-.*")
+    assert flow.configsync.topics.exclude == ("app-test",)
+    assert flow.policy_config["replication.policy.class"].endswith("IdentityReplicationPolicy")
+    assert flow.source.start_group == "replicator", "by default the connector's name"
+    assert flow.source.max_slots == 4
+    assert not flow.configsync.sync_configs_enabled
+    assert not flow.configsync.sync_acls_enabled
+    assert flow.clients.source_consumer.properties["fetch.max.bytes"] == "1000"
+    assert flow.clients.data_producer.bootstrap_servers == ("b:9092",)
+
+
+def test_the_group_may_have_a_name_of_its_own() -> None:
+    [flow] = read_back(imported(as_rest(**{"src.consumer.group.id": "own"}), **ALIASES)).flows
+    assert flow.source.start_group == "own"
+
+
+@pytest.mark.parametrize(
+    ("more", "fate", "word"),
+    [
+        ({"topic.rename.format": "${topic}.copy"}, Fate.IMPOSSIBLE, "other names"),
+        ({"src.value.converter": "org.example.AvroConverter"}, Fate.IMPOSSIBLE, "changes records"),
+        ({"topic.regex": "a{1,3}"}, Fate.IMPOSSIBLE, "a comma"),
+        ({"offset.topic.commit": "false"}, Fate.TO_DO, "twinlog.start.time"),
+    ],
+)
+def test_a_flow_that_would_copy_something_else_is_switched_off(
+    more: dict[str, str], fate: Fate, word: str
+) -> None:
+    found = imported(as_rest(**more), **ALIASES)
+
+    assert word in texts(found, fate)
+    assert "A->B.enabled=false" in found.properties
