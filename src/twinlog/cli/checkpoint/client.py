@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 FlowOption = Annotated[
     str | None,
-    typer.Option("--flow", metavar="A->B", help="Only this flow; may be left out when there is only one."),
+    typer.Option("--flow", metavar="A->B", help="The same as the argument.", hidden=True),
 ]
 
 

@@ -17,7 +17,7 @@ from twinlog.cli.checkpoint.client import (
 )
 from twinlog.cli.checkpoint.groups_view import group_as_json
 from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.flow_choice import OptionalFlowArgument, chosen_flow
+from twinlog.cli.common.flow_choice import named_of_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.configsync.client import flow_name, parse_flow
@@ -33,8 +33,12 @@ _PARTITIONS = (
 
 
 def group_command(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="A consumer group's id; it need not exist.")],
-    flow_argument: OptionalFlowArgument = None,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[A->B] GROUP", help="Only this flow; a consumer group's id, which need not exist."
+        ),
+    ],
     flow: FlowOption = None,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
@@ -42,7 +46,7 @@ def group_command(
 ) -> None:
     """Say why a consumer group is translated or not: every rule in turn, up to the one that decided."""
     with reported_failures():
-        flow = chosen_flow(flow_argument, flow)
+        flow, group = named_of_flow(names, flow, "group")
         request = pb2.ExplainGroupRequest(group=group, flow=None if flow is None else parse_flow(flow))
         explanations = run_async(_explain(request, config, endpoint))
         if output is Output.JSON:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import typer
 
 from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.common.failures import help_after
 from twinlog.cli.configsync.client import flow_name
 from twinlog.errors import ConfigError, TwinlogError
 
@@ -42,6 +43,7 @@ def print_failure(failure: FlowFailure) -> None:
     """One line on stderr, as a command that failed at this flow alone would say it, and of which flow."""
     message = str(failure.error).removeprefix(f"{failure.flow}: ")
     typer.echo(f"error: {failure.flow}: {message} ({failure.error.reason})", err=True)
+    typer.echo(f"next: {help_after(failure.error)}", err=True)
 
 
 def failure_as_json(failure: FlowFailure) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""How a command fails: one line on stderr that names the thing and the remedy, and an exit code. With
-`-o json` the line is a document: error, reason, metadata.
+"""How a command fails: a line on stderr that names the thing and the remedy, one with the command that helps,
+and an exit code. With `-o json` both are one document: error, reason, metadata, next.
 
 Exit codes of every command: 0 it did what was asked; 1 it did not; 2 the command line or the configuration is
 wrong.
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import typer
 
+from twinlog.cli.common.next_command import next_command
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.printable import printable_json
 
@@ -22,6 +23,12 @@ T = TypeVar("T")
 
 ANSWERS_IN_JSON: ContextVar[bool] = ContextVar("ANSWERS_IN_JSON", default=False)
 """Whether the command that runs was called with `-o json`."""
+
+GIVEN_FILE: ContextVar[str] = ContextVar("GIVEN_FILE", default="")
+"""The properties file that the command that runs was given; empty = none."""
+
+COMMAND: ContextVar[str] = ContextVar("COMMAND", default="twinlog")
+"""The command that runs: `twinlog positions set`, however the program was started."""
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
@@ -65,10 +72,18 @@ def _report(failure: Exception) -> None:
 
 def _say(error: TwinlogError, text: str) -> None:
     """On stderr; as one JSON document where the command's answer would be JSON."""
+    helps = help_after(error)
     if ANSWERS_IN_JSON.get():
-        told = {"error": str(error), "reason": error.reason, "metadata": dict(error.metadata)}
+        told = {"error": str(error), "reason": error.reason, "metadata": dict(error.metadata), "next": helps}
         text = printable_json(json.dumps(told, ensure_ascii=False))
+    else:
+        text = f"{text}\nnext: {helps}"
     typer.echo(text, err=True)
+
+
+def help_after(error: TwinlogError) -> str:
+    """The command that helps after an error of the command that runs."""
+    return next_command(error.reason, error.metadata, command=COMMAND.get(), file=GIVEN_FILE.get())
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -1,5 +1,6 @@
-"""Which flow a command is about: `A->B` as an argument, or after --flow; both mean the same everywhere."""
+"""Which flow a command is about: `A->B` is its first argument. `--flow` means the same; the help hides it."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -10,7 +11,8 @@ OptionalFlowArgument = Annotated[
     str | None, typer.Argument(metavar="[A->B]", help="Only this flow.", show_default=False)
 ]
 OptionalFlowOption = Annotated[
-    str | None, typer.Option("--flow", metavar="A->B", help="Only this flow; the same as the argument.")
+    str | None,
+    typer.Option("--flow", metavar="A->B", help="Only this flow; the same as the argument.", hidden=True),
 ]
 
 
@@ -29,6 +31,19 @@ def required_flow(argument: str | None, option: str | None) -> str:
     if flow is None:
         raise ConfigError("name the flow, such as 'A->B' (in quotes)", metadata={"key": "FLOW"})
     return flow
+
+
+def named_of_flow(words: Sequence[str], option: str | None, what: str) -> tuple[str | None, str]:
+    """Flow and name from `[A->B] NAME`, in either order. Raises ConfigError unless there is one name, and one
+    flow at most."""
+    flows = [word for word in words if is_flow(word)]
+    names = [word for word in words if not is_flow(word)]
+    if len(names) != 1 or len(flows) > 1:
+        raise ConfigError(
+            f"{' '.join(words)}: expected one {what}, with or without a flow such as 'A->B' before it",
+            metadata={"key": what.upper()},
+        )
+    return chosen_flow(flows[0] if flows else None, option), names[0]
 
 
 def is_flow(text: str) -> bool:

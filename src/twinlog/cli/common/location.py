@@ -1,10 +1,12 @@
 """How the command line finds the configuration and the services."""
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from twinlog.cli.common.failures import COMMAND, GIVEN_FILE
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,10 +19,24 @@ if TYPE_CHECKING:
 CONFIG_VARIABLE = "TWINLOG_CONFIG"
 SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
 
+
+def _note(context: typer.Context, config: Path | None) -> Path | None:
+    """A failure names the command that helps, with the file where it was given."""
+    words: list[str] = []
+    at: Any = context
+    while at.parent is not None:
+        words.insert(0, at.info_name or "")
+        at = at.parent
+    COMMAND.set(" ".join(["twinlog", *words]))
+    GIVEN_FILE.set("" if config is None or os.environ.get(CONFIG_VARIABLE) else str(config))
+    return config
+
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config",
+        callback=_note,
         envvar=CONFIG_VARIABLE,
         metavar="FILE",
         help="The properties file the services run with.",
@@ -38,8 +54,6 @@ EndpointOption = Annotated[
 
 def load_config(path: Path, *, strict: bool = False) -> "Configuration":
     """Read a properties file as the services do; `strict`: an unknown key is an error. Raises ConfigError."""
-    import os
-
     from twinlog.config import load
 
     return load(path, environ=os.environ, strict=strict)
@@ -73,8 +87,6 @@ def service_channel(config: Path | None, endpoints: list[str] | None, service: s
 def channels(config: Path | None) -> "Callable[[str, str], grpc.aio.Channel]":
     """Opens a channel to a service by its name and HOST:PORT. Raises ConfigError for a file that does not
     load, and, when called, for certificates and tokens that are not usable."""
-    import os
-
     from twinlog.config import Service
     from twinlog.config.security import SecuritySettings
     from twinlog.service.access.environment import of_environment

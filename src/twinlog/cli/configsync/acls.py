@@ -55,7 +55,7 @@ def acls_command(
     scope: Annotated[
         str | None,
         typer.Argument(
-            metavar="FLOW|CLUSTER", help="A flow such as `A->B`, or a cluster; all flows when left out."
+            metavar="[A->B|CLUSTER]", help="A flow such as `A->B`, or a cluster; all flows when left out."
         ),
     ] = None,
     config: ConfigOption = None,

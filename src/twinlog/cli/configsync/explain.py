@@ -8,7 +8,7 @@ import typer
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.checkpoint.explain_group import group_command
 from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.flow_choice import OptionalFlowArgument, chosen_flow
+from twinlog.cli.common.flow_choice import OptionalFlowOption, named_of_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.configsync.client import (
@@ -28,7 +28,7 @@ app = typer.Typer(
 
 _HELP = """Say why a topic is replicated or not: the first rule that decided, for each flow.
 
-NAME is a topic on a source (orders) or on a target (A.orders); it need not exist. `offsets` says whether its
+TOPIC is a topic on a source (orders) or on a target (A.orders); it need not exist. `offsets` says whether its
 copy has the source's offsets (docs/offsets.md), as far as the source service tells.
 """
 
@@ -43,17 +43,17 @@ _COLUMNS = (
 
 @app.command("topic")
 def topic_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A topic's name, on either side.")],
-    flow_argument: OptionalFlowArgument = None,
-    flow: Annotated[
-        str | None, typer.Option("--flow", metavar="A->B", help="Only this flow; all when left out.")
-    ] = None,
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="[A->B] TOPIC", help="Only this flow; a topic's name, on either side."),
+    ],
+    flow: OptionalFlowOption = None,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     with reported_failures():
-        flow = chosen_flow(flow_argument, flow)
+        flow, name = named_of_flow(names, flow, "topic")
     explained = run_async(_explain(name, flow, config, endpoint))
     with reported_failures():
         if output is Output.JSON:

@@ -47,7 +47,7 @@ the plan was made (plan again, look, apply).
 """
 
 FlowArgument = Annotated[
-    str | None, typer.Argument(metavar="FLOW", help="A flow such as `A->B`; all flows when left out.")
+    str | None, typer.Argument(metavar="[A->B]", help="A flow such as `A->B`; all flows when left out.")
 ]
 ScopeOption = Annotated[
     list[str] | None,
@@ -103,7 +103,7 @@ def print_plans(
 
 
 def apply_command(
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow such as `A->B`.")],
+    flow: Annotated[str, typer.Argument(metavar="A->B", help="A flow such as `A->B`.")],
     plan: Annotated[
         str | None,
         typer.Option("--plan", metavar="ID", help="A plan's id; without it one is made and shown."),

@@ -27,9 +27,9 @@ app = typer.Typer(
     " The properties file stays the base; changes are kept on the target and hold for all services.",
 )
 
-FlowArgument = Annotated[str, typer.Argument(metavar="FLOW", help="A flow such as `A->B`.")]
+FlowArgument = Annotated[str, typer.Argument(metavar="A->B", help="A flow such as `A->B`.")]
 FlowsArgument = Annotated[
-    str | None, typer.Argument(metavar="FLOW", help="A flow such as `A->B`; all flows when left out.")
+    str | None, typer.Argument(metavar="[A->B]", help="A flow such as `A->B`; all flows when left out.")
 ]
 KeyArgument = Annotated[
     str, typer.Argument(metavar="KEY", help="A key of the properties file: topics.exclude")

@@ -39,7 +39,7 @@ def throttle_command(
     ] = None,
     topic: TopicOption = "",
     flow_option: Annotated[
-        str | None, typer.Option("--flow", metavar="A->B", help="The flow; the same as the argument.")
+        str | None, typer.Option("--flow", metavar="A->B", help="The same as the argument.", hidden=True)
     ] = None,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,

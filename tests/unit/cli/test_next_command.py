@@ -1,0 +1,108 @@
+"""Every failure ends with the command that helps, and that command exists."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from twinlog.cli import app
+from twinlog.cli.common.next_command import next_command
+from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
+from twinlog.reasons import REASON_GROUPS
+
+REASONS = sorted(
+    {reason.name for group in REASON_GROUPS for reason in group.reasons}
+    | {reason.name for reason in (*KAFKA_REASONS.values(), *CLIENT_REASONS)}
+    | {"GRPC_UNKNOWN", "GRPC_CANCELLED"}
+)
+NAMED = {"flow": "A->B", "topic": "orders", "group": "billing"}
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that words name, and its own words."""
+    assert words[0] == "twinlog"
+    found: Any = typer.main.get_command(app)
+    rest = words[1:]
+    while rest and not rest[0].startswith("-"):
+        below = getattr(found, "get_command", None)
+        if below is None:
+            break
+        found = below(None, rest[0])
+        assert found is not None, f"there is no command {rest[0]}"
+        rest = rest[1:]
+    return found, rest
+
+
+@pytest.mark.parametrize("file", ["", "mm2.properties"])
+@pytest.mark.parametrize("reason", REASONS)
+def test_every_reason_leads_to_a_command_that_exists_with_its_options(reason: str, file: str) -> None:
+    told = next_command(reason, NAMED, command="twinlog partitions", file=file)
+    command, rest = command_of(shlex.split(told))
+    options = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+    assert {word for word in rest if word.startswith("-")} <= options
+    required = [each for each in command.params if each.param_type_name == "argument" and each.required]
+    values = [word for word in rest if not word.startswith("-")]
+    assert "--help" in rest or len(values) >= len(required), f"{told} lacks {required}"
+
+
+def test_what_is_not_named_has_a_place() -> None:
+    assert next_command("PAUSED_BY_OPERATOR", {}) == "twinlog resume <A->B>"
+    assert next_command("OFFSETS_CONFIGURED", {}) == "twinlog explain topic <TOPIC>"
+
+
+def test_a_name_that_a_shell_would_read_otherwise_is_quoted() -> None:
+    told = next_command("OFFSETS_CONFIGURED", {"topic": "a; rm -rf /"})
+    assert shlex.split(told) == ["twinlog", "explain", "topic", "a; rm -rf /"]
+
+
+def test_a_wrong_file_leads_to_preflight_and_a_wrong_option_to_the_help_of_the_command() -> None:
+    wrong_file = {"key": "A->B.topics"}
+    assert next_command("INVALID_CONFIG", wrong_file, file="f.properties") == "twinlog preflight f.properties"
+    wrong_option = next_command("INVALID_CONFIG", {"key": "--topic"}, command="twinlog pause", file="f")
+    assert wrong_option == "twinlog pause --help"
+
+
+def test_a_failure_for_people_ends_with_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text("clusters = A B\n")
+    answer = CliRunner().invoke(app, ["partitions", "--config", str(file)])
+    assert answer.exit_code == 2
+    assert answer.stderr.splitlines()[-1] == f"next: twinlog preflight {file}"
+
+
+def test_a_failure_in_json_has_the_command_as_a_field() -> None:
+    answer = CliRunner().invoke(app, ["positions", "get", "nonsense", "-o", "json"])
+    assert json.loads(answer.stderr)["next"] == "twinlog positions get --help"
+
+
+def commands(command: Any, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    if not hasattr(command, "list_commands"):
+        return [(words, command)]
+    return [
+        found
+        for name in command.list_commands(None)
+        for found in commands(command.get_command(None, name), (*words, name))
+    ]
+
+
+ALL = commands(typer.main.get_command(app))
+
+
+@pytest.mark.parametrize(("words", "command"), ALL, ids=[" ".join(words) for words, _ in ALL])
+def test_the_flow_is_the_first_argument_and_help_shows_no_other_spelling(
+    words: tuple[str, ...], command: Any
+) -> None:
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    takes_flow = ["A->B" in (each.metavar or "") for each in arguments]
+    assert not any(takes_flow[1:]), "the flow stands behind something else"
+    shown = [each for each in command.params if "--flow" in each.opts and not each.hidden]
+    assert shown == [], "help shows two ways to name the flow"
+    if any("--flow" in each.opts for each in command.params):
+        assert takes_flow[:1] == [True], "there is no argument for the flow"
+    metavars = " ".join(each.metavar or "" for each in arguments)
+    assert not re.search(r"\bFLOW\b", metavars), "a flow is shown as A->B"
