@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -15,6 +16,7 @@ from contract.browser import Tab, new_tab
 from contract.ui_services import Services, World, serving
 from twinlog.cli.ui.feed import Feed
 from twinlog.cli.ui.server import MAX_STREAMS
+from twinlog.testing.brokers import eventually
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MAKE_IMAGES_VARIABLE = "TWINLOG_TESTS_MAKE_IMAGES"
@@ -98,6 +100,38 @@ async def test_what_changes_in_a_service_changes_on_the_page() -> None:
         world.heartbeats = True
         world.lag = 0
         await tab.sees("the lag is 0", "heartbeats arrive: yes")
+
+
+async def test_the_migration_view_shows_the_services_own_plan() -> None:
+    async with looking(World(lag=77, blockers=("a fence of another move is up",))) as (tab, url, services):
+        await tab.open(f"{url}#/migration")
+        await tab.sees("would be refused", "blocked: a fence of another move is up")
+        await tab.sees(
+            "4 of 5 continue on B, 1 have members", "topic-00000: 77 records paused by root", "orders"
+        )
+        await services.stop("checkpoint")
+        await tab.sees("what a failover would do is not known")
+        assert tab.complaints == []
+
+
+async def test_a_plan_is_asked_for_once_by_all_browsers_and_not_for_flows_that_nobody_told_of() -> None:
+    world = World()
+    async with serving(world) as services, ui(services) as url, aiohttp.ClientSession() as session:
+
+        async def planned() -> bool:
+            async with session.get(f"{url}api/plan?flow=A->B") as answer:
+                assert answer.status == 200, "the page has not heard of the flow yet"
+                plan: dict[str, Any] = await answer.json()
+                return bool(plan["groups"] == 5)
+
+        await eventually(planned)
+        async with asyncio.TaskGroup() as group:
+            for number in range(200):
+                group.create_task(planned(), name=f"browser {number}")
+        for unknown in ("B->A", "", "%3Cscript%3E"):
+            async with session.get(f"{url}api/plan?flow={unknown}") as refused:
+                assert refused.status == 404
+        assert world.plans <= 3, "a plan is kept for ten seconds"
 
 
 async def test_a_service_that_goes_away_is_said_and_what_it_told_stays() -> None:

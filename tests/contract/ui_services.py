@@ -35,6 +35,11 @@ class World:
     faulted: int = 1
     lag: int = 0
     heartbeats: bool = True
+    changes_per_second: int = 0
+    """Partitions of which the position moves."""
+    blockers: tuple[str, ...] = ()
+    plans: int = 0
+    """Plans that were asked for."""
     watches: int = 0
     """Watches of partitions that were opened."""
 
@@ -90,8 +95,17 @@ class _Source(source_grpc.SourceServiceServicer):
             items = [partition(world, number) for number in range(start, end)]
             yield source.WatchPartitionsResponse(snapshot_items=source.PartitionStatuses(partitions=items))
         yield source.WatchPartitionsResponse(resume_token=b"1", snapshot_end=source.PartitionsSnapshotEnd())
-        async for each in _idle(source.WatchPartitionsResponse(resume_token=b"1", progress=Progress())):
-            yield each
+        turn = 0
+        async for each in _idle(source.WatchPartitionsResponse(resume_token=b"1", progress=Progress()), 1.0):
+            turn += 1
+            changed = [partition(world, number) for number in range(world.changes_per_second)]
+            for status in changed:
+                status.position += turn
+            if changed:
+                changes = source.PartitionChanges(changed=changed)
+                yield source.WatchPartitionsResponse(resume_token=b"1", changes=changes)
+            else:
+                yield each
 
     async def ListPartitions(  # noqa: N802
         self, request: Any, context: Any
@@ -145,6 +159,37 @@ class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
         async for each in _idle(checkpoint.WatchCheckpointsResponse(resume_token=b"1", progress=Progress())):
             yield each
 
+    async def PlanMove(  # noqa: N802
+        self, request: Any, context: Any
+    ) -> AsyncIterator[checkpoint.PlanMoveResponse]:
+        world = self._world
+        world.plans += 1
+        rows = [
+            checkpoint.MovePartition(
+                group=f"group-{number:05}",
+                from_partition=TopicPartition(topic="topic-00000", partition=0),
+                action=checkpoint.MOVE_ACTION_WRITE if number else checkpoint.MOVE_ACTION_SKIP_ACTIVE_BEFORE,
+            )
+            for number in range(world.groups)
+        ]
+        yield checkpoint.PlanMoveResponse(part=checkpoint.MovePlanPart(partitions=rows))
+        late = checkpoint.TopicBacklog(
+            partition=TopicPartition(topic="topic-00000", partition=0),
+            records_not_copied=world.lag,
+            message="paused by root" if world.blockers else "",
+        )
+        plan = checkpoint.MovePlan(
+            flow=FLOW,
+            from_cluster="A",
+            to_cluster="B",
+            from_reachable=True,
+            backlog=[late] if world.lag else [],
+            records_not_copied=world.lag,
+            blockers=world.blockers,
+            fenced_topics=["orders"] if world.blockers else [],
+        )
+        yield checkpoint.PlanMoveResponse(plan=plan)
+
     async def ListMoves(self, request: Any, context: Any) -> checkpoint.ListMovesResponse:  # noqa: N802
         return checkpoint.ListMovesResponse(moves=[checkpoint.FlowMove(flow=FLOW)])
 
@@ -181,11 +226,11 @@ class _ConfigSync(configsync_grpc.ConfigSyncServiceServicer):
         return configsync.ListFlowsResponse()
 
 
-async def _idle(message: Any) -> AsyncIterator[Any]:
+async def _idle(message: Any, seconds: float = 5.0) -> AsyncIterator[Any]:
     waits = asyncio.Event()
     while True:
         try:
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(seconds):
                 await waits.wait()
         except TimeoutError:
             yield message

@@ -15,8 +15,10 @@ from aiohttp import web
 
 from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, may_look
 from twinlog.cli.ui.feed import Feed
+from twinlog.cli.ui.plans import Plans, refusal_row
 from twinlog.cli.ui.rows import GROUP_FIELDS, PARTITION_FIELDS, known_reasons
 from twinlog.config import Address
+from twinlog.errors import TwinlogError
 from twinlog.printable import printable_json
 from twinlog.service.access.tokens import TokenFile
 from twinlog.service.runtime import wait_or_stop
@@ -48,6 +50,7 @@ class Page:
     """What the server needs to know."""
 
     feed: Feed
+    plans: Plans
     listen: Address
     stop: asyncio.Event
     tokens: TokenFile | None = None
@@ -92,7 +95,11 @@ def application(page: Page) -> web.Application:
     async def stream(request: web.Request) -> web.StreamResponse:
         return await _stream(request, page)
 
+    async def plan(request: web.Request) -> web.StreamResponse:
+        return await _plan(request, page)
+
     app.router.add_get("/api/stream", stream)
+    app.router.add_get("/api/plan", plan)
     return app
 
 
@@ -108,6 +115,17 @@ def _static(name: str, kind: str) -> Handler:
 async def _words(_: web.Request) -> web.StreamResponse:
     """What does not change: fields of rows, meaning and remedy of reasons."""
     return _json(200, {"partition": PARTITION_FIELDS, "group": GROUP_FIELDS, "reasons": known_reasons()})
+
+
+async def _plan(request: web.Request, page: Page) -> web.StreamResponse:
+    """What a failover of a flow would do now; the reason where the service does not say."""
+    flow = request.query.get("flow", "")
+    if flow not in page.feed["flows"].rows:
+        return _refusal(404, "FLOW_UNKNOWN", "no service told of this flow")
+    try:
+        return _json(200, await page.plans.of(flow))
+    except TwinlogError as error:
+        return _json(200, refusal_row(error))
 
 
 async def _stream(request: web.Request, page: Page) -> web.StreamResponse:

@@ -10,6 +10,7 @@ import grpc
 from aiohttp import web
 
 from twinlog.cli.ui.feed import Feed
+from twinlog.cli.ui.plans import Plans
 from twinlog.cli.ui.server import Page, application
 from twinlog.cli.ui.upstream import TABLES, Upstream
 from twinlog.clock import SystemClock
@@ -36,7 +37,8 @@ async def serve(
     port = bound.getsockname()[1]
     listen = Address(host=listen.host, port=port)
     feed = Feed(TABLES, in_snapshots_only=("history",))
-    page = Page(feed=feed, listen=listen, stop=stop, tokens=tokens, host_names=host_names)
+    plans = Plans(endpoint=endpoints["checkpoint"], open_to=open_to, clock=SystemClock())
+    page = Page(feed=feed, plans=plans, listen=listen, stop=stop, tokens=tokens, host_names=host_names)
     runner = web.AppRunner(application(page), access_log=None, handle_signals=False)
     with handle_signals(on_first=lambda _: stop.set(), on_second=lambda _: os._exit(1)):
         await runner.setup()

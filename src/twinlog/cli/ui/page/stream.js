@@ -82,4 +82,9 @@ export async function follow() {
     await new Promise((done) => setTimeout(done, wait));
   }
 }
+// What a failover would do now. The server asks the service once for all browsers, at most every ten seconds.
+export async function planOf(flow) {
+  const answer = await fetch(`api/plan?flow=${encodeURIComponent(flow)}`, { headers: headers() });
+  return answer.json();
+}
 export function signIn(token) { store.token = token; store.needsToken = false; follow(); }

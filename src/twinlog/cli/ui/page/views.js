@@ -1,6 +1,6 @@
-import { html, useState } from "./vendor/preact-htm.js";
+import { html, useEffect, useState } from "./vendor/preact-htm.js";
 import { Chip, List, Spark, bytes, number, seconds, tone } from "./parts.js";
-import { store } from "./stream.js";
+import { planOf, store } from "./stream.js";
 
 const RANK = ["FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING"];
 const as = (fields, key, row) => { const found = { key }; fields.forEach((field, at) => (found[field] = row[at])); return found; };
@@ -105,6 +105,35 @@ export function Topology() {
   ${Object.keys(store.tables.paths).length ? html`<h2>Paths that heartbeats took</h2><ul>${Object.values(store.tables.paths).map((path) => html`<li>${[...path.upstream, path.observed_on].join(" → ")}, last seen ${path.last_seen || "never"}</li>`)}</ul>` : ""}`;
 }
 
+// The service's own plan of a failover: it is asked again some seconds after it has answered, while it is looked at.
+function usePlan(flow) {
+  const [plan, setPlan] = useState(null);
+  useEffect(() => {
+    let timer = 0, open = true;
+    const ask = async () => {
+      let told;
+      try { told = await planOf(flow); } catch (error) { told = { reason: "PEER_UNAVAILABLE", message: error.message }; }
+      if (!open) return;
+      setPlan(told);
+      timer = setTimeout(ask, 12000);
+    };
+    ask();
+    return () => { open = false; clearTimeout(timer); };
+  }, [flow]);
+  return plan;
+}
+function Plan({ flow }) {
+  const plan = usePlan(flow);
+  if (!plan) return html`<p class="soft">The checkpoint service is asked what a failover would do …</p>`;
+  if (plan.reason) return html`<div class="notice">what a failover would do is not known: <${Reason} reason=${plan.reason} message=${plan.message}/></div>`;
+  return html`<h2>A failover now <span class=${"verdict " + (plan.blockers.length ? "bad" : "good")}>${plan.blockers.length ? "would be refused" : "would run"}</span></h2>
+    <ul>${plan.blockers.map((each) => html`<li class="bad">blocked: ${each}</li>`)}${plan.warnings.map((each) => html`<li>${each}</li>`)}</ul>
+    <dl><dt>groups</dt><dd>${number(plan.ready)} of ${number(plan.groups)} continue on ${plan.to}${plan.active ? `, ${number(plan.active)} have members` : ""}</dd>
+      <dt>not copied</dt><dd>${plan.records === null ? `not known${plan.at_most === null ? "" : `, at most ${number(plan.at_most)} records`}` : `${number(plan.records)} records`}${plan.seconds === null ? "" : `, about ${seconds(plan.seconds)}`}</dd>
+      <dt>it would fence</dt><dd>${plan.fenced_topics.length ? plan.fenced_topics.join(", ") : "nothing"}</dd></dl>
+    ${plan.topics.length ? html`<ul>${plan.topics.slice(0, 10).map((each) => html`<li>${each.topic}: ${each.records === null ? "not known" : `${number(each.records)} records`} ${each.why}</li>`)}</ul>${plan.topics.length + plan.more_topics > 10 ? html`<p class="soft">and ${plan.topics.length + plan.more_topics - 10} more topics</p>` : ""}` : ""}`;
+}
+
 export function Migration({ flow }) {
   const flows = Object.values(store.tables.flows).filter(ofFlow(flow)).sort((left, right) => compare(left.flow, right.flow));
   return html`<div class="cards">${flows.map((row) => {
@@ -118,6 +147,7 @@ export function Migration({ flow }) {
         <dt>fences</dt><dd>${row.fences.length ? row.fences.join("; ") : "none: producers can write to the source"}</dd></dl>
       ${topics.length ? html`<h2>Topics that hold it up</h2><ul>${topics.slice(0, 10).map(([topic, known]) => html`<li>${topic}: ${number(known.lag)} records${known.unknown ? `, ${known.unknown} partitions not known` : ""} ${[...known.reasons].join(", ")}</li>`)}</ul>${topics.length > 10 ? html`<p class="soft">and ${topics.length - 10} more</p>` : ""}` : ""}
       ${move && (move.running || move.steps.length || move.problem || move.last) ? html`<h2>Last move</h2><p>${move.running ? "is running" : move.failed || move.problem || `${move.last} ${move.finished ? "is done" : "was cut"}`}</p><ul>${move.steps.map((step) => html`<li>${step.name} ${step.state.toLowerCase()}: ${step.message}${step.records_left === null ? "" : `, ${number(step.records_left)} records left`}</li>`)}${move.left_behind.map((each) => html`<li class="bad">not done: ${each}</li>`)}</ul>` : ""}
+      <${Plan} flow=${row.flow}/>
       <p class="soft">The page moves nothing: <code>twinlog failover plan '${row.flow}'</code></p></section>`; })}</div>`;
 }
 
