@@ -5,10 +5,12 @@ import tomllib
 from importlib.metadata import requires
 
 import pytest
+import typer
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from twinlog import __version__
+from twinlog.cli import app
 from twinlog.config import Service, load
 from twinlog.config.keys_twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
 from unit.deploy.wheels import PROJECT, Distribution, distribution, needed_by
@@ -56,9 +58,18 @@ def pinned(name: str) -> dict[str, str]:
 
 
 def test_compose_starts_both_clusters_and_every_service() -> None:
-    assert set(compose_sections()) == {"kafka-a", "kafka-b", "twinlog", *Service}
+    assert set(compose_sections()) == {"kafka-a", "kafka-b", "twinlog", "ui", *Service}
     at_once = {name for name, section in compose_sections().items() if "profiles:" not in section}
-    assert at_once == {"kafka-a", "kafka-b", *Service}
+    assert at_once == {"kafka-a", "kafka-b", "ui", *Service}
+
+
+def test_the_live_page_runs_from_the_image_of_the_command_line() -> None:
+    section = compose_sections()["ui"]
+    assert "dockerfile: deploy/twinlog/Dockerfile" in section
+    words = re.findall(r'"([^"]+)"', section.partition("command: [")[2].partition("]")[0])
+    command = typer.main.get_command(app).get_command(None, words[0])  # type: ignore[attr-defined]
+    options = {name for parameter in command.params for name in parameter.opts}
+    assert {word for word in words[1:] if word.startswith("--")} <= options
 
 
 def test_every_published_port_is_on_loopback() -> None:
