@@ -32,8 +32,8 @@ $(STAMP): $(PROJECTS)
 	$(BIN)/python -m twinlog_source.pipeline.make_class_archive
 	@touch $(STAMP)
 
-demo: install ## Two real clusters, four services, a group that fails over: about a minute
-	$(BIN)/twinlog demo
+demo: install ## Two real clusters, four services, a group that fails over: about a minute; ARGS=--ui: on the live page
+	$(BIN)/twinlog demo $(ARGS)
 
 test: install ## Every test: unit, contract, integration, e2e, a short chaos run
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/e2e tests/chaos tests/integration tests/contract tests/unit

@@ -11,6 +11,12 @@ def demo_command(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave clusters and services running, and say how to connect.")
     ] = False,
+    ui: Annotated[
+        bool,
+        typer.Option(
+            "--ui", help="Show it on the live page meanwhile: opens the browser where there is one."
+        ),
+    ] = False,
 ) -> None:
     """Two real Kafka clusters, four services, and a consumer group that fails over: about a minute.
 
@@ -26,7 +32,7 @@ def demo_command(
     # The clients' complaints about coordinators that are still coming up would look like ours.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
-        held = asyncio.run(tell(console, keep=keep))
+        held = asyncio.run(tell(console, keep=keep, ui=ui))
     except TwinlogError as error:
         console.print(f"[bold red]The demo could not go on:[/] {error}")
         raise typer.Exit(1) from error

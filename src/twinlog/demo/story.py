@@ -14,6 +14,7 @@ from rich.table import Table
 from twinlog.clock import SystemClock
 from twinlog.demo.comparison import Comparison, compare
 from twinlog.demo.failover import Reading, first_records, group_position, read_some
+from twinlog.demo.live_page import live_page
 from twinlog.demo.screen import Screen
 from twinlog.demo.setting import demo_properties
 from twinlog.demo.traffic import OrderStream
@@ -63,7 +64,7 @@ class Findings:
         )
 
 
-async def tell(console: Console, *, keep: bool) -> bool:
+async def tell(console: Console, *, keep: bool, ui: bool = False) -> bool:
     """Run the demo; True when everything held. With `keep`, leave it running until interrupted.
 
     A signal cancels it: what it has started is ended, in order, and CancelledError is raised. Raises
@@ -77,7 +78,7 @@ async def tell(console: Console, *, keep: bool) -> bool:
 
     with handle_signals(on_first=cancel, on_second=cancel):
         try:
-            return await _tell(Screen(console), keep=keep)
+            return await _tell(Screen(console), keep=keep, ui=ui)
         except ExceptionGroup as failures:
             # The others of a group of tasks were cancelled by it.
             failure: Exception = failures
@@ -86,7 +87,7 @@ async def tell(console: Console, *, keep: bool) -> bool:
             raise failure from failures
 
 
-async def _tell(screen: Screen, *, keep: bool) -> bool:
+async def _tell(screen: Screen, *, keep: bool, ui: bool) -> bool:
     a, b = LocalCluster(ClusterSpec(name="A")), LocalCluster(ClusterSpec(name="B"))
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="twinlog-demo-"))
@@ -95,7 +96,7 @@ async def _tell(screen: Screen, *, keep: bool) -> bool:
             for cluster in (a, b):
                 stack.push_async_callback(cluster.stop)
                 starting.create_task(cluster.start(), name=f"start {cluster.spec.name}")
-        return await _Story(screen, a.blocking, b.blocking, Path(directory)).tell(keep=keep)
+        return await _Story(screen, a.blocking, b.blocking, Path(directory)).tell(keep=keep, ui=ui)
 
 
 class _Story:
@@ -105,7 +106,7 @@ class _Story:
         self._clock = SystemClock()
         self._on_a = Reading()
 
-    async def tell(self, *, keep: bool) -> bool:
+    async def tell(self, *, keep: bool, ui: bool) -> bool:
         screen = self._screen
         screen.fact(f"A {self._a.bootstrap_servers} · B {self._b.bootstrap_servers}")
         async with AsyncExitStack() as stack:
@@ -117,6 +118,8 @@ class _Story:
                 TwinlogRun(demo_properties(self._a, self._b), self._directory)
             )
             screen.fact(f"ready; its file is {running.file}, its log {running.log}")
+            if ui:
+                screen.fact(await stack.enter_async_context(live_page(running.file, self._directory)))
             watching = await self._connect(stack, running)
             await self._live(stream, watching)
             await self._fail_over(cluster_b)
