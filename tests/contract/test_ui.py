@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import re
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+import twinlog.cli.ui
 from contract.browser import Tab, new_tab
 from contract.ui_services import Services, World, serving
 from twinlog.cli.ui.feed import Feed
@@ -20,6 +22,7 @@ from twinlog.testing.brokers import eventually
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MAKE_IMAGES_VARIABLE = "TWINLOG_TESTS_MAKE_IMAGES"
+MADE_OF = "made-of.sha256"
 START_SECONDS = 120.0
 LINES_ARE_DRAWN = """((lines) => lines.length === 3 && lines.every((line) =>
   line.getContext('2d').getImageData(0, 0, line.width, line.height).data.some((value) => value > 0)))
@@ -93,7 +96,8 @@ async def test_what_changes_in_a_service_changes_on_the_page() -> None:
     world = World(faulted=0)
     async with looking(world) as (tab, url, _):
         await tab.open(f"{url}#/migration")
-        await tab.sees("GO", "the lag is 0", "heartbeats arrive: yes")
+        await tab.sees("GO", "the lag is 0", "heartbeats arrive: yes", "would move the groups: yes")
+        assert "NO-GO" not in await tab.text()
         world.heartbeats = False
         world.lag = 4321
         await tab.sees("NO-GO", "the path is SILENT", "4,321 records to copy")
@@ -105,12 +109,12 @@ async def test_what_changes_in_a_service_changes_on_the_page() -> None:
 async def test_the_migration_view_shows_the_services_own_plan() -> None:
     async with looking(World(lag=77, blockers=("a fence of another move is up",))) as (tab, url, services):
         await tab.open(f"{url}#/migration")
-        await tab.sees("would be refused", "blocked: a fence of another move is up")
+        await tab.sees("NO-GO", "would move the groups: blocked: a fence of another move is up")
         await tab.sees(
             "4 of 5 continue on B, 1 have members", "topic-00000: 77 records paused by root", "orders"
         )
         await services.stop("checkpoint")
-        await tab.sees("what a failover would do is not known")
+        await tab.sees("would move the groups: not known")
         assert tab.complaints == []
 
 
@@ -189,14 +193,42 @@ async def test_images_of_the_docs_show_what_a_person_sees(tmp_path: Path) -> Non
     folder = IMAGES if os.environ.get(MAKE_IMAGES_VARIABLE) else tmp_path
     folder.mkdir(exist_ok=True)
     async with looking(World(partitions=240, groups=30, faulted=3, lag=300)) as (tab, url, _):
-        for view, words in (("flows", "A->B"), ("partitions", "RECORD_TOO_LARGE"), ("migration", "NO-GO")):
-            await tab.open(f"{url}#/{view}", width=1200, height=600, dark=view == "migration")
+        views = (
+            ("flows", "A->B"),
+            ("partitions", "RECORD_TOO_LARGE"),
+            ("migration", "What a failover would do now"),
+        )
+        for view, words in views:
+            await tab.open(f"{url}#/{view}", width=1200, height=760, dark=view == "migration")
             await tab.sees(words)
             if view == "flows":
                 await tab.holds(LINES_ARE_DRAWN)
             picture = await tab.screenshot()
             assert picture[:4] == b"\x89PNG"
             await asyncio.to_thread((folder / f"ui-{view}.png").write_bytes, picture)
+    await asyncio.to_thread((folder / MADE_OF).write_text, page_digest())
+
+
+def page_digest() -> str:
+    """Of all files of the page but the libraries."""
+    page = Path(twinlog.cli.ui.__file__).parent / "page"
+    digest = hashlib.sha256()
+    for file in sorted(page.glob("*.*")):
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest() + "\n"
+
+
+def test_the_images_of_the_docs_are_of_the_page_as_it_is() -> None:
+    shown = {
+        image
+        for page in (IMAGES.parent).glob("*.md")
+        for image in re.findall(r"\]\(images/(ui-[a-z]+\.png)\)", page.read_text())
+    }
+    assert shown == {file.name for file in IMAGES.glob("ui-*.png")}
+    told = (
+        f"the page has changed: make its images again, {MAKE_IMAGES_VARIABLE}=1 pytest {__file__} -k images"
+    )
+    assert (IMAGES / MADE_OF).read_text() == page_digest(), told
 
 
 async def test_browsers_beyond_the_bound_are_refused_politely_and_share_one_watch() -> None:

@@ -122,33 +122,42 @@ function usePlan(flow) {
   }, [flow]);
   return plan;
 }
-function Plan({ flow }) {
-  const plan = usePlan(flow);
-  if (!plan) return html`<p class="soft">The checkpoint service is asked what a failover would do …</p>`;
-  if (plan.reason) return html`<div class="notice">what a failover would do is not known: <${Reason} reason=${plan.reason} message=${plan.message}/></div>`;
-  return html`<h2>A failover now <span class=${"verdict " + (plan.blockers.length ? "bad" : "good")}>${plan.blockers.length ? "would be refused" : "would run"}</span></h2>
-    <ul>${plan.blockers.map((each) => html`<li class="bad">blocked: ${each}</li>`)}${plan.warnings.map((each) => html`<li>${each}</li>`)}</ul>
+// What the plan means for go or no-go: what would be refused is no-go, whatever else is well.
+function checkOf(plan) {
+  const name = "the checkpoint service would move the groups";
+  if (!plan) return { name, verdict: "WAIT", message: "it is asked" };
+  if (plan.reason) return { name, verdict: "NO_GO", message: `not known: ${plan.message} (${plan.reason})` };
+  return plan.blockers.length ? { name, verdict: "NO_GO", message: `blocked: ${plan.blockers.join("; ")}` } : { name, verdict: "GO", message: "yes" };
+}
+const WORST = ["NO_GO", "WAIT", "GO"];
+function Plan({ plan }) {
+  if (!plan || plan.reason) return "";
+  return html`<h2>What a failover would do now</h2>
     <dl><dt>groups</dt><dd>${number(plan.ready)} of ${number(plan.groups)} continue on ${plan.to}${plan.active ? `, ${number(plan.active)} have members` : ""}</dd>
       <dt>not copied</dt><dd>${plan.records === null ? `not known${plan.at_most === null ? "" : `, at most ${number(plan.at_most)} records`}` : `${number(plan.records)} records`}${plan.seconds === null ? "" : `, about ${seconds(plan.seconds)}`}</dd>
-      <dt>it would fence</dt><dd>${plan.fenced_topics.length ? plan.fenced_topics.join(", ") : "nothing"}</dd></dl>
+      <dt>fenced</dt><dd>${plan.fenced_topics.length ? plan.fenced_topics.join(", ") : "nothing"}</dd></dl>
+    ${plan.warnings.length ? html`<ul>${plan.warnings.map((each) => html`<li>${each}</li>`)}</ul>` : ""}
     ${plan.topics.length ? html`<ul>${plan.topics.slice(0, 10).map((each) => html`<li>${each.topic}: ${each.records === null ? "not known" : `${number(each.records)} records`} ${each.why}</li>`)}</ul>${plan.topics.length + plan.more_topics > 10 ? html`<p class="soft">and ${plan.topics.length + plan.more_topics - 10} more topics</p>` : ""}` : ""}`;
 }
 
 export function Migration({ flow }) {
   const flows = Object.values(store.tables.flows).filter(ofFlow(flow)).sort((left, right) => compare(left.flow, right.flow));
-  return html`<div class="cards">${flows.map((row) => {
-    const late = {};
-    for (const each of Object.values(store.tables.partitions)) if (each[0] === row.flow && each[6] !== 0) { const known = (late[each[1]] ||= { lag: 0, unknown: 0, reasons: new Set() }); if (each[6] === null) known.unknown += 1; else known.lag += each[6]; if (each[9]) known.reasons.add(each[9]); }
-    const topics = Object.entries(late).sort(([, left], [, right]) => right.unknown - left.unknown || right.lag - left.lag);
-    const move = store.tables.moves[row.flow], drain = row.drain;
-    return html`<section class="card" key=${row.flow}><div class="bar"><h2>${row.flow}</h2><span class=${"verdict " + tone(row.readiness)}>${row.readiness.replace("_", "-")}</span></div>
-      <ul>${row.checks.map((check) => html`<li><${Chip} word=${check.verdict}/> ${check.name}: ${check.message}</li>`)}</ul>
-      <dl><dt>draining</dt><dd>${drain.state === "LOSING" ? html`<b class="bad">losing ${number(-drain.records_per_second)} records/s</b>` : drain.state === "DRAINING" ? `${seconds(drain.seconds_left)} left, ${number(drain.records_per_second)} records/s` : drain.state.toLowerCase()}</dd>
-        <dt>fences</dt><dd>${row.fences.length ? row.fences.join("; ") : "none: producers can write to the source"}</dd></dl>
-      ${topics.length ? html`<h2>Topics that hold it up</h2><ul>${topics.slice(0, 10).map(([topic, known]) => html`<li>${topic}: ${number(known.lag)} records${known.unknown ? `, ${known.unknown} partitions not known` : ""} ${[...known.reasons].join(", ")}</li>`)}</ul>${topics.length > 10 ? html`<p class="soft">and ${topics.length - 10} more</p>` : ""}` : ""}
-      ${move && (move.running || move.steps.length || move.problem || move.last) ? html`<h2>Last move</h2><p>${move.running ? "is running" : move.failed || move.problem || `${move.last} ${move.finished ? "is done" : "was cut"}`}</p><ul>${move.steps.map((step) => html`<li>${step.name} ${step.state.toLowerCase()}: ${step.message}${step.records_left === null ? "" : `, ${number(step.records_left)} records left`}</li>`)}${move.left_behind.map((each) => html`<li class="bad">not done: ${each}</li>`)}</ul>` : ""}
-      <${Plan} flow=${row.flow}/>
-      <p class="soft">The page moves nothing: <code>twinlog failover plan '${row.flow}'</code></p></section>`; })}</div>`;
+  return html`<div class="cards">${flows.map((row) => html`<${Move} key=${row.flow} row=${row}/>`)}</div>`;
+}
+function Move({ row }) {
+  const late = {};
+  for (const each of Object.values(store.tables.partitions)) if (each[0] === row.flow && each[6] !== 0) { const known = (late[each[1]] ||= { lag: 0, unknown: 0, reasons: new Set() }); if (each[6] === null) known.unknown += 1; else known.lag += each[6]; if (each[9]) known.reasons.add(each[9]); }
+  const topics = Object.entries(late).sort(([, left], [, right]) => right.unknown - left.unknown || right.lag - left.lag);
+  const move = store.tables.moves[row.flow], drain = row.drain, plan = usePlan(row.flow);
+  const checks = [...row.checks, checkOf(plan)], verdict = WORST.find((each) => checks.some((check) => check.verdict === each));
+  return html`<section class="card"><div class="bar"><h2>${row.flow}</h2><span class=${"verdict " + tone(verdict)}>${verdict.replace("_", "-")}</span></div>
+    <ul>${checks.map((check) => html`<li><${Chip} word=${check.verdict}/> ${check.name}: ${check.message}</li>`)}</ul>
+    <dl><dt>draining</dt><dd>${drain.state === "LOSING" ? html`<b class="bad">losing ${number(-drain.records_per_second)} records/s</b>` : drain.state === "DRAINING" ? `${seconds(drain.seconds_left)} left, ${number(drain.records_per_second)} records/s` : drain.state.toLowerCase()}</dd>
+      <dt>fences</dt><dd>${row.fences.length ? row.fences.join("; ") : "none: producers can write to the source"}</dd></dl>
+    ${topics.length ? html`<h2>Topics that hold it up</h2><ul>${topics.slice(0, 10).map(([topic, known]) => html`<li>${topic}: ${number(known.lag)} records${known.unknown ? `, ${known.unknown} partitions not known` : ""} ${[...known.reasons].join(", ")}</li>`)}</ul>${topics.length > 10 ? html`<p class="soft">and ${topics.length - 10} more</p>` : ""}` : ""}
+    <${Plan} plan=${plan}/>
+    ${move && (move.running || move.steps.length || move.problem || move.last) ? html`<h2>Last move</h2><p>${move.running ? "is running" : move.failed || move.problem || `${move.last} ${move.finished ? "is done" : "was cut"}`}</p><ul>${move.steps.map((step) => html`<li>${step.name} ${step.state.toLowerCase()}: ${step.message}${step.records_left === null ? "" : `, ${number(step.records_left)} records left`}</li>`)}${move.left_behind.map((each) => html`<li class="bad">not done: ${each}</li>`)}</ul>` : ""}
+    <p class="soft">The page moves nothing: <code>twinlog failover plan '${row.flow}'</code></p></section>`;
 }
 
 export function Services() {
