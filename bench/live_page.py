@@ -47,10 +47,10 @@ async def measure(world: World, *, browsers: int, seconds: float) -> dict[str, A
         told["page JS heap MB"] = round(await tab.run("performance.memory.usedJSHeapSize") / 1e6)
         async with aiohttp.ClientSession() as session:
             async with session.get(f"{url}api/stream") as answer:
-                size = 0
-                while line := await answer.content.readline():
-                    size += len(line)
-                    if line == b"\n":
+                size, end = 0, b""
+                async for content in answer.content.iter_any():
+                    size, end = size + len(content), (end + content)[-2:]
+                    if end == b"\n\n":
                         break
             told["snapshot MB"] = round(size / 1e6, 2)
         for changes in (0, 1_000):

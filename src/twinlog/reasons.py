@@ -656,7 +656,7 @@ PROCESSES: Final = ReasonGroup(
         OwnReason(
             "IMPORT_UNFINISHED",
             "an import of state was cut off, so the flow is not copied",
-            "`twinlog state import` with the same file again",
+            "stop its services, then `twinlog state import` with the same file again",
         ),
         OwnReason("INTERNAL", "a bug; the log has the traceback under the error's id", "report it"),
         OwnReason(

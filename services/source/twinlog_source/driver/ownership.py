@@ -93,7 +93,7 @@ class Ownership:
         if restoring is not None:
             raise StateError(
                 f"an import of the state of {self.flow.flow} is under way, or was cut off: its positions are"
-                " not all there. Run `twinlog state import` with the same file again",
+                " not all there. Stop its services, and run `twinlog state import` with the same file again",
                 reason="IMPORT_UNFINISHED",
                 metadata={"flow": str(self.flow.flow)},
             )
