@@ -25,6 +25,7 @@ def demo_command(
     """
     from rich.console import Console
 
+    from twinlog.cli.common.failures import help_after
     from twinlog.demo.story import tell
     from twinlog.errors import TwinlogError
 
@@ -35,6 +36,7 @@ def demo_command(
         held = asyncio.run(tell(console, keep=keep, ui=ui))
     except TwinlogError as error:
         console.print(f"[bold red]The demo could not go on:[/] {error}")
+        console.print(f"next: {help_after(error)}")
         raise typer.Exit(1) from error
     except asyncio.CancelledError:
         raise typer.Exit(0 if keep else 130) from None

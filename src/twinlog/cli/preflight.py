@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
-from twinlog.cli.common.location import load_config
+from twinlog.cli.common.location import load_config, note_file
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.printable import printable
 
@@ -25,7 +25,9 @@ _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": t
 
 
 def preflight_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.", callback=note_file)
+    ],
     output: OutputOption = Output.TABLE,
     strict: Annotated[
         bool, typer.Option("--strict", help="Warnings count as errors, unknown keys too.")

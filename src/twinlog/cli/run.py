@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.location import note_file
 
 _HELP = """Run the services of a properties file in the foreground, as MirrorMaker 2's dedicated mode does.
 
@@ -21,7 +22,9 @@ Exit codes: 0 stopped cleanly; 1 a service had to be killed or failed while stop
 
 
 def run_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.", callback=note_file)
+    ],
     flows: Annotated[
         str, typer.Option(metavar="A->B,…", help="Only these flows; default: all of the file.")
     ] = "",

@@ -75,6 +75,14 @@ def test_a_failure_for_people_ends_with_the_command(tmp_path: Path) -> None:
     assert answer.stderr.splitlines()[-1] == f"next: twinlog preflight {file}"
 
 
+@pytest.mark.parametrize("command", ["run", "preflight"])
+def test_a_file_that_is_wrong_leads_to_preflight_of_it(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text("clusters = A B\n")
+    answer = CliRunner().invoke(app, [command, str(file)])
+    assert answer.stderr.splitlines()[-1] == f"next: twinlog preflight {file}"
+
+
 def test_a_failure_in_json_has_the_command_as_a_field() -> None:
     answer = CliRunner().invoke(app, ["positions", "get", "nonsense", "-o", "json"])
     assert json.loads(answer.stderr)["next"] == "twinlog positions get --help"

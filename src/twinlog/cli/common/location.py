@@ -20,7 +20,7 @@ CONFIG_VARIABLE = "TWINLOG_CONFIG"
 SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
 
 
-def _note(context: typer.Context, config: Path | None) -> Path | None:
+def note_file(context: typer.Context, config: Path | None) -> Path | None:
     """A failure names the command that helps, with the file where it was given."""
     words: list[str] = []
     at: Any = context
@@ -36,7 +36,7 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        callback=_note,
+        callback=note_file,
         envvar=CONFIG_VARIABLE,
         metavar="FILE",
         help="The properties file the services run with.",

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.configsync.plan_view import count_of
 from twinlog.clock import SystemClock
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, StateError
 from twinlog.model import Flow
 
 app = typer.Typer(
@@ -131,13 +131,12 @@ def import_command(
         else:
             typer.echo("dry run: nothing was changed" if not refused else "nothing was changed")
         if refused:
-            first = refused[0]
-            typer.echo(
-                f"error: {count_of(len(refused), 'partition')} cannot be restored: {first.message}"
-                f" ({first.reason})",
-                err=True,
+            line, first = plan.refused[0]
+            raise StateError(
+                f"{count_of(len(refused), 'partition')} cannot be restored: {first.message}",
+                reason=first.reason,
+                metadata={"flow": flow, "topic": line.topic},
             )
-            raise typer.Exit(EXIT_FAILED)
 
 
 def _require_config(config: Path | None) -> None:
