@@ -95,7 +95,7 @@ def judge_new(line: CopyLine, now: LogsNow) -> Verdict | Walk | None:
 
 def not_derived(line: CopyLine, why: str, *, allow_repeats: bool) -> Verdict:
     """What becomes of a partition whose position could not be derived."""
-    if allow_repeats and not line.preserved and line.target_topic_id:
+    if allow_repeats and not line.preserved:
         return Verdict(
             outcome=Outcome.REPEATED,
             position=line.position,

@@ -58,6 +58,7 @@ _WALKS_AT_ONCE = 8
 _NOT_RESTORED = frozenset({"claim", "proof", "restore"})
 """Facts of the positions topic that are derived, or of the import itself."""
 _OF_A_POSITION = frozenset({"zero", "epochs"})
+_RULES_KEY = b'["rules"]'
 _IMPORTER = "twinlog state import"
 
 
@@ -219,15 +220,12 @@ class StateImport:
         clusters, policy = self.clusters, self.clusters.flow.policy
         selector, alias = topic_selector(clusters.entry), clusters.flow.flow.source
         on_target = set(await clusters.target.list_topics())
+        may_select_more = policy.tracks_topic_sources and await self._has_changed_rules()
         topics = {
             topic: copy
             for topic in await clusters.source.list_topics()
             if (copy := policy.format_remote_topic(alias, topic)) in on_target
-            # Rules that were changed while the flow ran may select more than the file.
-            and (
-                selector.selects(topic)
-                or (policy.tracks_topic_sources and not policy.is_internal_topic(topic))
-            )
+            and (selector.selects(topic) or (may_select_more and not policy.is_internal_topic(topic)))
         }
         described = await clusters.source.describe_topics(topics) if topics else {}
         counts = {
@@ -251,6 +249,14 @@ class StateImport:
             for number in range(count)
             if TopicPartition(topic, number) not in known
         ]
+
+    async def _has_changed_rules(self) -> bool:
+        """Whether rules were changed while the flow ran: they may select more topics than the file."""
+        topic = self.clusters.topics()[Role.CONFIGSYNC]
+        there = await all_records(self.clusters.cluster_of(topic), topic.topic)
+        stored = [(each.key, each.value) for each in self.state.of(Role.CONFIGSYNC)]
+        stored += [(each.key, each.value) for each in newest(there)]
+        return any(key == _RULES_KEY and not _is_reset(value) for key, value in stored)
 
     async def _logs_now(self, lines: Sequence[CopyLine]) -> dict[TopicPartition, LogsNow]:
         clusters = self.clusters
@@ -432,6 +438,14 @@ def _is_about(record: StateRecord, topics: set[str], copies: set[str]) -> bool:
     except WireFormatError:
         return False
     return False
+
+
+def _is_reset(rules: bytes | None) -> bool:
+    """Whether rules are those of the file again. What cannot be read may be anything."""
+    try:
+        return not json.loads(rules or b"{}").get("values")
+    except (ValueError, AttributeError):
+        return False
 
 
 def _without_timers(record: StateRecord) -> StateRecord:

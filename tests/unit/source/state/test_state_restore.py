@@ -236,6 +236,50 @@ async def test_a_topic_that_was_copied_since_the_export_is_not_copied_twice(copi
     assert (await copied.log()).known() == {P: 5, TopicPartition("new", 0): 1}
 
 
+async def other_topic(estate: Estate) -> None:
+    """A topic of the target that has the name of a copy, and is none."""
+    estate.source.add_topic("other")
+    estate.target.add_topic("A.other")
+    for cluster, topic, value in ((estate.source, "other", b"here"), (estate.target, "A.other", b"there")):
+        async with cluster.writer() as writer:
+            await writer.append(TopicPartition(topic, 0), key=None, value=value, timestamp_ms=1)
+
+
+async def test_topics_that_no_rule_selects_stand_in_no_ones_way() -> None:
+    estate = Estate(more="A->B.topics = t\n")
+    await estate.write([b"x"])
+    await estate.position(1)
+    await estate.owned()
+    state = await estate.export()
+    await other_topic(estate)
+    estate.lose_the_topics()
+    assert (await estate.plan(state)).verdicts.keys() == {P}
+
+
+async def test_topics_that_changed_rules_may_select_are_looked_at() -> None:
+    estate = Estate(more="A->B.topics = t\n")
+    await estate.write([b"x"])
+    await estate.position(1)
+    await estate.owned()
+    name = "mm2-configsync.A.internal"
+    estate.target.add_topic(name, 1, {"cleanup.policy": "compact"})
+    async with estate.target.writer() as writer:
+        await writer.append(
+            TopicPartition(name, 0), key=b'["rules"]', value=b'{"values":{"topics":"t, other"}}'
+        )
+    state = await estate.export()
+    await other_topic(estate)
+    estate.lose_the_topics()
+    (refused,) = (await estate.plan(state)).refused
+    assert (refused[0].topic, refused[1].reason) == ("other", "POSITION_NOT_DERIVABLE")
+    (repeated,) = [
+        verdict
+        for line, verdict in (await estate.plan(state, allow_repeats=True)).verdicts.values()
+        if line.topic == "other"
+    ]
+    assert (repeated.outcome, repeated.position) == (Outcome.REPEATED, 0)
+
+
 async def test_a_copy_that_is_gone_is_left_out_and_begins_again(copied: Estate) -> None:
     state = await copied.export()
     copied.lose_the_topics()
