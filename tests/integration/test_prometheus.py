@@ -1,7 +1,7 @@
 """Boards and alerts on a real Prometheus, which scrapes real services that copy between real clusters.
 
-What takes too long to happen here (owners that flap, quotas) is in `unit/deploy/test_alerts.py`, on series
-that are made up.
+What takes too long to happen here (owners that flap, copies that lag for minutes) is in
+`unit/deploy/test_alerts.py`, on series that are made up.
 """
 
 import asyncio
@@ -40,6 +40,8 @@ from twinlog.testing.certificates import Authority
 from twinlog.testing.service_process import CALL_SECONDS, run_service
 from unit.service.test_strimzi_names import BOARD
 
+QUOTA_BYTES_PER_SECOND = 2_000.0
+"""Somebody writes more."""
 Panel = tuple[str, str]
 """Board and title."""
 
@@ -133,6 +135,15 @@ async def flow_limited(of: Estate, _: Prometheus) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def writers_limited(of: Estate, _: Prometheus) -> AsyncIterator[None]:
+    await of.limit_writers(QUOTA_BYTES_PER_SECOND)
+    try:
+        yield
+    finally:
+        await of.limit_writers(None)
+
+
+@asynccontextmanager
 async def group_behind_the_end(of: Estate, _: Prometheus) -> AsyncIterator[None]:
     await of.commit(DREAMERS, 1_000_000_000)
     yield
@@ -202,6 +213,19 @@ SCENARIOS: dict[str, Scenario] = {
     "the heartbeat service and the copier stand still": Scenario(
         trouble=heartbeat_and_copier_stopped,
         fires=frozenset({"TwinlogServiceDown", "TwinlogNothingCopied"}),
+    ),
+    "a quota of the target holds the copier up": Scenario(
+        trouble=writers_limited,
+        fires=frozenset({"TwinlogTargetThrottles"}),
+        may_fire=frozenset(
+            {
+                "TwinlogDelaySilent",
+                "TwinlogNothingCopied",
+                "TwinlogPartitionStalled",
+                "TwinlogOffsetSyncsStale",
+                "TwinlogCheckpointsStalled",
+            }
+        ),
     ),
     "the way to the target is cut": Scenario(
         trouble=link_cut,

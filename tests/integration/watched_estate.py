@@ -15,7 +15,7 @@ from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import CommittedOffset, ConfigChange, KafkaCluster, NewTopic
+from twinlog.kafka.ports import CommittedOffset, ConfigChange, KafkaCluster, NewTopic, QuotaEntity
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import ADDRESS, ClusterSpec, FarListener
@@ -99,6 +99,12 @@ class Estate:
         """By somebody who is not Twinlog."""
         changes = {f"{A}.{topic}": [ConfigChange(name=name, value=value)]}
         await retry_admin(lambda: self.target.alter_topic_configs(changes))
+
+    async def limit_writers(self, bytes_per_second: float | None) -> None:
+        """A quota of the target for each client that writes; None takes it away."""
+        everybody = QuotaEntity((("client-id", None),))
+        quota = {"producer_byte_rate": bytes_per_second}
+        await retry_admin(lambda: self.target.alter_client_quotas({everybody: quota}))
 
     async def config_of_copy(self, topic: str, name: str) -> str | None:
         found = await self.target.describe_topic_configs([f"{A}.{topic}"], keys=[name])
