@@ -1,7 +1,7 @@
 """heartbeat as a process of its own against two real clusters, asked over gRPC."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatService
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import ConfigSource, KafkaCluster, NewTopic, OffsetSpec
+from twinlog.kafka.ports import AclBinding, ConfigSource, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
 from twinlog.service.peers import open_channel
@@ -189,18 +190,46 @@ async def test_it_serves_with_a_cluster_away_and_says_so(kafka_pair: KafkaPair, 
         await eventually(told)
 
 
+def may_read(user: str) -> list[AclBinding]:
+    """All that a source grants to whom it lets read only."""
+    return [
+        AclBinding(
+            resource_type=kind,
+            resource_name="*",
+            pattern_type="LITERAL",
+            principal=f"User:{user}",
+            host="*",
+            operation=operation,
+            permission="ALLOW",
+        )
+        for kind, operations in (
+            ("TOPIC", ("DESCRIBE", "READ", "DESCRIBE_CONFIGS")),
+            ("GROUP", ("DESCRIBE",)),
+        )
+        for operation in operations
+    ]
+
+
 async def test_a_source_that_may_only_be_read_has_its_delay_from_the_ends_of_its_logs_and_says_so(
-    kafka_pair: KafkaPair, tmp_path: Path
+    start_cluster: Callable[[ClusterSpec], BlockingCluster], kafka_pair: KafkaPair, tmp_path: Path
 ) -> None:
     """With the services beside it: the source service is asked."""
-    a, b, topic = unique_name("a"), unique_name("b"), unique_name("read")
+    a, b, topic, user = unique_name("a"), unique_name("b"), unique_name("read"), "reader"
+    security = Security(mechanisms=(SaslMechanism.PLAIN,), users={user: "reader-password"}, authorizer=True)
+    guarded = await asyncio.to_thread(start_cluster, ClusterSpec(name="guarded", security=security))
+    async with connected(guarded) as source:
+        await make_topics(source, NewTopic(name=topic, partition_count=1, replication_factor=1))
+        await retry_admin(lambda: source.create_acls(may_read(user)))
+    login = guarded.client_properties(user)
     config = properties(
         a,
         b,
-        kafka_pair.a.bootstrap_servers,
+        login.pop("bootstrap.servers"),
         kafka_pair.b.bootstrap_servers,
-        "emit.heartbeats.enabled = false",
+        *(f"{a}.{key} = {value}" for key, value in login.items()),
         f"topics = {topic}",
+        "offset-syncs.topic.location = target",
+        "sync.topic.acls.enabled = false",
         "replication.factor = 1",
         "checkpoints.topic.replication.factor = 1",
         "offset-syncs.topic.replication.factor = 1",
@@ -208,8 +237,6 @@ async def test_a_source_that_may_only_be_read_has_its_delay_from_the_ends_of_its
         "refresh.topics.interval.seconds = 1",
         "twinlog.drain.seconds = 0",
     )
-    async with connected(kafka_pair.a) as source:
-        await make_topics(source, NewTopic(name=topic, partition_count=1, replication_factor=1))
     async with (
         TwinlogRun(config, tmp_path) as run,
         open_channel(run.endpoints["heartbeat"]) as channel,
@@ -218,17 +245,18 @@ async def test_a_source_that_may_only_be_read_has_its_delay_from_the_ends_of_its
 
         async def measured() -> pb2.FlowDelay | None:
             records = [NewRecord(b"k", b"v", SystemClock().now_ms())]
-            await write_batches(kafka_pair.a, topic, [(0, Codec.NONE, records)])
-            answer = await stub.ListDelays(pb2.ListDelaysRequest(), timeout=CALL_SECONDS)
-            (found,) = answer.delays
-            return found if found.HasField("last_delay") else None
+            await write_batches(guarded, topic, [(0, Codec.NONE, records)])
+            request = pb2.ListDelaysRequest(flow=Flow(source=a, target=b))
+            (found,) = (await stub.ListDelays(request, timeout=CALL_SECONDS)).delays
+            told = f"{found.reason} {found.message}"
+            assert (found.basis, found.HasField("last_delay")) == (pb2.DELAY_BASIS_LOG_ENDS, True), told
+            return found
 
         seen = await eventually(measured)
-        assert seen.basis == pb2.DELAY_BASIS_LOG_ENDS
         assert seen.state == pb2.PATH_STATE_ALIVE
-        assert seen.reason == "HEARTBEATS_DISABLED"
+        assert seen.reason in ("TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"), seen.reason
         assert seen.emitted == 0
-        assert "logs" in seen.message
+        assert "the ends and timestamps" in seen.message
 
 
 async def test_an_unknown_flow_is_named(kafka_pair: KafkaPair, tmp_path: Path) -> None:
