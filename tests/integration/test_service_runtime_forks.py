@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from twinlog.local.processes.process import PIPE, GuardedProcess, ProcessError
-from twinlog.supervisor.child import Child, ChildEnd, ChildSpec
+from twinlog.supervisor.child import Child, ChildEnd, ChildProcess, ChildSpec
 from twinlog.supervisor.fork_server import Order
-from twinlog.supervisor.forked import ForkServer, Starter
+from twinlog.supervisor.forked import ForkServer, Starter, open_starter
 from twinlog.testing.brokers import eventually
 
 MODULE = "forked_service"
@@ -47,7 +47,7 @@ from twinlog.supervisor.forked import ForkServer
 async def main():
     server = ForkServer([sys.argv[1]], environment=dict(os.environ))
     assert await server.ready(timeout_seconds=60)
-    fork = server.fork(Order(sys.argv[1], ()))
+    fork = await server.fork(Order(sys.argv[1], ()))
     _, below = fork.stdout.readline().split()
     print(json.dumps([fork.pid, int(below), server.pid]), flush=True)
     await asyncio.sleep(600)
@@ -75,19 +75,31 @@ async def opened(environment: dict[str, str]) -> AsyncIterator[ForkServer]:
         server.close()
 
 
+def spec_of(environment: dict[str, str], *arguments: str) -> ChildSpec:
+    return ChildSpec(
+        name="service",
+        command=(sys.executable, "-m", MODULE, *arguments),
+        environment=environment,
+        order=Order(MODULE, arguments),
+    )
+
+
+def starter(server: ForkServer, told: list[str] | None = None, *, fork_seconds: float = 600.0) -> Starter:
+    """Patient, where a test is not about that: a busy machine is no failure."""
+    return Starter(server, tell=([] if told is None else told).append, fork_seconds=fork_seconds)
+
+
+async def begun(server: ForkServer, environment: dict[str, str], *arguments: str) -> "Run":
+    return Run(await starter(server)(spec_of(environment, *arguments)))
+
+
 class Run:
     """A child, as the supervisor runs one."""
 
-    def __init__(self, start: Callable[[ChildSpec], object], environment: dict[str, str], *arguments: str):
+    def __init__(self, process: ChildProcess) -> None:
         self.lines: list[str] = []
         self.stop = asyncio.Event()
-        spec = ChildSpec(
-            name="service",
-            command=(sys.executable, "-m", MODULE, *arguments),
-            environment=environment,
-            order=Order(MODULE, arguments),
-        )
-        self.child = Child(spec, on_line=self.lines.append, start=start)  # type: ignore[arg-type]
+        self.child = Child(process, on_line=self.lines.append)
 
     async def ended(self) -> ChildEnd:
         return await self.child.run(self.stop, grace_seconds=30.0)
@@ -105,7 +117,7 @@ def gone(*processes: psutil.Process) -> Callable[[], bool]:
 async def test_a_fork_is_a_program_of_its_own(tmp_path: Path) -> None:
     environment = make_service(tmp_path, _TELLS)
     async with opened(environment) as server:
-        run = Run(Starter(server), environment, "--config", "a b.properties")
+        run = await begun(server, environment, "--config", "a b.properties")
         end = await run.ended()
     assert (end.exit_code, end.killed) == (3, False)
     arguments, name, shown, threads, was_loaded = json.loads(run.lines[0])
@@ -117,7 +129,7 @@ async def test_a_fork_is_a_program_of_its_own(tmp_path: Path) -> None:
 async def test_a_fork_is_told_to_stop_and_takes_along_what_it_has_started(tmp_path: Path) -> None:
     environment = make_service(tmp_path, _RUNS)
     async with opened(environment) as server:
-        run = Run(Starter(server), environment)
+        run = await begun(server, environment)
         async with asyncio.TaskGroup() as group:
             ended = group.create_task(run.ended())
             below = await run.below()
@@ -129,7 +141,7 @@ async def test_a_fork_is_told_to_stop_and_takes_along_what_it_has_started(tmp_pa
 async def test_a_fork_that_fails_says_why(tmp_path: Path) -> None:
     environment = make_service(tmp_path, _FAILS)
     async with opened(environment) as server:
-        run = Run(Starter(server), environment)
+        run = await begun(server, environment)
         end = await run.ended()
         assert end.exit_code == 1
         assert run.lines[-1] == "ValueError: broken"
@@ -138,14 +150,14 @@ async def test_a_fork_that_fails_says_why(tmp_path: Path) -> None:
 async def test_a_fork_that_is_killed_is_seen_and_another_one_runs(tmp_path: Path) -> None:
     environment = make_service(tmp_path, _RUNS)
     async with opened(environment) as server:
-        first = Run(Starter(server), environment)
+        first = await begun(server, environment)
         async with asyncio.TaskGroup() as group:
             ended = group.create_task(first.ended())
             below = await first.below()
             os.kill(first.child.pid, signal.SIGKILL)
         assert ended.result().exit_code == 128 + signal.SIGKILL
         await eventually(gone(below))
-        second = Run(Starter(server), environment)
+        second = await begun(server, environment)
         async with asyncio.TaskGroup() as group:
             ended = group.create_task(second.ended())
             await second.below()
@@ -156,8 +168,8 @@ async def test_a_fork_that_is_killed_is_seen_and_another_one_runs(tmp_path: Path
 async def test_forks_end_with_their_server_and_programs_take_their_place(tmp_path: Path) -> None:
     environment = make_service(tmp_path, _RUNS)
     async with opened(environment) as server:
-        start = Starter(server)
-        run = Run(start, environment)
+        start = starter(server)
+        run = Run(await start(spec_of(environment)))
         async with asyncio.TaskGroup() as group:
             ended = group.create_task(run.ended())
             below = await run.below()
@@ -165,7 +177,7 @@ async def test_forks_end_with_their_server_and_programs_take_their_place(tmp_pat
         assert ended.result().exit_code == 128 + signal.SIGKILL
         await eventually(gone(below))
         await eventually(lambda: not server.running)
-        program = Run(start, environment)
+        program = Run(await start(spec_of(environment)))
         async with asyncio.TaskGroup() as group:
             ended = group.create_task(program.ended())
             await program.below()
@@ -173,11 +185,80 @@ async def test_forks_end_with_their_server_and_programs_take_their_place(tmp_pat
         assert ended.result().exit_code == 0
 
 
+_MAY_NOT_FORK = """
+import resource
+resource.setrlimit(resource.RLIMIT_NPROC, (0, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
+# The limit does not count for root.
+os.getuid() or os.setuid(65534)
+"""
+
+
+async def test_a_fork_for_which_there_is_no_room_ends_no_other_and_a_program_takes_its_place(
+    tmp_path: Path,
+) -> None:
+    environment = make_service(tmp_path, _RUNS, loads=_MAY_NOT_FORK)
+    told: list[str] = []
+    async with opened(environment) as server:
+        for _ in range(2):
+            with pytest.raises(ProcessError, match=f"{MODULE} was not forked: Resource temporarily"):
+                await server.fork(Order(MODULE, ()), timeout_seconds=600.0)
+        assert server.answers
+        # The program loads the same module, and may start nothing: that is an end which it can tell of.
+        run = Run(await starter(server, told)(spec_of(environment)))
+        assert (await run.ended()).exit_code != 0
+        assert len(told) == 1
+        assert server.answers
+
+
+async def test_a_fork_server_that_does_not_answer_holds_nobody_up_and_is_asked_no_more(
+    tmp_path: Path,
+) -> None:
+    environment = make_service(tmp_path, _RUNS)
+    told: list[str] = []
+    async with opened(environment) as server:
+        os.kill(server.pid, signal.SIGSTOP)
+        start = starter(server, told, fork_seconds=0.5)
+        async with asyncio.TaskGroup() as group:
+            # All wait at the same time, and whatever else the loop has to do is done meanwhile.
+            starting = [group.create_task(start(spec_of(environment))) for _ in range(2)]
+        assert [said for said in told if "does not answer" in said] == told
+        assert len(told) == 2
+        runs = [Run(task.result()) for task in starting]
+        runs.append(Run(await start(spec_of(environment))))
+        assert len(told) == 2
+        os.kill(server.pid, signal.SIGCONT)
+        async with asyncio.TaskGroup() as group:
+            ended = [group.create_task(run.ended()) for run in runs]
+            for run in runs:
+                await run.below()
+                run.stop.set()
+        assert [task.result().exit_code for task in ended] == [0, 0, 0]
+        # The orders that nobody waits for any longer are not carried out, or not for long.
+        await eventually(lambda: not psutil.Process(server.pid).children())
+
+
+async def test_a_stop_does_not_wait_until_the_modules_are_loaded(tmp_path: Path) -> None:
+    loading = tmp_path / "loading"
+    loads = f"import pathlib, time\npathlib.Path({str(loading)!r}).touch()\ntime.sleep(3600)"
+    environment = make_service(tmp_path, _RUNS, loads=loads)
+    stop = asyncio.Event()
+
+    async def run_until_stopped() -> None:
+        async with open_starter([MODULE], environment, stop=stop, tell=print):
+            await stop.wait()
+
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(run_until_stopped())
+        await eventually(loading.exists)
+        stop.set()
+        await eventually(running.done)
+
+
 async def test_a_signal_to_all_processes_does_not_end_the_server_before_its_forks(tmp_path: Path) -> None:
     """As of a service manager that stops a whole control group."""
     environment = make_service(tmp_path, _RUNS)
     async with opened(environment) as server:
-        run = Run(Starter(server), environment)
+        run = await begun(server, environment)
         async with asyncio.TaskGroup() as group:
             ended = group.create_task(run.ended())
             await run.below()
@@ -195,7 +276,7 @@ async def test_a_module_that_starts_a_thread_is_not_forked(tmp_path: Path) -> No
     try:
         assert not await server.ready(timeout_seconds=LOAD_SECONDS)
         with pytest.raises(ProcessError, match="was not forked"):
-            server.fork(Order(MODULE, ()))
+            await server.fork(Order(MODULE, ()))
     finally:
         server.close()
 

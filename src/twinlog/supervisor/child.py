@@ -3,10 +3,10 @@
 import asyncio
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from twinlog.local.processes.process import PIPE, GuardedProcess
 from twinlog.service.waiting import wait_for_any, wait_or_stop
@@ -52,7 +52,11 @@ class ChildProcess(Protocol):
     def send_signal(self, number: signal.Signals) -> None: ...
 
 
-def start_program(spec: ChildSpec) -> ChildProcess:
+Start = Callable[[ChildSpec], Coroutine[Any, Any, ChildProcess]]
+"""Makes a child. Raises TwinlogError when it cannot; when cancelled, nothing of the child stays."""
+
+
+async def start_program(spec: ChildSpec) -> ChildProcess:
     """By its command. Blocks for some 30 ms. Raises ProcessError when that cannot be run."""
     return GuardedProcess(spec.command, env=spec.environment, output=PIPE)
 
@@ -60,15 +64,8 @@ def start_program(spec: ChildSpec) -> ChildProcess:
 class Child:
     """A running child. It does not outlive this process, nor does what it started (GuardedProcess)."""
 
-    def __init__(
-        self,
-        spec: ChildSpec,
-        *,
-        on_line: Callable[[str], None],
-        start: Callable[[ChildSpec], ChildProcess] = start_program,
-    ) -> None:
-        """Starts it, and raises and blocks as `start` does."""
-        self._process = start(spec)
+    def __init__(self, process: ChildProcess, *, on_line: Callable[[str], None]) -> None:
+        self._process = process
         self._on_line = on_line
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
 

@@ -7,17 +7,22 @@ forks of one that has loaded them. What it forks is a guard (`twinlog.local.proc
 the service, which then runs as `python -m MODULE` would: the same arguments, the same line in a list of
 processes.
 
-Invariant: here nothing starts a thread or opens a socket but the one over which orders come. It ends with
-that socket, and not by a signal that a whole group of processes gets: its services would be killed in the
-middle of their drain.
+Invariants:
+- here nothing starts a thread or opens a socket but the one over which orders come. It ends with that socket,
+  and not by a signal that a whole group of processes gets: its services would be killed in the middle of
+  their drain;
+- an order that cannot be carried out is answered by `!` and errno over its status pipe, and ends nothing
+  else: the services that run already live as long as this process does.
 """
 
 import contextlib
+import errno
 import gc
 import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import sys
@@ -73,13 +78,37 @@ def main(arguments: Sequence[str]) -> Order | None:
         message, descriptors, _, _ = socket.recv_fds(orders, MAX_ORDER_BYTES, DESCRIPTORS)
         if not message:
             return None
-        if os.fork() == 0:
+        if _forked(descriptors):
             orders.close()
             order = Order.decoded(message)
             _guard(order, *descriptors)
             return order
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _forked(descriptors: Sequence[int]) -> bool:
+    """Fork, where the order is whole and somebody still waits for it. True in the fork."""
+    if len(descriptors) < DESCRIPTORS:
+        # This process has no room for more descriptors: closing those that came tells who waits.
+        return False
+    lifeline, status = descriptors[:2]
+    if _is_given_up(lifeline):
+        return False
+    try:
+        return os.fork() == 0
+    except OSError as error:
+        # A limit of processes or memory: the next order may find room again.
+        with contextlib.suppress(OSError):
+            os.write(status, b"!%d\n" % (error.errno or errno.EAGAIN))
+        return False
+
+
+def _is_given_up(lifeline: int) -> bool:
+    """Whether who gave the order has closed its end, and starts the service in another way by now."""
+    look = select.poll()
+    look.register(lifeline, 0)
+    return bool(look.poll(0))
 
 
 def _guard(order: Order, lifeline: int, status: int, end: int, output: int) -> None:

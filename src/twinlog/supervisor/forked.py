@@ -8,17 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import IO
 
 from twinlog.local.processes.process import ProcessError
+from twinlog.service.waiting import finish_or_cancel
 from twinlog.supervisor.child import ChildProcess, ChildSpec, start_program
 from twinlog.supervisor.command_line import padding
 from twinlog.supervisor.fork_server import MODULE, READY, Order
 
 _FORK_SECONDS = 10.0
-"""What a fork may take, which takes milliseconds."""
+"""What a fork may take, which takes milliseconds. Other services start meanwhile."""
 _LOAD_SECONDS = 60.0
 """What loading all modules may take, which takes one or two. Until then no service runs."""
 _STDERR = 2
@@ -31,7 +32,11 @@ class ForkServer:
     def __init__(self, modules: Sequence[str], *, environment: Mapping[str, str]) -> None:
         """Starts it. `modules`: what services will be made of; `environment`: theirs, too. Raises
         ProcessError."""
-        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise ProcessError(f"no process that forks services: {error}") from error
+        self._is_silent = False
         try:
             with theirs:
                 self._process = subprocess.Popen(
@@ -45,21 +50,18 @@ class ForkServer:
                     start_new_session=True,
                 )
             self._orders.send(json.dumps(list(modules)).encode())
+            self._orders.setblocking(False)
         except OSError as error:
             self._orders.close()
             raise ProcessError(f"cannot run {sys.executable}: {error}") from error
 
     async def ready(self, *, timeout_seconds: float) -> bool:
         """Wait until it has loaded everything. False when it ended, or did not come to it in time."""
-        self._orders.setblocking(False)
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await asyncio.get_running_loop().sock_recv(self._orders, len(READY)) == READY
         except OSError:
             return False
-        finally:
-            self._orders.setblocking(True)
-            self._orders.settimeout(_FORK_SECONDS)
 
     @property
     def pid(self) -> int:
@@ -69,9 +71,22 @@ class ForkServer:
     def running(self) -> bool:
         return self._process.poll() is None
 
-    def fork(self, order: Order) -> "ForkedProcess":
-        """Blocks for some milliseconds. Raises ProcessError."""
-        return ForkedProcess(order, self._orders)
+    @property
+    def answers(self) -> bool:
+        """False once it has ended, or left an order without an answer: those after it would wait as long."""
+        return self.running and not self._is_silent
+
+    async def fork(self, order: Order, *, timeout_seconds: float = _FORK_SECONDS) -> "ForkedProcess":
+        """Raises ProcessError when it cannot fork, or does not answer in time: then nothing of the service
+        runs, or it is killed as soon as it does."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await _ask(self._orders, order)
+        except TimeoutError as error:
+            self._is_silent = True
+            raise ProcessError(
+                f"{order.module} was not forked: the process that forks it does not answer"
+            ) from error
 
     def close(self) -> None:
         """End it, and with it what it has forked. Idempotent."""
@@ -80,29 +95,47 @@ class ForkServer:
         self._process.wait()
 
 
+Tell = Callable[[str], None]
+"""Told why a service is not forked; it runs nevertheless."""
+
+
 class Starter:
-    """Makes children: forks where a fork server lives, else programs of their own."""
+    """Makes children: forks where a fork server lives, else programs of their own, which cost more memory."""
 
-    def __init__(self, server: ForkServer | None) -> None:
+    def __init__(self, server: ForkServer | None, *, tell: Tell, fork_seconds: float = _FORK_SECONDS) -> None:
         self._server = server
+        self._tell = tell
+        self._fork_seconds = fork_seconds
 
-    def __call__(self, spec: ChildSpec) -> ChildProcess:
-        """Blocks and raises as `ForkServer.fork` or `start_program`."""
-        if self._server is not None and self._server.running and spec.order is not None:
-            return self._server.fork(spec.order)
-        return start_program(spec)
+    async def __call__(self, spec: ChildSpec) -> ChildProcess:
+        """Raises as `start_program`."""
+        if self._server is not None and self._server.answers and spec.order is not None:
+            try:
+                return await self._server.fork(spec.order, timeout_seconds=self._fork_seconds)
+            except ProcessError as error:
+                self._tell(str(error))
+        return await start_program(spec)
 
 
 @asynccontextmanager
-async def open_starter(modules: Sequence[str], environment: Mapping[str, str]) -> AsyncIterator[Starter]:
-    """With a fork server where the system has what that needs (Linux), and one that has come to be ready."""
+async def open_starter(
+    modules: Sequence[str], environment: Mapping[str, str], *, stop: asyncio.Event, tell: Tell
+) -> AsyncIterator[Starter]:
+    """With a fork server where the system has what that needs (Linux), and one that has come to be ready
+    before `stop`."""
     if sys.platform != "linux":
-        yield Starter(None)
+        yield Starter(None, tell=tell)
         return
-    server = ForkServer(modules, environment=environment)
     try:
-        is_ready = await server.ready(timeout_seconds=_LOAD_SECONDS)
-        yield Starter(server if is_ready else None)
+        server = ForkServer(modules, environment=environment)
+    except ProcessError as error:
+        tell(str(error))
+        yield Starter(None, tell=tell)
+        return
+    try:
+        loading = server.ready(timeout_seconds=_LOAD_SECONDS)
+        is_ready = await finish_or_cancel(loading, stop=stop, grace_seconds=0.0)
+        yield Starter(server if is_ready else None, tell=tell)
     finally:
         server.close()
 
@@ -110,22 +143,12 @@ async def open_starter(modules: Sequence[str], environment: Mapping[str, str]) -
 class ForkedProcess:
     """A running fork with its guard. Neither it nor what it started outlives this process."""
 
-    def __init__(self, order: Order, orders: socket.socket) -> None:
+    def __init__(self, pid: int, *, lifeline: int, end: int, output: int) -> None:
+        """Takes the descriptors over."""
+        self.pid = pid
+        self._lifeline = lifeline
+        self._end = end
         self._code: int | None = None
-        with ExitStack() as kept, ExitStack() as handed_over:
-            lifeline, self._lifeline = _pipe(handed_over, kept)
-            status, status_writer = _pipe(kept, handed_over)
-            self._end, end_writer = _pipe(kept, handed_over)
-            output, output_writer = _pipe(kept, handed_over)
-            descriptors = [lifeline, status_writer, end_writer, output_writer]
-            try:
-                socket.send_fds(orders, [order.encoded()], descriptors)
-                handed_over.close()
-                self.pid = _read_pid(status, order)
-            except OSError as error:
-                raise ProcessError(f"{order.module} was not forked: {error}") from error
-            kept.pop_all()
-        os.close(status)
         self.stdout: IO[bytes] = os.fdopen(output, "rb", buffering=0)
 
     def fileno(self) -> int:
@@ -150,6 +173,28 @@ class ForkedProcess:
                 os.write(self._lifeline, bytes([number]))
 
 
+async def _ask(orders: socket.socket, order: Order) -> ForkedProcess:
+    """Give the order, and wait until it is carried out. Raises ProcessError. Where that fails, or is
+    cancelled, the lifeline closes: a fork that is made after that is killed by its guard."""
+    with ExitStack() as kept, ExitStack() as handed_over:
+        try:
+            lifeline, lifeline_writer = _pipe(handed_over, kept)
+            status, status_writer = _pipe(kept, handed_over)
+            end, end_writer = _pipe(kept, handed_over)
+            output, output_writer = _pipe(kept, handed_over)
+            descriptors = [lifeline, status_writer, end_writer, output_writer]
+            socket.send_fds(orders, [order.encoded()], descriptors)
+            handed_over.close()
+            pid = _pid(await _read_all(status), order)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ProcessError(f"{order.module} was not forked: {error.strerror or error}") from error
+        kept.pop_all()
+    os.close(status)
+    return ForkedProcess(pid, lifeline=lifeline_writer, end=end, output=output)
+
+
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     """A new pipe; each stack closes its end."""
     ends = os.pipe()
@@ -158,14 +203,28 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     return ends
 
 
-def _read_pid(status: int, order: Order) -> int:
-    """Raises ProcessError when it was not forked in time."""
+async def _read_all(descriptor: int) -> bytes:
+    """What comes over a pipe until its end."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
     said = b""
-    while select.select([status], [], [], _FORK_SECONDS)[0]:
-        more = os.read(status, 64)
-        if not more and said:
-            return int(said)
-        if not more:
-            break
-        said += more
-    raise ProcessError(f"{order.module} was not forked: the process that forks it does not answer")
+    loop.add_reader(descriptor, readable.set)
+    try:
+        while True:
+            await readable.wait()
+            readable.clear()
+            more = os.read(descriptor, 64)
+            if not more:
+                return said
+            said += more
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _pid(said: bytes, order: Order) -> int:
+    """Of the answer to an order. Raises ProcessError when it says why not, or nothing."""
+    for line in said.splitlines():
+        if not line.startswith(b"!"):
+            return int(line)
+        raise ProcessError(f"{order.module} was not forked: {os.strerror(int(line[1:]))}")
+    raise ProcessError(f"{order.module} was not forked: the process that forks it gave no answer")

@@ -9,8 +9,9 @@ from contextlib import ExitStack
 
 from twinlog import __version__
 from twinlog.clock import Clock, SystemClock
+from twinlog.errors import TwinlogError
 from twinlog.service.signals import handle_signals
-from twinlog.service.waiting import Backoff, wait_or_stop
+from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
 from twinlog.supervisor.child import Child
 from twinlog.supervisor.forked import Starter, open_starter
 from twinlog.supervisor.log_lines import LogLines
@@ -84,6 +85,9 @@ async def _run(plan: RunPlan, log: LogLines) -> int:
         log.event("warning", "stopping_now", signal=signal_name)
         main.cancel()
 
+    def told(reason: str) -> None:
+        log.event("warning", "service_not_forked", message=f"{reason}; it is started as a program of its own")
+
     log.event(
         "info",
         "starting",
@@ -94,7 +98,7 @@ async def _run(plan: RunPlan, log: LogLines) -> int:
         **{str(service): str(address.listen) for service, address in plan.addresses.items()},
     )
     with handle_signals(on_first=ask, on_second=force):
-        async with open_starter(plan.modules, plan.environment) as start:
+        async with open_starter(plan.modules, plan.environment, stop=stop, tell=told) as start:
             exit_code = await _supervisor(plan, log, clock, start, started).run(stop)
     outcome = {0: "clean", 2: "refused"}.get(exit_code, "failed")
     log.event("info", "stopped", outcome=outcome, seconds=round(clock.monotonic() - started, 1))
@@ -138,11 +142,18 @@ async def _wait_until_serving(plan: RunPlan, log: LogLines, stop: asyncio.Event,
         log.child_line(spec.name, line)
 
     while not stop.is_set():
-        end = await Child(spec, on_line=pass_on, start=start).run(stop, grace_seconds=0.0)
-        if stop.is_set():
-            return False
-        if end.exit_code == 0:
-            return True
-        log.event("error", "probe_failed", exit_code=end.exit_code)
+        try:
+            process = await finish_or_cancel(start(spec), stop=stop, grace_seconds=0.0)
+        except TwinlogError as error:
+            log.event("error", "probe_failed", message=str(error))
+        else:
+            if process is None:
+                return False
+            end = await Child(process, on_line=pass_on).run(stop, grace_seconds=0.0)
+            if stop.is_set():
+                return False
+            if end.exit_code == 0:
+                return True
+            log.event("error", "probe_failed", exit_code=end.exit_code)
         await wait_or_stop(stop, _PROBE_PAUSE_SECONDS)
     return False

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
-from twinlog.service.waiting import Backoff, wait_or_stop
-from twinlog.supervisor.child import Child, ChildEnd, ChildProcess, ChildSpec, start_program
+from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
+from twinlog.supervisor.child import Child, ChildEnd, ChildSpec, Start, start_program
 from twinlog.supervisor.log_lines import LogLines, last_words
 from twinlog.supervisor.policy import EXIT_BAD_CONFIG, GiveUp, RestartPolicy
 
@@ -45,7 +45,7 @@ class Supervisor:
         grace_seconds: float,
         wait_until_serving: WaitUntilServing,
         on_serving: Callable[[], None],
-        start: Callable[[ChildSpec], ChildProcess] = start_program,
+        start: Start = start_program,
     ) -> None:
         """`grace_seconds`: how long a child may take from SIGTERM to its end. `on_serving` is called at most
         once. `start` makes a child; it raises TwinlogError when it cannot, and is asked again later.
@@ -80,6 +80,8 @@ class Supervisor:
         while not stop.is_set():
             started = self._clock.monotonic()
             end = await self._run_once(spec, stop)
+            if end is None:
+                return
             if stop.is_set():
                 self._judge_stop(spec, end)
                 return
@@ -104,15 +106,20 @@ class Supervisor:
             )
             await wait_or_stop(stop, step.after_seconds)
 
-    async def _run_once(self, spec: ChildSpec, stop: asyncio.Event) -> ChildEnd:
+    async def _run_once(self, spec: ChildSpec, stop: asyncio.Event) -> ChildEnd | None:
+        """None when `stop` came before it was started."""
+
         def pass_on(line: str) -> None:
             self._log.child_line(spec.name, line)
 
         try:
-            child = Child(spec, on_line=pass_on, start=self._start)
+            process = await finish_or_cancel(self._start(spec), stop=stop, grace_seconds=0.0)
         except TwinlogError as error:
             self._log.event("error", "service_not_started", name=spec.name, message=str(error))
             return ChildEnd(exit_code=127, killed=False, last_lines=(str(error),))
+        if process is None:
+            return None
+        child = Child(process, on_line=pass_on)
         self._log.event("info", "service_started", name=spec.name, pid=child.pid)
         return await child.run(stop, grace_seconds=self._grace_seconds)
 

@@ -7,9 +7,8 @@ from typing import IO
 
 import pytest
 
-from twinlog.supervisor.child import Child, ChildEnd, ChildSpec
+from twinlog.supervisor.child import Child, ChildEnd
 
-SPEC = ChildSpec(name="source", command=("source",), environment={})
 LATE_LOOKS = 200
 """How often one looks until the exit code is there: seconds, on a busy machine."""
 
@@ -55,7 +54,7 @@ class ReapedLate:
 async def test_a_child_whose_exit_code_comes_late_counts_as_stopped_not_as_killed(exit_code: int) -> None:
     process, stop = ReapedLate(exit_code), asyncio.Event()
     stop.set()
-    end = await Child(SPEC, on_line=print, start=lambda _: process).run(stop, grace_seconds=1.0)
+    end = await Child(process, on_line=print).run(stop, grace_seconds=1.0)
     assert end == ChildEnd(exit_code=exit_code, killed=False, last_lines=())
     assert process.signals == [signal.SIGTERM]
     process.close()
@@ -64,7 +63,7 @@ async def test_a_child_whose_exit_code_comes_late_counts_as_stopped_not_as_kille
 async def test_a_child_that_ended_by_itself_and_is_reaped_late_ends_nothing_else() -> None:
     process = ReapedLate(1)
     process.end()
-    end = await Child(SPEC, on_line=print, start=lambda _: process).run(asyncio.Event(), grace_seconds=1.0)
+    end = await Child(process, on_line=print).run(asyncio.Event(), grace_seconds=1.0)
     assert end == ChildEnd(exit_code=1, killed=False, last_lines=())
     assert process.signals == []
     process.close()

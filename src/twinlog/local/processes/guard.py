@@ -36,7 +36,8 @@ def main() -> int:
 
 def guard(lifeline: int, status: int, end: int) -> int | None:
     """Fork a process, and guard it to its end: its exit code. Returns None in that process, with default
-    signals and, of the descriptors, `status` open: it has to close it once it runs."""
+    signals and, of the descriptors, `status` open: it has to close it once it runs. Where it cannot be forked
+    that is said over `status`, and 127 returned."""
     for descriptor in (lifeline, status, end):
         os.set_inheritable(descriptor, False)
     owner = os.getppid()
@@ -45,7 +46,12 @@ def guard(lifeline: int, status: int, end: int) -> int | None:
         # Orphans of the command become our children, so that they can be found at the end.
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     wake_reader = _wake_on_signals()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        os.write(status, b"!%d\n" % (error.errno or 0))
+        os.close(status)
+        return 127
     if child == 0:
         _leave_guard(libc, lifeline, end, wake_reader)
         return None

@@ -64,6 +64,23 @@ class GuardedProcess:
     ) -> None:
         self.command = tuple(str(part) for part in command)
         self._lifeline_lock = threading.Lock()
+        try:
+            self._start(env=env, cwd=cwd, output=output, errors=errors)
+        except OSError as error:
+            raise ProcessError(
+                f"cannot run {self.command[0]}: {error.strerror or error}",
+                metadata={"program": self.command[0]},
+            ) from error
+
+    def _start(
+        self,
+        *,
+        env: Mapping[str, str] | None,
+        cwd: Path | None,
+        output: Path | Pipe | None,
+        errors: Path | None,
+    ) -> None:
+        """Raises ProcessError, and OSError where there is no room for the guard or a pipe."""
         lifeline_reader, self._lifeline = os.pipe()
         status_reader, status_writer = os.pipe()
         self._end, end_writer = os.pipe()
