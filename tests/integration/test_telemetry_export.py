@@ -191,3 +191,54 @@ async def test_what_is_turned_off_is_not_exported(tmp_path: Path) -> None:
             assert await service.end() == 0
         assert collected.metrics == set()
         assert "otlp_exporting" in collected.events
+
+
+REFUSED = {
+    "OTEL_EXPORTER_OTLP_TIMEOUT": "10s",
+    "OTEL_EXPORTER_OTLP_COMPRESSION": "zstd",
+    "OTEL_BSP_MAX_QUEUE_SIZE": "10",
+    "OTEL_BLRP_SCHEDULE_DELAY": "-1",
+    "OTEL_ATTRIBUTE_COUNT_LIMIT": "x",
+    "OTEL_SPAN_LINK_COUNT_LIMIT": "-3",
+    "OTEL_METRIC_EXPORT_INTERVAL": "0",
+    "OTEL_METRICS_EXEMPLAR_FILTER": "foo",
+}
+_OPENS = """
+import os
+from twinlog.telemetry.exporter import open_telemetry
+from twinlog.telemetry.logging import configure_logging
+configure_logging(service="source", version="1", format="json", level="info")
+with open_telemetry(service="source", version="1", instance_id="x") as telemetry:
+    telemetry.meter.create_counter("twinlog.test").add(1)
+print("serves", flush=True)
+os._exit(0)
+"""
+
+
+async def _opened(**environment: str) -> tuple[int | None, list[dict[str, Any]], str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _OPENS),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", **environment},
+    )
+    output = (await process.communicate())[0].decode()
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return process.returncode, lines, output
+
+
+@pytest.mark.parametrize("variable", REFUSED)
+async def test_a_variable_that_the_sdk_refuses_costs_signals_and_never_the_service(variable: str) -> None:
+    exit_code, lines, output = await _opened(**{variable: REFUSED[variable]})
+    assert (exit_code, "serves" in output) == (0, True), output
+    refused = [line for line in lines if line["event"] == "telemetry_setting_refused"]
+    assert refused
+    assert all(variable in line["remedy"] for line in refused)
+
+
+async def test_a_variable_of_one_signal_leaves_the_others() -> None:
+    _, lines, output = await _opened(OTEL_EXPORTER_OTLP_TRACES_TIMEOUT="soon")
+    exporting = next(line for line in lines if line["event"] == "otlp_exporting")
+    assert exporting["signals"] == ["LOGS", "METRICS"], output
+    (refused,) = [line for line in lines if line["event"] == "telemetry_setting_refused"]
+    assert (refused["signal"], refused["variables"]) == ("TRACES", ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"])

@@ -16,7 +16,7 @@ import structlog
 from opentelemetry.metrics import Meter, NoOpMeterProvider
 
 from twinlog.config import Address
-from twinlog.telemetry.otlp import Otlp, open_otlp, resource_of, wanted
+from twinlog.telemetry.otlp import Otlp, open_otlp, refused_setting, resource_of, wanted
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -59,7 +59,8 @@ def open_telemetry(
     Strimzi's board, too, as those of this cluster. `environment`: where OpenTelemetry's variables are,
     by default the process's.
 
-    An endpoint that cannot be opened is logged and left out: telemetry never stops a service.
+    An endpoint that cannot be opened, and what a variable of OpenTelemetry's makes impossible, is logged and
+    left out: telemetry never stops a service.
     """
     signals = wanted(os.environ if environment is None else environment)
     if listen is None and not signals:
@@ -76,9 +77,14 @@ def open_telemetry(
     resource = resource_of(service, version, **{"service.instance.id": instance_id})
     otlp = open_otlp(signals, resource=resource)
     readers = [] if listen is None else [PrometheusMetricReader(registry=registry)]
-    provider = MeterProvider(
-        resource=resource, metric_readers=[*readers, *otlp.metric_readers], shutdown_on_exit=False
-    )
+    try:
+        provider = MeterProvider(
+            resource=resource, metric_readers=[*readers, *otlp.metric_readers], shutdown_on_exit=False
+        )
+    except Exception as error:  # noqa: BLE001 (the SDK refuses its variables in many ways)
+        refused_setting("METRICS", error, os.environ)
+        otlp.ends += [reader.shutdown for reader in otlp.metric_readers]
+        return Telemetry(meter=NoOpMeterProvider().get_meter("twinlog", version), _otlp=otlp)
     otlp.ends.append(provider.shutdown)
     telemetry = Telemetry(meter=provider.get_meter("twinlog", version), _otlp=otlp)
     if listen is None:

@@ -23,6 +23,8 @@ OTLP: `pip install 'twinlog-service[otlp]'`, then OpenTelemetry's own variables 
 `OTEL_EXPORTER_OTLP_ENDPOINT` for metrics, traces and logs, `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` and its like
 for one of them, `OTEL_TRACES_EXPORTER=none` against one; the protocol is gRPC. Without them nothing is
 exported. A collector that is away, or does not answer, costs dropped telemetry and never a pause of the copy.
+A variable that OpenTelemetry does not accept costs the signal that it is about: the service logs
+`telemetry_setting_refused` with the variable, and runs without.
 
 - spans: `prepare epoch`, `hand-over`, `epoch` (source); `round` and `append` (its tasks: a transaction, and
   a request with batches of preserved copies; traces of their own, linked to `prepare epoch`); `checkpoint

@@ -4,12 +4,16 @@ A signal is exported when OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_<SI
 OTEL_<SIGNAL>_EXPORTER=none and OTEL_SDK_DISABLED=true turn it off. Everything else (headers, interval,
 sampling, certificates) is the SDK's and is read from its variables. The protocol is gRPC.
 
-Invariant: the service never waits for a collector. Queues are bounded and drop, threads of their own send,
-and the end of the process gives them `FLUSH_SECONDS` together.
+Invariants:
+- the service never waits for a collector. Queues are bounded and drop, threads of their own send, and the end
+  of the process gives them `FLUSH_SECONDS` together;
+- a variable that the SDK does not accept costs the signal that it is about, and a warning.
 """
 
 import json
 import logging
+import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -69,13 +73,13 @@ class Otlp:
 
 
 def open_traces(service: str, version: str, environment: Mapping[str, str]) -> Otlp:
-    """Traces alone, of a process that is no service, where the variables ask for them; else nothing, and no
-    word of it."""
+    """Traces alone, of a process that is no service, where the variables ask for them and are accepted; else
+    nothing, and no word of it."""
     otlp = Otlp()
     if "TRACES" not in wanted(environment):
         return otlp
-    with suppress(ImportError):
-        otlp.ends.append(_open_traces(resource_of(service, version)))
+    with suppress(Exception):  # not installed, or a variable that the SDK does not accept
+        _open_traces(otlp, resource_of(service, version))
     return otlp
 
 
@@ -94,45 +98,70 @@ def resource_of(service: str, version: str, **more: str) -> "Resource":
 
 
 def open_otlp(signals: frozenset[str], *, resource: "Resource") -> Otlp:
-    """Exporters of these signals. Where the package is not installed that is logged, and nothing exported."""
+    """Exporters of these signals. A signal whose variables are not accepted is logged, and left out; where
+    the package is not installed all are."""
     otlp = Otlp()
-    if not signals:
-        return otlp
-    try:
-        _open(otlp, signals, resource)
-    except ImportError:
-        _log.error(
-            "otlp_not_installed",
-            reason="OTLP_NOT_INSTALLED",
-            signals=sorted(signals),
-            remedy="pip install 'twinlog-service[otlp]'",
-        )
+    exported = []
+    for signal in sorted(signals):
+        try:
+            _OPENERS[signal](otlp, resource)
+        except ImportError:
+            _log.error(
+                "otlp_not_installed",
+                reason="OTLP_NOT_INSTALLED",
+                signals=sorted(signals),
+                remedy="pip install 'twinlog-service[otlp]'",
+            )
+            return otlp
+        except Exception as error:  # noqa: BLE001 (the SDK raises of many kinds; none may stop a service)
+            refused_setting(signal, error, os.environ)
+        else:
+            exported.append(signal)
+    if exported:
+        _log.info("otlp_exporting", signals=exported)
     return otlp
 
 
-def _open(otlp: Otlp, signals: frozenset[str], resource: "Resource") -> None:
-    if "METRICS" in signals:
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-
-        otlp.metric_readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
-    if "TRACES" in signals:
-        otlp.ends.append(_open_traces(resource))
-    if "LOGS" in signals:
-        from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
-        from opentelemetry.sdk._logs import LoggerProvider
-        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
-
-        logs = LoggerProvider(resource=resource, shutdown_on_exit=False)
-        logs.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
-        handler = LogExport(logs.get_logger("twinlog").emit)
-        logging.getLogger().addHandler(handler)
-        otlp.ends.append(logs.shutdown)
-    _log.info("otlp_exporting", signals=sorted(signals))
+def refused_setting(signal: str, error: Exception, environment: Mapping[str, str]) -> None:
+    """Log that the SDK did not accept its variables for a signal, which is left out."""
+    variables = suspects(signal, str(error), environment)
+    _log.warning(
+        "telemetry_setting_refused",
+        reason="TELEMETRY_SETTING_INVALID",
+        signal=signal,
+        variables=variables,
+        message=f"{str(error) or type(error).__name__}; {signal.lower()} are not exported",
+        remedy=f"correct or unset {' or '.join(variables) or 'the OTEL_ variables of this process'}",
+    )
 
 
-def _open_traces(resource: "Resource") -> Callable[[], object]:
-    """Export spans from now on. Returns what ends it. Raises ImportError."""
+def suspects(signal: str, message: str, environment: Mapping[str, str]) -> list[str]:
+    """The variables that an error of the SDK is about: those that it names, else those whose value it shows,
+    else all that are set and may be about the signal.
+
+    >>> suspects("TRACES", "could not convert string to float: '10s'", {"OTEL_EXPORTER_OTLP_TIMEOUT": "10s"})
+    ['OTEL_EXPORTER_OTLP_TIMEOUT']
+    """
+    others = [f"OTEL_{prefix}" for each in SIGNALS if each != signal for prefix in _PREFIXES[each]]
+    others += [f"OTEL_EXPORTER_OTLP_{each}_" for each in SIGNALS if each != signal]
+    candidates = [
+        name
+        for name in sorted(environment)
+        if name.startswith("OTEL_") and environment[name] and not name.startswith(tuple(others))
+    ]
+    named = [name for name in candidates if re.search(rf"\b{name}\b", message)]
+    shown = [name for name in candidates if f"'{environment[name]}'" in message]
+    return named or shown or [name for name in candidates if not name.endswith(("_ENDPOINT", "_HEADERS"))]
+
+
+def _open_metrics(otlp: Otlp, _resource: "Resource") -> None:
+    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    otlp.metric_readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
+
+
+def _open_traces(otlp: Otlp, resource: "Resource") -> None:
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -140,17 +169,45 @@ def _open_traces(resource: "Resource") -> Callable[[], object]:
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
-    return provider.shutdown
+    otlp.ends.append(provider.shutdown)
+
+
+def _open_logs(otlp: Otlp, resource: "Resource") -> None:
+    from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
+    from opentelemetry.sdk._logs import LoggerProvider
+    from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+
+    logs = LoggerProvider(resource=resource, shutdown_on_exit=False)
+    logs.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
+    handler = LogExport(logs.get_logger("twinlog").emit)
+    logging.getLogger().addHandler(handler)
+    otlp.ends.append(logs.shutdown)
+
+
+_OPENERS = {"METRICS": _open_metrics, "TRACES": _open_traces, "LOGS": _open_logs}
+_PREFIXES = {
+    "METRICS": ("METRIC_", "METRICS_"),
+    "TRACES": ("BSP_", "SPAN_", "TRACES_", "LINK_", "EVENT_"),
+    "LOGS": ("BLRP_", "LOGRECORD_", "LOGS_"),
+}
+"""How the names of variables begin that are about one signal, after OTEL_."""
 
 
 class LogExport(logging.Handler):
-    """Gives every line of the process to `emit` as it is on stdout: redacted; its keys are attributes."""
+    """Gives every line of the process to `emit` as it is on stdout: redacted; its keys are attributes. One
+    that cannot be given is left to `logging`'s rule for such errors (`handleError`), and never raised."""
 
     def __init__(self, emit: Callable[..., object]) -> None:
         super().__init__()
         self._emit = emit
 
     def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._export(record)
+        except Exception:  # noqa: BLE001 (as every handler of `logging`: a line never fails who writes it)
+            self.handleError(record)
+
+    def _export(self, record: logging.LogRecord) -> None:
         if record.name.startswith(OWN_LOGGER):
             return
         # The formatter of stdout is the one place that redacts.

@@ -21,6 +21,7 @@ from twinlog.service.errors_wire import status_of
 from twinlog.telemetry import metrics
 from twinlog.telemetry.logging import configure_logging
 from twinlog.telemetry.metrics_page import prometheus_name, render
+from twinlog.telemetry.otlp import LogExport
 from twinlog.telemetry.redaction import (
     MAX_ITEMS,
     MAX_TEXT_CHARACTERS,
@@ -335,3 +336,19 @@ def test_a_collector_that_is_away_is_told_of_seldom(log_stream: io.StringIO) -> 
     lines = log_stream.getvalue().splitlines()
     assert len([line for line in lines if "Transient" in line]) == 1
     assert len([line for line in lines if "ours" in line]) == 2
+
+
+def test_a_line_that_cannot_be_exported_never_fails_who_writes_it(
+    log_stream: io.StringIO,
+) -> None:
+    def broken(**_: object) -> None:
+        raise RuntimeError("the queue is shut down")
+
+    configure_logging(service="source", version="1", format="json", level="info", stream=log_stream)
+    export = LogExport(broken)
+    logging.getLogger().addHandler(export)
+    try:
+        logging.getLogger("twinlog.test").info("copied")
+    finally:
+        logging.getLogger().removeHandler(export)
+    assert "copied" in log_stream.getvalue()
