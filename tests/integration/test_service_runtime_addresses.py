@@ -1,5 +1,6 @@
 """Addresses are reserved on real sockets before any child starts."""
 
+import errno
 import socket
 from contextlib import ExitStack
 
@@ -7,6 +8,7 @@ import pytest
 
 from twinlog.config import Address, Service, ServiceEndpoints
 from twinlog.errors import ConfigError
+from twinlog.service.grpc_server import free_port
 from twinlog.supervisor.addresses import Neighbours, child_overrides, reserve_addresses
 
 
@@ -102,3 +104,16 @@ def test_an_address_of_metrics_that_is_taken_makes_way_where_nobody_chose_it() -
     assert child_overrides(moved)["twinlog.source.metrics.listen"] == str(metrics)
     assert left[Service.SOURCE].metrics is None
     assert "twinlog.source.metrics.listen" not in child_overrides(left)
+
+
+def test_an_address_of_a_name_that_the_machine_does_not_have_is_left_out() -> None:
+    """As `::1` of `localhost` where IPv6 is off. 192.0.2.1 is no machine's (RFC 5737)."""
+
+    def resolve(host: str, port: int, **hints: int) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port)) for address in addresses[host]]
+
+    addresses = {"both": ["192.0.2.1", "127.0.0.1"], "none": ["192.0.2.1"]}
+    assert free_port(Address.parse("both:0"), resolve=resolve) > 0
+    with pytest.raises(OSError) as refused:
+        free_port(Address.parse("none:0"), resolve=resolve)
+    assert refused.value.errno == errno.EADDRNOTAVAIL

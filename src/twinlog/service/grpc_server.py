@@ -1,6 +1,7 @@
 """The gRPC server of a service: health, reflection, limits, and an end that clients understand."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ _READY_POLL_SECONDS = 1.0
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
+_NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""One of several that a name has, as `::1` of `localhost` where IPv6 is off."""
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -241,22 +244,31 @@ class GrpcServer:
             await self._health.set(name, status)
 
 
-def free_port(listen: Address) -> int:
+def free_port(listen: Address, *, resolve: Callable[..., Any] = socket.getaddrinfo) -> int:
     """The port of `listen`, or a free one where that is 0, which nobody listens on at this moment.
 
     A socket that may share its port is bound although another one has that port, and port 0 may give it one
-    that is in use. Raises OSError when the address is in use or is not one of this machine.
+    that is in use. Of the addresses of a name, those that this machine does not have are left out. Raises
+    OSError when the address is in use, or none is of this machine.
     """
     host, port = listen.host.strip("[]"), listen.port
-    for family, kind, protocol, _, address in socket.getaddrinfo(
+    bound, refused = False, None
+    for family, kind, protocol, _, address in resolve(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     ):
-        with socket.socket(family, kind, protocol) as found:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            found.bind((address[0], port or address[1], *address[2:]))
-            port = found.getsockname()[1]
+        try:
+            with socket.socket(family, kind, protocol) as found:
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                found.bind((address[0], port or address[1], *address[2:]))
+                port, bound = found.getsockname()[1], True
+        except OSError as error:
+            if error.errno not in _NO_SUCH_ADDRESS:
+                raise
+            refused = error
+    if refused is not None and not bound:
+        raise refused
     return port
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from twinlog.clock import SystemClock
 from twinlog.config.security import TlsFiles
+
+SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _key_pem(key: SigningKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -55,23 +57,36 @@ class Authority:
         )
         return certificate.public_bytes(serialization.Encoding.PEM)
 
-    def sign(self, common_name: str, *hosts: str, days: float = 1.0) -> Signed:
-        """`hosts`: names and addresses; `days` from now on, negative = expired."""
+    def sign(
+        self,
+        common_name: str,
+        *hosts: str,
+        days: float = 1.0,
+        from_days: float = -9.0,
+        key: SigningKey | None = None,
+        raw_names: bytes = b"",
+    ) -> Signed:
+        """`hosts`: names and addresses; `days` from now on, negative = expired; `from_days`: from when on;
+        `key`: whose certificate it is, by default a new one's; `raw_names`: bytes that take the
+        place of the hosts' encoding."""
         now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = key or ec.generate_private_key(ec.SECP256R1())
         builder = (
             x509.CertificateBuilder()
             .subject_name(_name(common_name))
             .issuer_name(_name(self.name))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=9))
+            .not_valid_before(now + timedelta(days=from_days))
             .not_valid_after(now + timedelta(days=days))
         )
-        if hosts:
+        if hosts and not raw_names:
             builder = builder.add_extension(
                 x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
             )
+        if raw_names:
+            names = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, raw_names)
+            builder = builder.add_extension(names, critical=False)
         chain = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
         return Signed(chain, _key_pem(key))
 

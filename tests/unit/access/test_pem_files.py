@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from twinlog.clock import SystemClock
 from twinlog.config.security import TlsFiles
 from twinlog.errors import ConfigError
 from twinlog.service.access.pem_files import PemFiles
-from twinlog.testing.certificates import Authority, Signed
+from twinlog.testing.certificates import Authority, Signed, SigningKey
+from twinlog.testing.fakes.clock import FakeClock
 
 
 def put(name: str, content: bytes) -> None:
@@ -77,6 +80,59 @@ def test_an_expired_certificate_does_not_replace_a_good_one(tmp_path: Path) -> N
     write(files, authority.sign("source", "late.example", days=-1))
     assert read.current().names == {"cn:source", "dns:source.example"}
     assert "expired at" in read.problem
+
+
+def test_a_certificate_that_is_not_valid_yet_waits_for_its_time(tmp_path: Path) -> None:
+    authority, clock = Authority(), FakeClock(now_ms=SystemClock().now_ms())
+    files = authority.files(tmp_path, "source", "source.example", days=3)
+    read = PemFiles(files, clock=clock)
+    write(files, authority.sign("source", "early.example", from_days=1, days=3))
+    assert read.current().names == {"cn:source", "dns:source.example"}
+    assert "is not valid before" in read.problem
+    clock.advance(2 * 86_400)
+    assert read.current().names == {"cn:source", "dns:early.example"}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ed25519.Ed25519PrivateKey.generate(),
+        ec.generate_private_key(ec.SECP521R1()),
+        ec.generate_private_key(ec.SECP256K1()),
+    ],
+    ids=["Ed25519", "P-521", "secp256k1"],
+)
+def test_a_key_that_grpc_refuses_does_not_replace_a_good_one(tmp_path: Path, key: SigningKey) -> None:
+    authority = Authority()
+    files = authority.files(tmp_path, "source", "source.example")
+    read = PemFiles(files)
+    write(files, authority.sign("source", "other.example", key=key))
+    assert read.current().names == {"cn:source", "dns:source.example"}
+    assert "RSA and of the curves P-256 and P-384" in read.problem
+
+
+@pytest.mark.parametrize(
+    "key",
+    [rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP384R1())],
+    ids=["RSA", "P-384"],
+)
+def test_keys_that_grpc_accepts_are_used(tmp_path: Path, key: SigningKey) -> None:
+    authority = Authority()
+    files = authority.files(tmp_path, "source", "source.example")
+    read = PemFiles(files)
+    write(files, authority.sign("source", "other.example", key=key))
+    assert read.current().names == {"cn:source", "dns:other.example"}
+
+
+def test_a_certificate_that_cannot_be_read_whole_keeps_the_old_one(tmp_path: Path) -> None:
+    """Its frame is right, an extension is not: alternative names that are no list of names."""
+    authority = Authority()
+    files = authority.files(tmp_path, "source", "source.example")
+    read = PemFiles(files)
+    before = read.current()
+    write(files, authority.sign("source", "other.example", raw_names=b"\x04\x01\xff"))
+    assert read.current() == before
+    assert f"{files.certificate}: holds a certificate that cannot be read" in read.problem
 
 
 def test_at_the_start_a_bad_file_is_refused_by_its_name(tmp_path: Path) -> None:

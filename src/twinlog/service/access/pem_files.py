@@ -1,6 +1,7 @@
 """A certificate, its key and the CAs, read from PEM files, and read again when one of them changes.
 
-Invariant: what is half written, expired or does not fit together never replaces what was good.
+Invariant: what is half written, expired, not valid yet, refused by gRPC or does not fit together never
+replaces what was good.
 """
 
 import threading
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import structlog
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from twinlog.clock import Clock, SystemClock
@@ -45,7 +48,7 @@ def principals_of(certificate: x509.Certificate) -> tuple[str, ...]:
     found = [f"cn:{_text(entry.value)}" for entry in _attributes(certificate)]
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
+    except x509.ExtensionNotFound:
         return tuple(found)
     for kind, of_type in (
         ("uri", x509.UniformResourceIdentifier),
@@ -135,10 +138,26 @@ def _read(files: TlsFiles, now: datetime) -> Pem:
         key = serialization.load_pem_private_key(key_bytes, password=None)
     except TypeError as error:
         raise _unusable(files.key, "the private key is encrypted: store it without a password") from error
-    except ValueError as error:
-        raise _unusable(files.key, "is no whole PEM file with a private key") from error
-    if _public_bytes(key.public_key()) != _public_bytes(chain[0].public_key()):
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise _unusable(files.key, "is no whole PEM file with a private key that TLS can use") from error
+    if not _is_spoken_by_grpc(key):
+        raise _unusable(
+            files.key,
+            "gRPC's clients accept keys of RSA and of the curves P-256 and P-384 only: make one of these",
+        )
+    try:
+        names = frozenset(principals_of(chain[0]))
+        certified = _public_bytes(chain[0].public_key())
+    except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+        raise _unusable(files.certificate, f"holds a certificate that cannot be read: {error}") from error
+    if _public_bytes(key.public_key()) != certified:
         raise _unusable(files.key, f"is not the key of the first certificate in {files.certificate}")
+    if chain[0].not_valid_before_utc > now:
+        raise _unusable(
+            files.certificate,
+            f"the certificate is not valid before {chain[0].not_valid_before_utc.isoformat()}: look at this"
+            " machine's clock, or wait",
+        )
     if chain[0].not_valid_after_utc <= now:
         raise _unusable(
             files.certificate,
@@ -148,7 +167,7 @@ def _read(files: TlsFiles, now: datetime) -> Pem:
         chain=chain_bytes,
         key=key_bytes,
         ca=read_ca(files.ca) if files.ca else None,
-        names=frozenset(principals_of(chain[0])),
+        names=names,
         expires=chain[0].not_valid_after_utc,
     )
 
@@ -172,12 +191,19 @@ def read_file(name: str, *, unusable: "Callable[[str, str], ConfigError] | None"
 def _certificates(name: str, content: bytes) -> list[x509.Certificate]:
     try:
         found = x509.load_pem_x509_certificates(content)
-    except ValueError as error:
+    except (ValueError, UnsupportedAlgorithm) as error:
         raise _unusable(name, "is no whole PEM file with certificates") from error
     # The library stops at the first damaged end of a file without a word.
     if content.count(b"-----BEGIN CERTIFICATE-----") != len(found):
         raise _unusable(name, "is no whole PEM file with certificates")
     return found
+
+
+def _is_spoken_by_grpc(key: object) -> bool:
+    """Others are refused in each handshake, with words that name neither file nor reason."""
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        return isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1)
+    return isinstance(key, rsa.RSAPrivateKey)
 
 
 def _public_bytes(key: object) -> bytes:
