@@ -45,7 +45,6 @@ def test_an_error_of_a_command_writes_control_characters_out() -> None:
     assert "\x1b" not in done.stderr + done.stdout
 
 
-@pytest.mark.slow  # a process of its own, as a shell starts it
 def test_completion_shows_what_the_help_shows() -> None:
     asked = {"_TWINLOG_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
     assert answer(**asked, COMP_WORDS="twinlog state im").split() == ["import"]

@@ -207,7 +207,7 @@ class PartitionCopy:
     def others_wrote(self, begin: int, end: int) -> None:
         """What lies between where the copy ended and this target offset was looked at: it is not ours."""
         if self.target_end == begin and self.is_idle:
-            self.target_end, self.marker_follows = end, False
+            self.target_end, self.markers_to_come = end, 0
 
     def end_round(self) -> None:
         """A round that held records of it is committed: once for each round, in their order. Its marker may

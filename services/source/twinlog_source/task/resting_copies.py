@@ -65,7 +65,7 @@ class RestingCopies:
                 # One that ends before may be another topic by now, which the driver will notice.
                 if found > before[target]:
                     self.preserved.doubt(copy.partition)
-            elif found > before[target] + copy.marker_follows and await self.foreign_writes.look(
+            elif found > before[target] + copy.markers_to_come and await self.foreign_writes.look(
                 copy.partition, target, before[target], found, stop
             ):
                 copy.others_wrote(before[target], found)

@@ -67,7 +67,7 @@ class Bench:
             target_end=10,
             end_is_exact=True,
             ends_rounds_with_marker=True,
-            marker_follows=True,
+            markers_to_come=1,
         )
         self.foreign_writes = ForeignWrites(
             reader=cast("BatchReader", self.log), found=lambda *found: self.told.append(found)
