@@ -36,7 +36,7 @@ async def test_a_position_of_0_wins_over_the_reset(site: Site) -> None:
 
 async def test_what_lies_before_a_flow_that_begins_is_counted_from_its_positions(site: Site) -> None:
     await site.write(site.source, "t", 5)
-    estate = await site.owner()
+    estate = await site.owner(TRANSLATED)
     assert await estate.backlog_records([P]) == 5
     await estate.set_position(P, 3)
     assert await estate.backlog_records([P]) == 2
@@ -90,14 +90,14 @@ async def test_a_position_that_could_not_be_set_has_no_effect_when_its_record_ar
 
 async def test_a_position_that_is_set_after_one_that_failed_is_not_undone_with_it(site: Site) -> None:
     await site.write(site.source, "t", 9)
-    estate = await site.owner()
+    estate = await site.owner(TRANSLATED)
     undo = site.target.intercept("append", only_positions, after=True)
     with pytest.raises(KafkaError):
         await estate.set_position(P, 3, bounds=LogBounds(start=0, end=9))
     undo()
     await estate.set_position(P, 6, bounds=LogBounds(start=0, end=9))
     await estate.refresh(owned=frozenset())
-    for each in (estate, await site.owner()):
+    for each in (estate, await site.owner(TRANSLATED)):
         assert (each.table.rows[P].position, ledger(each)) == (6, [(0, 6, "SKIPPED_BY_OPERATOR")])
 
 
@@ -117,7 +117,7 @@ async def test_what_a_move_that_failed_would_have_left_out_is_no_gap(site: Site)
 async def test_a_partition_is_in_no_plan_while_its_position_is_set(site: Site) -> None:
     """Its task would continue from the position before, and overwrite the new one."""
     await site.write(site.source, "t", 5)
-    estate = await site.owner()
+    estate = await site.owner(TRANSLATED)
     planned: list[frozenset[TopicPartition]] = []
 
     def look(call: Call) -> None:
@@ -147,7 +147,7 @@ async def _outcome(moving: Awaitable[None]) -> str:
 
 async def test_what_is_undone_of_a_move_and_the_next_one_never_mix_on_the_log(site: Site) -> None:
     """An operator tries again while the flow's own loop is about to undo the first try."""
-    estate = await site.owner()
+    estate = await site.owner(TRANSLATED)
     planned = estate.table.plannable()
     undo = site.target.intercept("append", only_positions, after=True)
     with pytest.raises(KafkaError):
@@ -176,7 +176,7 @@ async def test_what_is_undone_of_a_move_and_the_next_one_never_mix_on_the_log(si
 
 
 async def test_a_move_that_is_being_made_keeps_the_flow_waiting_for_nothing(site: Site) -> None:
-    estate = await site.owner()
+    estate = await site.owner(TRANSLATED)
     planned = estate.table.plannable()
     moving, go_on = asyncio.Event(), asyncio.Event()
 
@@ -198,7 +198,7 @@ async def test_a_move_that_is_being_made_keeps_the_flow_waiting_for_nothing(site
 async def test_a_withdrawn_move_is_undone_when_the_log_says_that_it_took_place(site: Site) -> None:
     """The task withdrew it and died before the old position was behind it."""
     await site.write(site.source, "t", 9)
-    estate = await site.owner()
+    estate = await site.owner(TRANSLATED)
     await estate.set_position(P, 4)
     estate.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7))
     reported(estate, position=4, source_end_offset=9, withdrawn=7)
@@ -210,14 +210,14 @@ async def test_a_withdrawn_move_is_undone_when_the_log_says_that_it_took_place(s
     await estate.reread([P])
     left_out = [(0, 4, "SKIPPED_BY_OPERATOR")]
     assert (estate.table.rows[P].position, ledger(estate)) == (4, left_out)
-    after = await site.owner()
+    after = await site.owner(TRANSLATED)
     assert (after.table.rows[P].position, ledger(after)) == (4, left_out)
 
 
 async def test_a_copy_that_reached_the_place_of_a_withdrawn_move_is_not_put_back(site: Site) -> None:
     """Everything up to there is copied: to begin again would copy it twice."""
     await site.write(site.source, "t", 9)
-    estate = await site.owner()
+    estate = await site.owner(TRANSLATED)
     await estate.set_position(P, 4)
     estate.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7))
     estate.withdrawals.take([PartitionReport(partition=P, position=4, withdrawn=7)])

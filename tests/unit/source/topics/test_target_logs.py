@@ -222,7 +222,7 @@ async def test_what_was_copied_again_after_a_position_was_set_back_is_not_taken_
 
 
 async def test_what_is_copied_again_in_the_same_process_is_not_taken_for_a_strangers(site: Site) -> None:
-    estate = await site.owner()
+    estate = await site.owner(TRANSLATED)
     reported(estate, position=5, source_end_offset=5, target_end_offset=5)
     assert estate.assignment(P).target_end_is_exact
     await estate.set_position(P, 0)
