@@ -21,11 +21,12 @@ what is different from then on, and which partitions have a position and are not
 
 \b
 It is refused (exit code 1) while
-  - the Connect group of MirrorMaker 2 has members (A-mm2, or --connect-group),
-  - heartbeats or positions of the flow become more between two looks,
-  - Twinlog runs the flow already,
-  - positions are stored under another connector name, or in another topic, than the file says: all
-    would be copied again. A->B.name and A->B.offsets.storage.topic name those of Kafka Connect.
+  - MirrorMaker 2's Connect group (A-mm2, or --connect-group) has members
+  - heartbeats or positions of the flow become more between two looks
+  - Twinlog runs the flow already
+  - positions are stored under another connector name, or elsewhere, than the
+    file says, so that all would be copied again; A->B.name and
+    A->B.offsets.storage.topic name those of Kafka Connect
 
 Exit codes: 0 Twinlog may begin; 1 not now; 2 the file is wrong. Then: `twinlog run FILE`.
 """

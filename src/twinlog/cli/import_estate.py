@@ -22,15 +22,15 @@ _HELP = """Turn the configuration of another mirror into a properties file for T
 FILE is one of these, and is recognized by what stands in it; `-` reads stdin:
 
 \b
-  Strimzi        KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON, several
-                 documents too: kubectl get kafkamirrormaker2 -A -o yaml | twinlog import -
-  Kafka Connect  the connectors of MirrorMaker 2, or Confluent Replicator, as its REST API tells them:
-                 curl HOST:8083/connectors?expand=info&expand=status > connectors.json
-                 twinlog import connectors.json --offsets-topic connect-offsets
-  uReplicator    what its controller answers to GET /topics, a list with a topic a line, a mapping
-                 twinlog import topics.txt --format ureplicator --group GROUP \\
-                 --source A=a:9092 --target B=b:9092
-  Brooklin       what its server answers to GET /datastream
+Strimzi: KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON
+  kubectl get kafkamirrormaker2 -o yaml | twinlog import -
+Kafka Connect: MirrorMaker 2, or Confluent Replicator, as REST tells it
+  curl 'HOST:8083/connectors?expand=info&expand=status' > connectors.json
+  twinlog import connectors.json --offsets-topic connect-offsets
+uReplicator: what GET /topics answers, a topic a line, a topic mapping
+  twinlog import topics.txt --format ureplicator --group GROUP
+    --source A=a:9092 --target B=b:9092
+Brooklin: what GET /datastream answers
 
 Without --to the properties file goes to stdout and the report to stderr. The report has a line for each \
 setting: mapped; ignored, and why; to do, such as a Secret to mount; impossible, and what to do about it. A \
