@@ -250,10 +250,10 @@ async def test_a_source_that_may_only_be_read_has_its_delay_from_the_ends_of_its
             (found,) = (await stub.ListDelays(request, timeout=CALL_SECONDS)).delays
             told = f"{found.reason} {found.message}"
             assert (found.basis, found.HasField("last_delay")) == (pb2.DELAY_BASIS_LOG_ENDS, True), told
+            assert found.state == pb2.PATH_STATE_ALIVE, told
             return found
 
         seen = await eventually(measured)
-        assert seen.state == pb2.PATH_STATE_ALIVE
         assert seen.reason in ("TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"), seen.reason
         assert seen.emitted == 0
         assert "the ends and timestamps" in seen.message
