@@ -183,7 +183,7 @@ COPIES: Final = ReasonGroup(
         ),
         OwnReason(
             "HOLE_TOO_LONG",
-            "the source shows no record over more than 32 offsets (aborted records, a range that retention"
+            "the source shows no record over more than 128 offsets (aborted records, a range that retention"
             " took): in a copy with its offsets, consumers with `read_uncommitted` would read empty records"
             " there",
             "for a topic whose consumers use `read_committed`: name it in `twinlog.offsets.preserved.topics`,"

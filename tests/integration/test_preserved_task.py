@@ -127,7 +127,7 @@ async def test_a_hole_that_consumers_would_see_ends_the_copy_before_it_and_nothi
     async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
         (partition,) = rig.every
         await write_plain(kafka_pair.a, unique_topic, 100)
-        many = [NewRecord(b"k", b"v", SystemClock().now_ms())] * 50
+        many = [NewRecord(b"k", b"v", SystemClock().now_ms())] * 200
         await write_batches(
             kafka_pair.a,
             unique_topic,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 FILLER_RECORDS = (1_000_000, 100_000, 10_000)
 """Batches of these sizes are made once and kept: 817 KB with zstd, and a second or two, for the largest."""
-MOST_MARKERS = 32
+MOST_MARKERS = 128
 """The longest hole that is filled with ends of transactions alone, so that no consumer sees anything of it:
 each takes a few round trips of the target."""
 HEAD_BYTES = 256
@@ -38,8 +38,8 @@ def next_batch(count: int, most: int) -> int:
 def markers_of(count: int) -> int:
     """How many ends of transactions a hole of so many offsets is filled with; empty records take the rest.
 
-    >>> [markers_of(count) for count in (1, 32, 33)]
-    [1, 32, 1]
+    >>> [markers_of(count) for count in (1, 128, 129)]
+    [1, 128, 1]
     """
     return count if count <= MOST_MARKERS else 1
 
