@@ -22,6 +22,7 @@ from twinlog_source.driver.withdrawals import Withdrawal
 from twinlog_source.driver.worker_messages import partition_message, reposition_message
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.preserved.fill_limits import is_visible
 
 MOVE_SECONDS = 8.0
 """How long a task may take to come to rest and to write a new position: below the deadline of a call."""
@@ -280,6 +281,12 @@ def planned_move(
     has_diverged = row is not None and row.is_preserved and lost_from is not None
     if row is not None and row.is_preserved and before is not None and after < before and not has_diverged:
         return _copied_already(move, before)
+    if row is not None and row.is_preserved and not has_diverged and is_visible(after - (before or 0)):
+        move = replace(
+            move,
+            message="these offsets are filled: consumers of the copy with isolation.level=read_uncommitted"
+            " read empty records there",
+        )
     return replace(move, bounds=LogBounds(start=start, end=end), offsets_end=has_diverged)
 
 

@@ -601,7 +601,11 @@ def test_a_position_of_a_preserved_copy_is_set_forward_only() -> None:
     back = planned_move(P, row, wanted=3, start=0, end=9)
     assert (back.reason, back.to_offset) == ("OFFSETS_PRESERVED", 3)
     assert "delete the target topic" in back.message
-    assert planned_move(P, row, wanted=None, start=0, end=9).skipped_offsets == 4
+    forward = planned_move(P, row, wanted=None, start=0, end=9)
+    assert (forward.skipped_offsets, forward.message) == (4, ""), "nobody sees it"
+    far = planned_move(P, row, wanted=None, start=0, end=905)
+    assert (far.reason, far.skipped_offsets) == ("", 900)
+    assert "read_uncommitted" in far.message
     row = PartitionRow(partition=P, copy=replace(fact, preserved=False), position=5)
     assert planned_move(P, row, wanted=3, start=0, end=9).repeated_offsets == 2
 
