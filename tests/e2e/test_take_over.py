@@ -2,6 +2,9 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -14,7 +17,6 @@ from twinlog.clock import SystemClock
 from twinlog.demo.comparison import Comparison, compare
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
-from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import MirrorMaker2, quick_mm2_properties
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow
@@ -26,12 +28,21 @@ pytestmark = pytest.mark.java
 PARTITIONS, RECORDS = 3, 120
 
 
-class _Copying:
+@dataclass(slots=True, kw_only=True)
+class _Site:
     """One topic that is written to while its copier changes."""
 
-    def __init__(self, cluster: BlockingCluster, topic: str) -> None:
-        self._cluster, self._topic = cluster, topic
-        self.written = 0
+    pair: KafkaPair
+    directory: Path
+    source: KafkaCluster
+    target: KafkaCluster
+    topic: str
+    remote: str
+    text: str
+    """Of the file that both copiers read."""
+    written: int = 0
+    kinds: list[set[tuple[str, str]]] = field(default_factory=list)
+    """Which offsets the copies had, and why, at the end of each run of Twinlog."""
 
     async def write(self) -> None:
         """Add records to every partition, in a transaction, so that markers lie between them."""
@@ -39,15 +50,63 @@ class _Copying:
         for partition in range(PARTITIONS):
             records = [NewRecord(b"k%d" % i, b"%d" % (self.written + i), now_ms) for i in range(RECORDS)]
             batches = [(partition, Codec.LZ4, records[:50]), (partition, Codec.NONE, records[50:])]
-            await write_batches(self._cluster, self._topic, batches, transactional_id=self._topic)
+            await write_batches(self.pair.a, self.topic, batches, transactional_id=self.topic)
             self.written += RECORDS
 
+    async def compared(self) -> Comparison:
+        """Raises AssertionError while there is no copy, or less in it than was written."""
+        assert self.remote in await self.target.list_topics()
+        result = await compare(self.source, self.topic, self.target, self.remote, partition_count=PARTITIONS)
+        assert result.target_records >= self.written
+        return result
 
-@pytest.mark.parametrize("first", ["mm2", "twinlog"])
-async def test_either_takes_over_from_the_other_without_loss_or_repetition(
-    kafka_pair: KafkaPair, tmp_path: Path, first: str
-) -> None:
-    """Also from a copy with the source's offsets, which is one with offsets of its own from there on."""
+    async def nothing_missing(self) -> Comparison | None:
+        result = await self.compared()
+        return None if result.missing or result.different else result
+
+    async def copied(self) -> Comparison:
+        """What was written while nobody copied, and what is written now."""
+        await eventually(self.compared)
+        await self.write()
+        return await eventually(self.compared)
+
+    @property
+    def mm2_file(self) -> Path:
+        return self.directory / "for-mm2.properties"
+
+    @asynccontextmanager
+    async def mm2(self) -> AsyncIterator[None]:
+        self.mm2_file.write_text(self.text, encoding="latin-1")
+        log_file = self.directory / f"{unique_name('mm2')}.log"
+        mm2 = MirrorMaker2(self.mm2_file, log_file=log_file, quick_start=True)
+        await asyncio.to_thread(mm2.start)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(mm2.stop)
+
+    async def by_mm2(self) -> Comparison:
+        async with self.mm2():
+            result = await self.copied()
+            assert "has 1 members" in (await adopt(self.mm2_file))[1], "it is not taken over while it runs"
+        await eventually(lambda: _may_be_taken_over(self.mm2_file))
+        return result
+
+    async def by_twinlog(self) -> Comparison:
+        async with TwinlogRun(self.text, self.directory) as run:
+            result = await self.copied()
+            await self.note_kinds(run)
+            return result
+
+    async def note_kinds(self, run: TwinlogRun) -> None:
+        async with grpc.aio.insecure_channel(run.endpoints["source"]) as channel:
+            answer = await SourceServiceStub(channel).ListPartitions(ListPartitionsRequest(), timeout=30)
+        mine = [each for each in answer.partitions if each.source.topic == self.topic]
+        self.kinds.append({(each.offsets, each.offsets_reason) for each in mine})
+
+
+@pytest.fixture
+async def site(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[_Site]:
     topic, east, west = unique_name("e2e-take-over"), unique_name("east"), unique_name("west")
     clients = {east: kafka_pair.a.client_properties(), west: kafka_pair.b.client_properties()}
     extra = {
@@ -55,61 +114,55 @@ async def test_either_takes_over_from_the_other_without_loss_or_repetition(
         f"{west}.offset.flush.interval.ms": "1000",
         f"{east}.consumer.isolation.level": "read_committed",
     }
-    text = quick_mm2_properties(clients, [Flow(east, west)], extra)
-    mm2_file = tmp_path / "for-mm2.properties"
-    mm2_file.write_text(text, encoding="latin-1")
-    remote, copying = f"{east}.{topic}", _Copying(kafka_pair.a, topic)
-
     async with open_cluster(east, clients[east]) as source, open_cluster(west, clients[west]) as target:
-        new = NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1)
-        await make_topics(source, new)
-
-        async def all_there() -> Comparison | None:
-            return await _compared(source, topic, target, remote, at_least=copying.written)
-
-        async def copied() -> Comparison:
-            """What was written while nobody copied, and what is written now."""
-            await eventually(all_there)
-            await copying.write()
-            return await eventually(all_there)
-
-        async def by_mm2() -> Comparison:
-            log_file = tmp_path / f"{unique_name('mm2')}.log"
-            mm2 = MirrorMaker2(mm2_file, log_file=log_file, quick_start=True)
-            await asyncio.to_thread(mm2.start)
-            try:
-                result = await copied()
-                assert "has 1 members" in (await adopt(mm2_file))[1], "it is not taken over while it runs"
-            finally:
-                await asyncio.to_thread(mm2.stop)
-            await eventually(lambda: _may_be_taken_over(mm2_file))
-            return result
-
-        kinds: list[set[tuple[str, str]]] = []
-
-        async def by_twinlog() -> Comparison:
-            async with TwinlogRun(text, tmp_path) as run:
-                result = await copied()
-                kinds.append(await _kinds_of_offsets(run, topic))
-                return result
-
-        copiers = {
-            "mm2": (by_mm2, by_twinlog, by_mm2),
-            "twinlog": (by_twinlog, by_mm2, by_twinlog, by_twinlog),
-        }
-        for copier in copiers[first]:
-            await copying.write()
-            result = await copier()
-            assert result.identical, (copier.__name__, result)
-        translated = {("translated", "POSITION_STORED")}
-        expected = {"mm2": [translated], "twinlog": [{("preserved", "")}, translated, translated]}
-        assert kinds == expected[first]
+        await make_topics(source, NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1))
+        yield _Site(
+            pair=kafka_pair,
+            directory=tmp_path,
+            source=source,
+            target=target,
+            topic=topic,
+            remote=f"{east}.{topic}",
+            text=quick_mm2_properties(clients, [Flow(east, west)], extra),
+        )
 
 
-async def _kinds_of_offsets(run: TwinlogRun, topic: str) -> set[tuple[str, str]]:
-    async with grpc.aio.insecure_channel(run.endpoints["source"]) as channel:
-        answer = await SourceServiceStub(channel).ListPartitions(ListPartitionsRequest(), timeout=30)
-    return {(each.offsets, each.offsets_reason) for each in answer.partitions if each.source.topic == topic}
+@pytest.mark.parametrize("first", ["mm2", "twinlog"])
+async def test_either_takes_over_from_the_other_without_loss_or_repetition(site: _Site, first: str) -> None:
+    """Also from a copy with the source's offsets, which is one with offsets of its own from there on."""
+    copiers = {
+        "mm2": (site.by_mm2, site.by_twinlog, site.by_mm2),
+        "twinlog": (site.by_twinlog, site.by_mm2, site.by_twinlog, site.by_twinlog),
+    }
+    for copier in copiers[first]:
+        await site.write()
+        result = await copier()
+        assert result.identical, (copier.__name__, result)
+    translated = {("translated", "POSITION_STORED")}
+    expected = {"mm2": [translated], "twinlog": [{("preserved", "")}, translated, translated]}
+    assert site.kinds == expected[first]
+
+
+async def test_nothing_is_lost_when_twinlog_is_killed_before_the_other_takes_over(site: _Site) -> None:
+    """MirrorMaker 2 repeats what was copied since the last stored position, and Twinlog afterwards at most
+    what MirrorMaker 2 copied."""
+    await site.write()
+    run = TwinlogRun(site.text, site.directory)
+    async with run:
+        await eventually(site.compared)
+        await site.write()
+        await eventually(site.compared)
+        await site.note_kinds(run)
+        run.process.kill()
+    at_risk = site.written
+    await site.write()
+    async with site.mm2():
+        after_mm2 = await eventually(site.nothing_missing)
+    assert after_mm2.duplicates <= at_risk
+    await site.write()
+    async with TwinlogRun(site.text, site.directory):
+        await eventually(site.nothing_missing)
+    assert site.kinds == [{("preserved", "")}]
 
 
 async def adopt(file: Path) -> tuple[int, str]:
@@ -125,12 +178,3 @@ async def _may_be_taken_over(file: Path) -> bool | None:
     code, out = await adopt(file)
     assert "all would be copied again" not in out
     return code == 0 or None
-
-
-async def _compared(
-    source: KafkaCluster, topic: str, target: KafkaCluster, remote: str, *, at_least: int
-) -> Comparison | None:
-    if remote not in await target.list_topics():
-        return None
-    result = await compare(source, topic, target, remote, partition_count=PARTITIONS)
-    return result if result.target_records >= at_least else None
