@@ -281,7 +281,8 @@ def planned_move(
     has_diverged = row is not None and row.is_preserved and lost_from is not None
     if row is not None and row.is_preserved and before is not None and after < before and not has_diverged:
         return _copied_already(move, before)
-    if row is not None and row.is_preserved and not has_diverged and is_visible(after - (before or 0)):
+    fills = row is not None and row.is_preserved and not has_diverged
+    if fills and before is not None and is_visible(after - before):
         move = replace(
             move,
             message="these offsets are filled: consumers of the copy with isolation.level=read_uncommitted"
