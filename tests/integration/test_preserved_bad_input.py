@@ -159,3 +159,30 @@ async def test_what_an_unclean_election_of_the_target_took_is_copied_again_at_it
 
 def log_of(cluster: BlockingCluster, broker: int, topic: str) -> Path:
     return cluster.log_file(broker).parent / "data" / f"{topic}-0"
+
+
+async def test_only_the_copy_whose_broker_is_away_waits_with_its_holes(
+    kafka_pair: KafkaPair, three_brokers: BlockingCluster, unique_topic: str, tmp_path: Path
+) -> None:
+    """Each partition of the copy has one replica, and all of them share the id that fills holes."""
+    pair = KafkaPair(a=kafka_pair.a, b=three_brokers)
+    async with preserved_rig(
+        pair, tmp_path, unique_topic, partitions=3, target_replicas=1, positions_replicas=3
+    ) as rig:
+        await write_mixture(pair.a, unique_topic, 3, rounds=1)
+        await rig.copy_everything()
+        async with open_session("B", three_brokers.client_properties()) as session:
+            leaders = {each: await session.leader(each, "look") for each in rig.every}
+        away = leaders[rig.every[0]]
+        async with rig.task() as running:
+            async with down(three_brokers, away):
+                await write_mixture(pair.a, unique_topic, 3, rounds=2)
+                ends = await rig.ends()
+                others = {each: end for each, end in ends.items() if leaders[each] != away}
+                assert others
+                await eventually(lambda: running.copied(others), PATIENCE_SECONDS)
+                waiting = ends.keys() - others.keys()
+                assert not any(running.position(each) >= ends[each] for each in waiting)
+            await eventually(lambda: running.copied(ends), PATIENCE_SECONDS)
+            assert not any(report.needs_translation for report in running.look().values())
+        assert await rig.same() > 100
