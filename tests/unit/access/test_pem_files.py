@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from twinlog.clock import SystemClock
 from twinlog.config.security import TlsFiles
 from twinlog.errors import ConfigError
-from twinlog.service.access.pem_files import PemFiles
+from twinlog.service.access.pem_files import PemFiles, principals_of
 from twinlog.testing.certificates import Authority, Signed, SigningKey
 from twinlog.testing.fakes.clock import FakeClock
 
@@ -133,6 +134,11 @@ def test_a_certificate_that_cannot_be_read_whole_keeps_the_old_one(tmp_path: Pat
     write(files, authority.sign("source", "other.example", raw_names=b"\x04\x01\xff"))
     assert read.current() == before
     assert f"{files.certificate}: holds a certificate that cannot be read" in read.problem
+
+
+def test_a_caller_whose_certificate_has_unreadable_names_has_its_common_name() -> None:
+    signed = Authority().sign("source", raw_names=b"\x04\x01\xff")
+    assert principals_of(x509.load_pem_x509_certificate(signed.chain)) == ("cn:source",)
 
 
 def test_at_the_start_a_bad_file_is_refused_by_its_name(tmp_path: Path) -> None:

@@ -25,6 +25,9 @@ _log = structlog.stdlib.get_logger(__name__)
 
 MAX_FILE_BYTES = 1 << 20
 
+_UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension)
+"""What `cryptography` raises for certificates that are not as they should be."""
+
 Signature = tuple[tuple[int, int, int, int], ...]
 
 
@@ -44,11 +47,12 @@ class Pem:
 
 
 def principals_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """`cn:`, `uri:`, `dns:`, `email:` of a certificate, in this order."""
+    """`cn:`, `uri:`, `dns:`, `email:` of a certificate, in this order. One whose extensions cannot be read has
+    its common names alone."""
     found = [f"cn:{_text(entry.value)}" for entry in _attributes(certificate)]
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, *_UNREADABLE):
         return tuple(found)
     for kind, of_type in (
         ("uri", x509.UniformResourceIdentifier),
@@ -146,9 +150,9 @@ def _read(files: TlsFiles, now: datetime) -> Pem:
             "gRPC's clients accept keys of RSA and of the curves P-256 and P-384 only: make one of these",
         )
     try:
-        names = frozenset(principals_of(chain[0]))
+        list(chain[0].extensions)
         certified = _public_bytes(chain[0].public_key())
-    except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+    except _UNREADABLE as error:
         raise _unusable(files.certificate, f"holds a certificate that cannot be read: {error}") from error
     if _public_bytes(key.public_key()) != certified:
         raise _unusable(files.key, f"is not the key of the first certificate in {files.certificate}")
@@ -167,7 +171,7 @@ def _read(files: TlsFiles, now: datetime) -> Pem:
         chain=chain_bytes,
         key=key_bytes,
         ca=read_ca(files.ca) if files.ca else None,
-        names=names,
+        names=frozenset(principals_of(chain[0])),
         expires=chain[0].not_valid_after_utc,
     )
 
