@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,6 +20,7 @@ from contract.ui_services import Services, World, serving
 from twinlog.cli.ui.feed import Feed
 from twinlog.cli.ui.server import MAX_STREAMS
 from twinlog.testing.brokers import eventually
+from twinlog.testing.certificates import Authority
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MAKE_IMAGES_VARIABLE = "TWINLOG_TESTS_MAKE_IMAGES"
@@ -278,6 +280,45 @@ async def test_with_tokens_a_person_signs_in_and_a_stranger_sees_nothing(tmp_pat
         await tab.press("Enter")
         await tab.run("document.querySelector('form')?.requestSubmit()")
         await tab.sees("A->B", "19 RUNNING")
+
+
+def seen_at(port: int, ca: bytes) -> str:
+    """The certificate that the page shows to a browser which trusts this CA."""
+    context = ssl.create_default_context(cadata=ca.decode())
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
+    ):
+        shown = secure.getpeercert(binary_form=True)
+    assert shown is not None
+    return ssl.DER_cert_to_PEM_cert(shown)
+
+
+def read(name: str) -> str:
+    return Path(name).read_text()
+
+
+def write(name: str, content: bytes) -> None:
+    Path(name).write_bytes(content)
+
+
+async def test_the_page_shows_a_renewed_certificate_and_never_a_bad_one(tmp_path: Path) -> None:
+    authority = Authority()
+    files = authority.files(tmp_path, "page", "127.0.0.1")
+    first = read(files.certificate)
+    places = ("--certificate", files.certificate, "--key", files.key)
+    async with serving(World()) as services, ui(services, *places) as url:
+        port = int(url.rstrip("/").rsplit(":", 1)[1])
+        assert await asyncio.to_thread(seen_at, port, authority.pem) == first
+        renewed = authority.sign("page", "127.0.0.1")
+        write(files.certificate, renewed.chain)  # without its key for a moment
+        assert await asyncio.to_thread(seen_at, port, authority.pem) == first
+        write(files.key, renewed.key)
+
+        async def shows_the_renewed_one() -> bool:
+            return await asyncio.to_thread(seen_at, port, authority.pem) == renewed.chain.decode()
+
+        await eventually(shows_the_renewed_one)
 
 
 async def failed(*arguments: str) -> str:

@@ -57,9 +57,22 @@ def open_channel(endpoint: str, security: ClientSecurity | None = None) -> grpc.
     """A channel to HOST:PORT. Connects on first use; close it. Raises ConfigError for files of `security`
     that are not usable.
     """
+    return open_with(endpoint, credentials_for(endpoint, security))
+
+
+def credentials_for(endpoint: str, security: ClientSecurity | None) -> Credentials | None:
+    """What many channels to HOST:PORT may share, one after the other; None where nothing is shown. Raises as
+    `open_channel`."""
     if security is None or not (security.tls or security.token_file):
+        return None
+    return Credentials(security, endpoint)
+
+
+def open_with(endpoint: str, credentials: Credentials | None) -> grpc.aio.Channel:
+    """As `open_channel`, with credentials that were read before. Raises nothing."""
+    if credentials is None:
         return grpc.aio.insecure_channel(endpoint, options=_OPTIONS, interceptors=outgoing_interceptors())
-    return SecureChannel(endpoint, Credentials(security, endpoint), _OPTIONS)
+    return SecureChannel(endpoint, credentials, _OPTIONS)
 
 
 class Peers:

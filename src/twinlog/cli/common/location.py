@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import grpc
 
     from twinlog.config import Configuration
+    from twinlog.service.access.client import Credentials
 
 CONFIG_VARIABLE = "TWINLOG_CONFIG"
 SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
@@ -86,16 +87,23 @@ def service_channel(config: Path | None, endpoints: list[str] | None, service: s
 
 def channels(config: Path | None) -> "Callable[[str, str], grpc.aio.Channel]":
     """Opens a channel to a service by its name and HOST:PORT. Raises ConfigError for a file that does not
-    load, and, when called, for certificates and tokens that are not usable."""
+    load, and, when called first for a service, for certificates and tokens that are not usable. Later calls
+    use the newest that were good: files that are half written under a live view do not end it."""
     from twinlog.config import Service
     from twinlog.config.security import SecuritySettings
     from twinlog.service.access.environment import of_environment
-    from twinlog.service.peers import open_channel
+    from twinlog.service.peers import credentials_for, open_with
 
     security = SecuritySettings() if config is None else load_config(config).security
 
+    known: dict[tuple[str, str], Credentials | None] = {}
+
     def opened(service: str, endpoint: str) -> "grpc.aio.Channel":
-        return open_channel(endpoint, of_environment(security.to_call(Service(service)), os.environ))
+        place = service, endpoint
+        if place not in known:
+            shown = of_environment(security.to_call(Service(service)), os.environ)
+            known[place] = credentials_for(endpoint, shown)
+        return open_with(endpoint, known[place])
 
     return opened
 

@@ -1,13 +1,20 @@
 """Who may look at the page: secured as the API is, and closed to pages of other sites."""
 
+import asyncio
 import ipaddress
 import ssl
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from twinlog.config import Address
+from twinlog.config.security import TlsFiles
 from twinlog.errors import ConfigError
+from twinlog.service.access.pem_files import Pem, PemFiles
 from twinlog.service.access.tokens import TokenFile
+from twinlog.service.waiting import wait_or_stop
+
+RENEWAL_SECONDS = 5.0
 
 SECURITY_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
@@ -36,7 +43,42 @@ def refuse_open_page(listen: Address, *, tls: bool, tokens: bool, insecure: bool
         )
 
 
-def tls_context(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+class PageCertificate:
+    """What the page shows: the newest files that are good, as the services do."""
+
+    def __init__(self, files: PemFiles) -> None:
+        """Raises ConfigError for files that are not usable."""
+        self._files = files
+        self._shown = files.current()
+        self._newest = _context(self._shown)
+        self.context = _context(self._shown)
+        """For the server. Each handshake takes the newest certificate; connections keep theirs."""
+        self.context.sni_callback = self._choose
+
+    async def renew(self, stop: asyncio.Event, *, seconds: float = RENEWAL_SECONDS) -> None:
+        """Loop: look for newer files. Those that are not good leave the earlier ones in use."""
+        while not await wait_or_stop(stop, seconds):
+            newest = await asyncio.to_thread(self._files.current)
+            if newest != self._shown:
+                self._newest = await asyncio.to_thread(_context, newest)
+                self._shown = newest
+
+    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = self._newest
+
+
+def _context(pem: Pem) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # The module reads files only. Its own, which nobody else can read, hold what was found to fit together.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(pem.key.rstrip() + b"\n" + pem.chain)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+def page_certificate(certificate: Path | None, key: Path | None) -> PageCertificate | None:
     """Raises ConfigError."""
     if certificate is None and key is None:
         return None
@@ -44,16 +86,13 @@ def tls_context(certificate: Path | None, key: Path | None) -> ssl.SSLContext | 
         raise ConfigError(
             "--certificate and --key belong together: name both", metadata={"key": "--certificate"}
         )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
+        return PageCertificate(PemFiles(TlsFiles(certificate=str(certificate), key=str(key), ca="")))
+    except ssl.SSLError as error:
         raise ConfigError(
-            f"--certificate {certificate}: not usable with --key {key}: {error.strerror or error}",
+            f"--certificate {certificate}: not usable with --key {key}: {error.reason or error}",
             metadata={"key": "--certificate"},
         ) from error
-    return context
 
 
 def is_own_host(host: str, listen: Address, names: frozenset[str]) -> bool:

@@ -44,12 +44,12 @@ def ui_command(
     ] = False,
 ) -> None:
     with reported_failures():
-        from twinlog.cli.ui.access import refuse_open_page, tls_context
+        from twinlog.cli.ui.access import page_certificate, refuse_open_page
         from twinlog.service.access.tokens import TokenFile
 
         address = _address(listen)
-        context = tls_context(certificate, key)
-        refuse_open_page(address, tls=context is not None, tokens=tokens is not None, insecure=insecure)
+        shown = page_certificate(certificate, key)
+        refuse_open_page(address, tls=shown is not None, tokens=tokens is not None, insecure=insecure)
         known = None if tokens is None else TokenFile(str(tokens))
         endpoints = service_endpoints(config, endpoint)
         open_to = channels(config)
@@ -64,7 +64,7 @@ def ui_command(
             ) from error
     names = frozenset(name.lower() for name in host_name or ())
     with bound:
-        run_async(serve(endpoints, open_to, bound, address, context, known, names, ready=_ready))
+        run_async(serve(endpoints, open_to, bound, address, shown, known, names, ready=_ready))
 
 
 def _ready(url: str) -> None:

@@ -3,12 +3,12 @@
 import asyncio
 import os
 import socket
-import ssl
 from collections.abc import Callable, Mapping
 
 import grpc
 from aiohttp import web
 
+from twinlog.cli.ui.access import PageCertificate
 from twinlog.cli.ui.feed import Feed
 from twinlog.cli.ui.plans import Plans
 from twinlog.cli.ui.server import Page, application
@@ -26,7 +26,7 @@ async def serve(
     open_to: Callable[[str, str], grpc.aio.Channel],
     bound: socket.socket,
     listen: Address,
-    context: ssl.SSLContext | None,
+    certificate: PageCertificate | None,
     tokens: TokenFile | None,
     host_names: frozenset[str],
     *,
@@ -43,6 +43,7 @@ async def serve(
     with handle_signals(on_first=lambda _: stop.set(), on_second=lambda _: os._exit(1)):
         await runner.setup()
         try:
+            context = None if certificate is None else certificate.context
             site = web.SockSite(runner, bound, ssl_context=context, shutdown_timeout=STOP_SECONDS)
             await site.start()
             async with asyncio.TaskGroup() as group:
@@ -50,6 +51,8 @@ async def serve(
                     Upstream(endpoints, open_to, feed, SystemClock()).run(stop), name="upstream"
                 )
                 group.create_task(page.turn(), name="turns")
+                if certificate is not None:
+                    group.create_task(certificate.renew(stop), name="certificate")
                 ready(f"{'http' if context is None else 'https'}://{listen}/")
         finally:
             await runner.cleanup()
