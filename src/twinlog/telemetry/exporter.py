@@ -67,7 +67,9 @@ def open_telemetry(
         return Telemetry(meter=NoOpMeterProvider().get_meter("twinlog", version))
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.sdk.metrics import MeterProvider
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry
+
+    from twinlog.telemetry.metrics_server import serve_metrics
 
     registry = CollectorRegistry()
     if strimzi_cluster:
@@ -92,7 +94,7 @@ def open_telemetry(
     key = f"twinlog.{service}.metrics.listen"
     for port in (listen.port, 0) if make_way else (listen.port,):
         try:
-            server, _thread = start_http_server(port, addr=listen.host.strip("[]"), registry=registry)
+            server = serve_metrics(listen, port, registry)
         except OSError as error:
             is_in_use = error.errno == errno.EADDRINUSE
             if is_in_use and make_way and port != 0:

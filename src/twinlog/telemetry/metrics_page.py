@@ -16,7 +16,8 @@ Each service serves its metrics for Prometheus at `http://127.0.0.1:PORT/metrics
 17412, heartbeat 17413, configsync 17414; `twinlog run` prints them. Where a default port is in use, the
 service takes a free one and says so in its log (`metrics_address_taken`).
 `twinlog.<service>.metrics.listen` says another address; empty turns the metrics of the service off. The
-endpoint is plain HTTP without authentication: keep it on loopback or inside a network you trust. Gauges are
+endpoint is plain HTTP without authentication: keep it on loopback or inside a network you trust. On loopback
+it answers to `localhost` and numbers only, so that no web page of somebody else's reads it. Gauges are
 computed when somebody scrapes.
 
 OTLP: `pip install 'twinlog-service[otlp]'`, then OpenTelemetry's own variables say where to:

@@ -1,0 +1,68 @@
+"""The port of metrics, as strangers meet it."""
+
+import http.client
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from twinlog.config import Address
+from twinlog.telemetry.metrics_server import MAX_CONNECTIONS, serve_metrics
+from twinlog.testing.brokers import eventually
+
+PATIENCE_SECONDS = 120.0
+
+
+@contextmanager
+def metrics(host: str = "127.0.0.1") -> Iterator[int]:
+    registry = CollectorRegistry()
+    Counter("seen", "so that there is one", registry=registry)
+    server = serve_metrics(Address(host=host, port=0), 0, registry)
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def answer(port: int, host: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+    try:
+        connection.request("GET", "/metrics", headers={"Host": host})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:17411", "localhost:17411", "[::1]:17411", "localhost"])
+def test_this_machines_own_names_are_answered(host: str) -> None:
+    with metrics() as port:
+        assert answer(port, host) == 200
+
+
+def test_another_sites_name_for_this_machine_is_refused_on_loopback_alone() -> None:
+    with metrics() as port:
+        assert answer(port, "evil.example:17411") == 421
+    with metrics("0.0.0.0") as port:
+        assert answer(port, "source.example:17411") == 200
+
+
+async def test_connections_that_say_nothing_are_bounded_and_leave_room_when_they_end() -> None:
+    with metrics() as port, ExitStack() as silent:
+        for _ in range(MAX_CONNECTIONS):
+            silent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS))
+        one_more = silent.enter_context(
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
+        )
+        assert one_more.recv(1) == b""
+        silent.close()
+
+        def has_room() -> bool:
+            try:
+                return answer(port, "localhost") == 200
+            except OSError:
+                return False
+
+        await eventually(has_room)
