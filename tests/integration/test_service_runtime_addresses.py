@@ -117,3 +117,46 @@ def test_an_address_of_a_name_that_the_machine_does_not_have_is_left_out() -> No
     with pytest.raises(OSError) as refused:
         free_port(Address.parse("none:0"), resolve=resolve)
     assert refused.value.errno == errno.EADDRNOTAVAIL
+
+
+def _entry(listen: str, metrics: str, *, is_default: bool) -> ServiceEndpoints:
+    return ServiceEndpoints(
+        listen=Address.parse(listen),
+        listen_is_default=False,
+        endpoint=Address.parse(listen),
+        metrics_listen=Address.parse(metrics),
+        metrics_is_default=is_default,
+    )
+
+
+def _port_that_is_free() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_a_default_port_of_metrics_makes_way_for_what_another_service_of_the_run_listens_on() -> None:
+    wanted = f"127.0.0.1:{_port_that_is_free()}"
+    endpoints = {
+        Service.SOURCE: _entry("127.0.0.1:0", wanted, is_default=True),
+        Service.CHECKPOINT: _entry(wanted, "127.0.0.1:0", is_default=True),
+    }
+    with ExitStack() as stack:
+        addresses = reserve_addresses(endpoints, list(endpoints), stack)
+
+    assert str(addresses[Service.CHECKPOINT].listen) == wanted
+    assert str(addresses[Service.SOURCE].metrics) not in (wanted, "None")
+
+
+def test_one_address_chosen_twice_in_a_run_is_refused_with_both_keys() -> None:
+    wanted = f"127.0.0.1:{_port_that_is_free()}"
+    endpoints = {
+        Service.SOURCE: _entry("127.0.0.1:0", wanted, is_default=False),
+        Service.CHECKPOINT: _entry(wanted, "127.0.0.1:0", is_default=False),
+    }
+    with ExitStack() as stack, pytest.raises(ConfigError) as refusal:
+        reserve_addresses(endpoints, list(endpoints), stack)
+
+    assert refusal.value.reason == "ADDRESS_IN_USE"
+    assert "twinlog.source.metrics.listen" in str(refusal.value)
+    assert "twinlog.checkpoint.listen" in str(refusal.value)

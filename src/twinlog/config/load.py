@@ -236,12 +236,30 @@ def _endpoints(top: SettingsReader, service: Service) -> ServiceEndpoints:
     listen = top.text(f"twinlog.{service}.listen")
     endpoint = top.optional_text(f"twinlog.{service}.endpoint")
     metrics = top.optional_text(f"twinlog.{service}.metrics.listen")
+    metrics_is_default = top.property(f"twinlog.{service}.metrics.listen") is None
+    metrics_listen = Address.parse(metrics) if metrics else None
+    if metrics_listen is not None and metrics_listen.excludes(Address.parse(listen)):
+        if not metrics_is_default:
+            raise same_address(
+                f"twinlog.{service}.metrics.listen", f"twinlog.{service}.listen", metrics_listen
+            )
+        metrics_listen = Address(host=metrics_listen.host, port=0)
     return ServiceEndpoints(
         listen=Address.parse(listen),
         listen_is_default=top.property(f"twinlog.{service}.listen") is None,
         endpoint=Address.parse(endpoint) if endpoint else Address.parse(listen).dialled_from_here(),
-        metrics_listen=Address.parse(metrics) if metrics else None,
-        metrics_is_default=top.property(f"twinlog.{service}.metrics.listen") is None,
+        metrics_listen=metrics_listen,
+        metrics_is_default=metrics_is_default,
+    )
+
+
+def same_address(key: str, other: str, address: Address) -> ConfigError:
+    """Two keys that exclude each other on one machine."""
+    return ConfigError(
+        f"{key}: {address} is that of {other}, and one port has one server: choose another port for one of"
+        " them (0 takes a free one)",
+        reason="ADDRESS_IN_USE",
+        metadata={"key": key, "address": str(address)},
     )
 
 

@@ -347,6 +347,12 @@ class Address:
             raise ValueError(f"{text!r} is not an address: expected HOST:PORT")
         return cls(host=host, port=int(port))
 
+    def excludes(self, other: "Address") -> bool:
+        """Whether no machine can have a server on each: one port, of one host or of all."""
+        every = ("0.0.0.0", "[::]")  # noqa: S104 (compared with, not bound)
+        same_host = self.host == other.host or self.host in every or other.host in every
+        return self.port == other.port != 0 and same_host
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceEndpoints:

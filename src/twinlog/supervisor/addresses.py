@@ -4,12 +4,16 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from twinlog.config import Address, Service, ServiceEndpoints
+from twinlog.config.load import same_address
 from twinlog.errors import ConfigError
+
+Bind = Callable[[Address], Address]
+"""Holds an address, and returns it with its real port. Raises OSError."""
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 (compared with, not bound)
 
@@ -47,10 +51,29 @@ def reserve_addresses(
 
     While a socket is bound with SO_REUSEADDR and does not listen, a child that binds with SO_REUSEADDR, as
     gRPC does, gets the port, the kernel gives it to nobody else, and a child that is restarted finds it free.
-    Raises ConfigError (ADDRESS_IN_USE) naming `twinlog.<service>.listen` when another process has it.
+    Raises ConfigError (ADDRESS_IN_USE) naming `twinlog.<service>.listen` when another process has it, and
+    both keys when the configuration gives one address twice.
     """
     others = neighbours or Neighbours()
-    return {service: _reserve(service, endpoints[service], stack, others) for service in services}
+    _refuse_one_address_twice(endpoints, services)
+    own: list[Address] = []
+
+    def bind(wanted: Address) -> Address:
+        # Sockets that do not listen are no obstacle to each other: the kernel would give the address twice.
+        if any(wanted.excludes(taken) for taken in own):
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        own.append(_bind(wanted, stack, others))
+        return own[-1]
+
+    # What somebody chose comes before a default, and all of them before metrics: those can move.
+    in_order = sorted(services, key=lambda service: endpoints[service].listen_is_default)
+    listens = {service: _listen(service, endpoints[service], bind, others) for service in in_order}
+    in_order = sorted(services, key=lambda service: endpoints[service].metrics_is_default)
+    metrics = {service: _metrics_address(endpoints[service], bind) for service in in_order}
+    return {
+        service: _service_address(listens[service], metrics[service], endpoints[service])
+        for service in services
+    }
 
 
 def child_overrides(addresses: Mapping[Service, ServiceAddress]) -> dict[str, str]:
@@ -64,12 +87,30 @@ def child_overrides(addresses: Mapping[Service, ServiceAddress]) -> dict[str, st
     return overrides
 
 
-def _reserve(
-    service: Service, configured: ServiceEndpoints, stack: ExitStack, neighbours: Neighbours
-) -> ServiceAddress:
+def _refuse_one_address_twice(
+    endpoints: Mapping[Service, ServiceEndpoints], services: Collection[Service]
+) -> None:
+    """Services of one run are on one machine. Of those that somebody chose: a default makes way."""
+    seen: list[tuple[str, Address]] = []
+    for service in services:
+        entry = endpoints[service]
+        chosen = [(f"twinlog.{service}.listen", entry.listen, entry.listen_is_default)]
+        if entry.metrics_listen is not None:
+            key = f"twinlog.{service}.metrics.listen"
+            chosen.append((key, entry.metrics_listen, entry.metrics_is_default))
+        for key, address, is_default in chosen:
+            if is_default:
+                continue
+            for other, taken in seen:
+                if address.excludes(taken):
+                    raise same_address(key, other, address)
+            seen.append((key, address))
+
+
+def _listen(service: Service, configured: ServiceEndpoints, bind: Bind, neighbours: Neighbours) -> Address:
     key = f"twinlog.{service}.listen"
     try:
-        listen = _bind(configured.listen, stack, neighbours)
+        return bind(configured.listen)
     except OSError as error:
         is_in_use = error.errno == errno.EADDRINUSE
         if not (is_in_use and neighbours.make_way and configured.listen_is_default):
@@ -78,24 +119,26 @@ def _reserve(
                 reason="ADDRESS_IN_USE" if is_in_use else "ADDRESS_INVALID",
                 metadata={"key": key, "address": str(configured.listen)},
             ) from error
-        listen = _bind(Address(host=configured.listen.host, port=0), stack, neighbours)
+        return bind(Address(host=configured.listen.host, port=0))
+
+
+def _service_address(
+    listen: Address, metrics: Address | None, configured: ServiceEndpoints
+) -> ServiceAddress:
     local = Address(host=_WILDCARDS.get(listen.host, listen.host), port=listen.port)
     follows_listen = configured.endpoint.port == 0 or configured.endpoint == configured.listen
     endpoint = local if follows_listen else configured.endpoint
-    metrics = _metrics_address(configured, stack, neighbours)
     return ServiceAddress(listen=listen, endpoint=endpoint, local=local, metrics=metrics)
 
 
-def _metrics_address(
-    configured: ServiceEndpoints, stack: ExitStack, neighbours: Neighbours
-) -> Address | None:
+def _metrics_address(configured: ServiceEndpoints, bind: Bind) -> Address | None:
     """None where an address that somebody chose cannot be had: the service says so, and runs without."""
     wanted = configured.metrics_listen
     if wanted is None:
         return None
     for port in (wanted.port, 0) if configured.metrics_is_default else (wanted.port,):
         with contextlib.suppress(OSError):
-            return _bind(Address(host=wanted.host, port=port), stack, neighbours)
+            return bind(Address(host=wanted.host, port=port))
     return None
 
 

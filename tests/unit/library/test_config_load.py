@@ -322,3 +322,11 @@ def test_spark_and_runtime() -> None:
     assert configuration.runtime.log_level == "debug"
     assert configuration.runtime.drain_seconds == 0.5
     assert configuration.notices == ()
+
+
+def test_metrics_and_calls_of_one_service_never_share_a_port() -> None:
+    """A default port of metrics makes way; one that somebody chose is refused with both keys."""
+    moved = load_more("twinlog.source.listen = 127.0.0.1:17411").endpoints[Service.SOURCE]
+    assert moved.metrics_listen == Address(host="127.0.0.1", port=0)
+    with pytest.raises(ConfigError, match=r"twinlog\.source\.metrics\.listen: .*twinlog\.source\.listen"):
+        load_more("twinlog.source.listen = 0.0.0.0:5", "twinlog.source.metrics.listen = 127.0.0.1:5")
