@@ -242,6 +242,7 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
     match event:
         case TargetRecreated():
             _forget_target(row)
+            row.foreign_write, row.foreign_records = None, 0
         case TargetChanged():
             row.target_end = None
         case TargetRemembered(end_offset=end, position=position, held_from=held_from):
@@ -267,7 +268,6 @@ def _forget_target(row: PartitionRow) -> None:
     row.target_end_is_old = False
     row.target_end, row.target_end_at, row.shortened, row.replaced_at = None, 0, None, None
     row.held_from = None
-    row.foreign_write, row.foreign_records = None, 0
 
 
 def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | None = None) -> None:

@@ -225,6 +225,8 @@ def test_what_others_wrote_into_a_copy_is_gone_with_it() -> None:
     )
     _, row = after(said(foreign_writes=(write,)))
     assert (row.foreign_write, row.foreign_records) == (write, 3)
+    _, row = after(said(foreign_writes=(write,)), CopyTranslated(partition=P, copy=TRANSLATED, position=7))
+    assert (row.foreign_write, row.foreign_records) == (write, 3), "it is the same copy"
     _, row = after(said(foreign_writes=(write,)), TargetRecreated(partition=P))
     assert (row.foreign_write, row.foreign_records) == (None, 0)
 
