@@ -47,8 +47,8 @@ class Pem:
 
 
 def principals_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """`cn:`, `uri:`, `dns:`, `email:` of a certificate, in this order. One whose extensions cannot be read has
-    its common names alone."""
+    """`cn:`, `uri:`, `dns:`, `email:` of a certificate, in this order. One whose extensions cannot be read
+    has its common names alone."""
     found = [f"cn:{_text(entry.value)}" for entry in _attributes(certificate)]
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
