@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from deploy.kubernetes.render import MANIFESTS, VALUES, head
 
 from twinlog.config import Configuration, Service, load
 from twinlog.config.keys_twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
 from twinlog.service.access.exposure import refuse_open_port
-
-yaml = pytest.importorskip("yaml", reason="an environment made before PyYAML was needed: run make install")
 
 manifests = pytest.mark.parametrize("name", sorted(path.name for path in VALUES.glob("*.yaml")))
 

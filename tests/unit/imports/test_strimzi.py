@@ -7,8 +7,6 @@ from twinlog.errors import ConfigError
 from twinlog.imports import Fate, Format
 from unit.imports.estates import STRIMZI_V1, imported, places, read_back, texts
 
-pytest.importorskip("yaml", reason="an environment made before PyYAML was needed: run make install")
-
 SECRETS = "/etc/twinlog/secrets"
 
 
