@@ -1,5 +1,6 @@
 """The audit log: one line for each call that changes something, whatever comes of it, and no secret in it."""
 
+import asyncio
 import hashlib
 import io
 import json
@@ -12,6 +13,12 @@ import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
 from contract.test_access import AUTH, TIMEOUT_SECONDS
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint_pb2
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import (
+    CheckpointServiceServicer,
+    CheckpointServiceStub,
+    add_CheckpointServiceServicer_to_server,
+)
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import (
     ConfigSyncServiceServicer,
@@ -21,7 +28,7 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import (
 from twinlog.config import Address
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import StateError
-from twinlog.service.access.audit import changed
+from twinlog.service.access.audit import Begun, begun, changed
 from twinlog.service.access.gate import Gate
 from twinlog.service.access.port import PortAccess
 from twinlog.service.access.tokens import TokenFile
@@ -44,6 +51,24 @@ class Rules(ConfigSyncServiceServicer):
         return pb2.GetRulesResponse()
 
 
+class Runs(CheckpointServiceServicer):
+    """A run that goes on without its call."""
+
+    def __init__(self) -> None:
+        self.begun: list[Begun] = []
+        self.left = asyncio.Event()
+
+    async def RunFailover(  # noqa: N802
+        self, request: checkpoint_pb2.RunFailoverRequest, context: Context
+    ) -> AsyncIterator[checkpoint_pb2.RunFailoverResponse]:
+        self.begun.append(begun())
+        try:
+            yield checkpoint_pb2.RunFailoverResponse()
+            await asyncio.Event().wait()
+        finally:
+            self.left.set()
+
+
 def tokens(directory: Path) -> TokenFile:
     file = directory / "tokens"
     lines = (
@@ -61,7 +86,12 @@ def stubs(directory: Path, who: str) -> ClientSecurity:
 
 
 @pytest.fixture
-async def endpoint(tmp_path: Path, log_stream: io.StringIO) -> AsyncIterator[str]:
+def runs() -> Runs:
+    return Runs()  # type: ignore[abstract]  # its other methods answer UNIMPLEMENTED
+
+
+@pytest.fixture
+async def endpoint(tmp_path: Path, log_stream: io.StringIO, runs: Runs) -> AsyncIterator[str]:
     configure_logging(service="configsync", version="1", format="json", level="info", stream=log_stream)
     server = GrpcServer(
         [
@@ -69,7 +99,12 @@ async def endpoint(tmp_path: Path, log_stream: io.StringIO) -> AsyncIterator[str
                 name=pb2.DESCRIPTOR.services_by_name["ConfigSyncService"].full_name,
                 add=add_ConfigSyncServiceServicer_to_server,
                 servicer=Rules(),  # type: ignore[abstract]  # its other methods answer UNIMPLEMENTED
-            )
+            ),
+            GrpcService(
+                name=checkpoint_pb2.DESCRIPTOR.services_by_name["CheckpointService"].full_name,
+                add=add_CheckpointServiceServicer_to_server,
+                servicer=runs,
+            ),
         ],
         service="configsync",
         listen=Address(host="127.0.0.1", port=0),
@@ -135,3 +170,30 @@ async def test_callers_that_nobody_knows_have_few_short_lines(endpoint: str, log
     first = lines[0]
     assert (first["method"], first["caller"], first["request"]) == ("UpdateRules", "", None)
     assert (first["outcome"], "left_out" in first) == ("NOT_AUTHENTICATED", False)
+
+
+async def test_what_a_call_begins_is_on_record_though_its_caller_disconnects(
+    endpoint: str, tmp_path: Path, log_stream: io.StringIO, runs: Runs
+) -> None:
+    def lines() -> list[dict[str, Any]]:
+        return [json.loads(each) for each in log_stream.getvalue().splitlines() if '"audit"' in each]
+
+    async with open_channel(endpoint, stubs(tmp_path, "admin")) as channel:
+        call = CheckpointServiceStub(channel).RunFailover(
+            checkpoint_pb2.RunFailoverRequest(), timeout=TIMEOUT_SECONDS
+        )
+        assert await call.read() == checkpoint_pb2.RunFailoverResponse()
+        (started,) = lines()
+        assert (started["method"], started["caller"], started["outcome"]) == (
+            "RunFailover",
+            "file:admin",
+            "STARTED",
+        )
+        call.cancel()
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            await runs.left.wait()
+    runs.begun[0].ended("OK", before={"offset": None}, after={"offset": 7})
+    _, ended = lines()
+    assert (ended["before"], ended["after"], ended["outcome"]) == ({"offset": None}, {"offset": 7}, "OK")
+    for fact in ("method", "caller", "role", "via", "peer", "request", "request_id"):
+        assert started[fact] == ended[fact]

@@ -4,21 +4,24 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, NotFoundError, StateError, WireFormatError
 from twinlog.model import Flow
+from twinlog.service.access.audit import begun, changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.grpc_server import Context
 from twinlog_checkpoint.api import move_messages as messages
 from twinlog_checkpoint.api.messages import flow_message
+from twinlog_checkpoint.api.move_audit import record_shown, run_shown, tell_outcome
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.journal.record import MoveKind, Step
 from twinlog_checkpoint.moves.events import MoveReport, StepState, step_event
 from twinlog_checkpoint.moves.host import MoveHost, MoveRun
-from twinlog_checkpoint.moves.plan import MovePlan
+from twinlog_checkpoint.moves.plan import MoveOptions, MovePlan
 from twinlog_checkpoint.moves.planner import shown_move
 from twinlog_checkpoint.moves.runner import MoveRunner
 from twinlog_checkpoint.side_by_side import each_at_once
@@ -109,7 +112,7 @@ class MovesServicer:
         self, request: pb2.RunFailoverRequest, context: Context
     ) -> AsyncIterator[pb2.RunFailoverResponse]:
         options = messages.move_options(request.options, by=caller_name(request.options.by, context))
-        run = self._served(request.flow).host.start(MoveKind.FAILOVER, options)
+        run = self._begun(request.flow, MoveKind.FAILOVER, options)
         async with aclosing(self._events(run)) as events:
             async for event in events:
                 yield pb2.RunFailoverResponse(step=event.step, part=event.part, report=event.report)
@@ -118,7 +121,7 @@ class MovesServicer:
         self, request: pb2.RunFailbackRequest, context: Context
     ) -> AsyncIterator[pb2.RunFailbackResponse]:
         options = messages.move_options(request.options, by=caller_name(request.options.by, context))
-        run = self._served(request.flow).host.start(MoveKind.FAILBACK, options)
+        run = self._begun(request.flow, MoveKind.FAILBACK, options)
         async with aclosing(self._events(run)) as events:
             async for event in events:
                 yield pb2.RunFailbackResponse(step=event.step, part=event.part, report=event.report)
@@ -162,14 +165,25 @@ class MovesServicer:
     async def CancelMove(  # noqa: N802
         self, request: pb2.CancelMoveRequest, context: Context
     ) -> pb2.CancelMoveResponse:
-        run = await self._served(request.flow).host.cancel(caller_name(request.by, context))
+        host = self._served(request.flow).host
+        before = run_shown(host.latest())
+        run = await host.cancel(caller_name(request.by, context))
+        changed(before=before, after=run_shown(run))
         return pb2.CancelMoveResponse(run=messages.move_run(run))
 
     async def AbortMove(  # noqa: N802
         self, request: pb2.AbortMoveRequest, context: Context
     ) -> pb2.AbortMoveResponse:
         runner = self._served(request.flow).runner(messages.move_kind(request.kind))
-        return pb2.AbortMoveResponse(unfenced_topics=await runner.abort(caller_name(request.by, context)))
+        aborted = await runner.abort(caller_name(request.by, context))
+        changed(before=record_shown(aborted.before), after=record_shown(aborted.after))
+        return pb2.AbortMoveResponse(unfenced_topics=aborted.unfenced_topics)
+
+    def _begun(self, flow: types_pb2.Flow, kind: MoveKind, options: MoveOptions) -> MoveRun:
+        """A run that has a line in the audit log now, and one more when it ends."""
+        run = self._served(flow).host.start(kind, options)
+        run.on_end = partial(tell_outcome, begun())
+        return run
 
     async def _events(self, run: MoveRun) -> AsyncGenerator[_Event, None]:
         """What the run tells, also when it began long ago. The run does not depend on who follows it."""

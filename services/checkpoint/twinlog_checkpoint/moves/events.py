@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from twinlog.clock import Clock
-from twinlog_checkpoint.journal.record import Step
+from twinlog_checkpoint.journal.record import MoveRecord, Step
 from twinlog_checkpoint.moves.plan import MovePlan
 
 
@@ -35,6 +35,16 @@ class MoveReport:
     """What was done: the actions as they were carried out."""
     left_behind: Sequence[str] = ()
     """Why the cluster that was left must not be switched off yet, in words; empty when it may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted:
+    """A run that was given up."""
+
+    before: MoveRecord
+    after: MoveRecord
+    unfenced_topics: Sequence[str]
+    """Open to writers again, sorted."""
 
 
 MoveEvent = StepEvent | MoveReport

@@ -1,7 +1,7 @@
 """Runs of one flow belong to the service: the caller may hang up, follow again, or stop them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -36,6 +36,8 @@ class MoveRun:
     report: MoveReport | None = None
     error: TwinlogError | None = None
     """Why it ended without a report."""
+    on_end: Callable[["MoveRun"], None] | None = field(default=None, repr=False)
+    """Told once, as soon as the outcome is known, whether anybody follows or not."""
     _told: list[tuple[int, StepEvent]] = field(default_factory=list)
     _count: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -51,7 +53,7 @@ class MoveRun:
 
     def tell(self, event: MoveEvent) -> None:
         if isinstance(event, MoveReport):
-            self.report = event
+            self._finish(report=event)
         else:
             progress = event.state is StepState.PROGRESS
             if progress and self._told and _same(self._told[-1][1], event):
@@ -62,9 +64,16 @@ class MoveRun:
 
     def end(self, error: TwinlogError) -> None:
         """It ends without a report. An end that was told before stays."""
-        if self.running:
-            self.error = error
+        self._finish(error=error)
         self._wake()
+
+    def _finish(self, *, report: MoveReport | None = None, error: TwinlogError | None = None) -> None:
+        if not self.running:
+            return
+        self.report, self.error = report, error
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self)
 
     async def follow(self, stop: asyncio.Event) -> AsyncGenerator[MoveEvent, None]:
         """What it told, then each event as it comes, the report at last. Ends at `stop`.
@@ -153,12 +162,16 @@ class MoveHost:
         return run
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop: carry out what is asked for, until `stop`."""
-        while not stop.is_set():
-            await wait_for_any(stop, self._asked)
-            self._asked.clear()
-            if self.current is not None and self.current.running:
-                await self._carry_out(self.current)
+        """Loop: carry out what is asked for, until `stop`. What was asked for and not begun ends with it."""
+        try:
+            while not stop.is_set():
+                await wait_for_any(stop, self._asked)
+                self._asked.clear()
+                if self.current is not None and self.current.running:
+                    await self._carry_out(self.current)
+        finally:
+            if self.current is not None:
+                self.current.end(_stopping())
 
     async def _carry_out(self, run: MoveRun) -> None:
         try:

@@ -22,7 +22,7 @@ from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.commit import commit, verify
 from twinlog_checkpoint.moves.departure import Departed, Departure
-from twinlog_checkpoint.moves.events import MoveEvent, MoveReport, StepEvent, StepState, step_event
+from twinlog_checkpoint.moves.events import Aborted, MoveEvent, MoveReport, StepEvent, StepState, step_event
 from twinlog_checkpoint.moves.outcome import (
     finished_with,
     going_on,
@@ -122,10 +122,9 @@ class MoveRunner:
         (FENCE_NOT_OURS)."""
         return await recorded_move(self.journal, self.planner.route)
 
-    async def abort(self, by: str) -> Sequence[str]:
+    async def abort(self, by: str) -> Aborted:
         """Give up a run that was cut: take down its fence, so that nothing is left of it but what it
-        committed. The fence of a run that was finished before it stays. Returns the topics that are open to
-        writers again.
+        committed. The fence of a run that was finished before it stays.
 
         Raises StateError (NOTHING_TO_ABORT, MOVE_IN_PROGRESS, OWNED_ELSEWHERE), or KafkaError; it may then be
         asked for again.
@@ -154,7 +153,8 @@ class MoveRunner:
             )
             await self._store(given_up)
             _log.info("move_aborted", kind=kind, flow=str(self.journal.flow), run_id=last.run_id, by=by)
-            return sorted(fence.resource_name for fence in lifted)
+            unfenced = sorted(fence.resource_name for fence in lifted)
+            return Aborted(before=last, after=given_up, unfenced_topics=unfenced)
 
     async def _look(
         self, options: MoveOptions, last: MoveRecord | None, without: Collection[str]

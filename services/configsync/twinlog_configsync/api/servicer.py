@@ -1,10 +1,11 @@
 """The gRPC surface of configsync: request, domain call, response. No decisions, no Kafka."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
+from typing import Literal
 
 import structlog
 
@@ -46,6 +47,20 @@ from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.schedule import Scope
 
 _log = structlog.stdlib.get_logger(__name__)
+
+
+MOST_SHOWN = 20
+"""Actions of one line of the audit log; the number of all of them is beside them."""
+
+
+def _value(action: pb2.PlannedAction, when: Literal["before", "after"]) -> str | None:
+    """None where there is no value, or it is not known."""
+    return getattr(action, when) if action.HasField(when) else None
+
+
+def _rules_shown(rules: pb2.Rules, keys: Collection[str]) -> dict[str, object]:
+    """Of all the rules there would be no place for those that a call changes."""
+    return {"version": rules.version, **{rule.key: rule.value for rule in rules.rules if rule.key in keys}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +139,16 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         served = self._served(request.flow)
         asked = Asked(by=caller_name("", context), peer=context.peer())
         outcome = await served.commands.apply(request.plan_id, self._stop, asked=asked)
+        answer = outcome_message(outcome)
+        first = answer.applied[:MOST_SHOWN]
         changed(
-            before={"plan_id": request.plan_id},
-            after={"applied": len(outcome.applied), "refused": len(outcome.refused)},
+            before={"plan_id": request.plan_id, "values": [_value(each, "before") for each in first]},
+            after={
+                "applied": len(outcome.applied),
+                "refused": len(outcome.refused),
+                "values": [_value(each, "after") for each in first],
+                "actions": [each.text for each in first],
+            },
         )
         _log.info(
             "plan_applied",
@@ -136,7 +158,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             refused=len(outcome.refused),
             peer=context.peer(),
         )
-        return outcome_message(outcome)
+        return answer
 
     async def ExplainTopic(  # noqa: N802
         self, request: pb2.ExplainTopicRequest, context: Context
@@ -178,8 +200,10 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             dry_run=request.dry_run,
             asked=Asked(by=caller_name("", context), peer=context.peer()),
         )
+        answer = rules_message(served.sync.flow, view)
         if not request.dry_run:
-            changed(before=before, after=rules_message(served.sync.flow, view))
+            keys = {change.key for change in changes}
+            changed(before=_rules_shown(before, keys), after=_rules_shown(answer, keys))
             _log.info(
                 "rules_updated",
                 flow=str(served.sync.flow),
@@ -187,7 +211,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
                 changes=[f"{each.operation} {each.key} {each.value}".strip() for each in changes],
                 peer=context.peer(),
             )
-        return pb2.UpdateRulesResponse(rules=rules_message(served.sync.flow, view))
+        return pb2.UpdateRulesResponse(rules=answer)
 
     async def WatchRules(  # noqa: N802
         self, request: pb2.WatchRulesRequest, context: Context

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
@@ -34,6 +35,8 @@ from twinlog_source.partitions.standing import standing_of
 
 DEFAULT_PAGE = 1000
 LARGEST_PAGE = 10_000
+MOST_SHOWN = 10
+"""Gaps of one line of the audit log; the number of all of them is beside them."""
 
 
 class SourceServicer(pb_grpc.SourceServiceServicer):
@@ -115,12 +118,15 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         operations = self._operations[self._named(request.scope.flow).flow]
         by = caller_name(request.by, context)
         before = list(pauses(operations.driver))
-        if request.all:
-            await operations.resume_all(by=by)
-        else:
-            await operations.resume(_subject(request.scope), by=by)
-        answer = pb.ResumeReplicationResponse(pauses=pauses(operations.driver))
-        changed(before=before, after=answer)
+        try:
+            if request.all:
+                await operations.resume_all(by=by)
+            else:
+                await operations.resume(_subject(request.scope), by=by)
+        finally:
+            # Of several pauses some may be taken back when another one fails.
+            answer = pb.ResumeReplicationResponse(pauses=pauses(operations.driver))
+            changed(before=before, after=answer)
         return answer
 
     async def SetThrottle(  # noqa: N802
@@ -185,7 +191,14 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             found_until_ms=request.found_until.ToMilliseconds() if request.HasField("found_until") else None,
             by=caller_name(request.by, context),
         )
-        return pb.AcknowledgeGapsResponse(gaps=[gap_message(operations.driver.flow, gap) for gap in gaps])
+        flow = operations.driver.flow
+        answer = pb.AcknowledgeGapsResponse(gaps=[gap_message(flow, gap) for gap in gaps])
+        unknown_before = [replace(gap, acknowledged_by="", acknowledged_at_ms=0) for gap in gaps[:MOST_SHOWN]]
+        changed(
+            before={"gaps": len(gaps), "first": [gap_message(flow, gap) for gap in unknown_before]},
+            after={"gaps": len(gaps), "first": list(answer.gaps[:MOST_SHOWN])},
+        )
+        return answer
 
     def _named(self, flow: types_pb2.Flow) -> FlowDriver:
         driver = self._drivers.get(Flow(flow.source, flow.target))

@@ -1,15 +1,16 @@
 """The audit log: one line for each call of a method that changes something, also for those that were refused.
 
-A servicer that knows what was before and what is after says so by `changed`.
+A servicer says by `changed` what was before and what is after. A call that begins what goes on without it, as
+the run of a move, has two lines: one when it begins (`begun`), one when its outcome is known.
 
 Invariants: a call never fails because of its audit line, and what it costs is bounded by
 `MAX_SHOWN`, however long the request is.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from itertools import islice
 
 import structlog
 from google.protobuf.json_format import MessageToDict
@@ -24,19 +25,31 @@ MAX_SHOWN = 4_000
 """Characters of a request, and of what was before and after; what is longer than as many bytes is not looked
 at."""
 
+MOST_ENTRIES = 100
+"""Of a mapping of what was before or after."""
+
 NOT_SHOWABLE = "not showable"
 
 UNKNOWN_CALLER = Caller(name="", role=Role.NONE, via="none")
 """Of a call that is refused before it is known who makes it."""
 
-_change: ContextVar[dict[str, Any] | None] = ContextVar("twinlog_change", default=None)
+STARTED = "STARTED"
+"""Outcome of the first line of what goes on without its call."""
 
 
 def changed(*, before: object, after: object) -> None:
     """What the call that is being served changes. Values are those of JSON, or messages; no secret."""
-    record = _change.get()
-    if record is not None:
-        record["before"], record["after"] = _shown(before), _shown(after)
+    audit = _audit.get()
+    if audit is not None:
+        audit.change = _change(before, after)
+
+
+def begun() -> "Begun":
+    """The call that is being served begins what goes on without it, even if its caller disconnects. A line
+    says so now; the end of the call has none.
+    """
+    audit = _audit.get()
+    return Begun({}) if audit is None else audit.begun()
 
 
 class Audit:
@@ -44,7 +57,7 @@ class Audit:
 
     def __init__(self, *, method: str, caller: Caller, peer: str, request: object) -> None:
         """`request`: None where it is not to be shown."""
-        self._fields = {
+        self._fields: dict[str, object] = {
             "method": method.rpartition("/")[2],
             "caller": caller.name,
             "role": caller.role.word,
@@ -52,13 +65,41 @@ class Audit:
             "peer": peer,
             "request": _shown(request) if isinstance(request, Message) else None,
         }
-        self._change: dict[str, Any] = {}
-        _change.set(self._change)
+        self.change: dict[str, object] = {}
+        self._goes_on = False
+        _audit.set(self)
+
+    def begun(self) -> "Begun":
+        self._goes_on = True
+        _log.info("audit", **self._fields, outcome=STARTED)
+        return Begun({**structlog.contextvars.get_contextvars(), **self._fields})
 
     def ended(self, outcome: str, *, left_out: int = 0) -> None:
         """`outcome`: OK, or the reason why not. `left_out`: calls alike that have no line."""
+        if self._goes_on:
+            return
         more = {"left_out": left_out} if left_out else {}
-        _log.info("audit", **self._fields, **self._change, **more, outcome=outcome)
+        _log.info("audit", **self._fields, **self.change, **more, outcome=outcome)
+
+
+class Begun:
+    """What a call began and does not end with it."""
+
+    def __init__(self, fields: Mapping[str, object]) -> None:
+        """`fields` of its lines; empty: it has none, for no call of the API began it."""
+        self._fields = fields
+
+    def ended(self, outcome: str, *, before: object, after: object) -> None:
+        """To be called once. `outcome`: OK, or the reason why not."""
+        if self._fields:
+            _log.info("audit", **{**self._fields, **_change(before, after), "outcome": outcome})
+
+
+_audit: ContextVar[Audit | None] = ContextVar("twinlog_audit", default=None)
+
+
+def _change(before: object, after: object) -> dict[str, object]:
+    return {"before": _shown(before), "after": _shown(after)}
 
 
 def _shown(value: object) -> object:
@@ -68,6 +109,8 @@ def _shown(value: object) -> object:
             return _cut(value)
         if isinstance(value, list | tuple):
             value = _first(value)
+        elif isinstance(value, Mapping):
+            value = _first_of(value)
         plain = _plain(value)
         text = json.dumps(plain, default=str, ensure_ascii=False)
     except Exception:  # noqa: BLE001 (messages and JSON fail in many ways, and none of them is the caller's)
@@ -84,6 +127,16 @@ def _first(values: Sequence[object]) -> list[object]:
         if found and spent > MAX_SHOWN:
             return [*found, f"and {len(values) - len(found)} more"]
         found.append(_plain(each))
+    return found
+
+
+def _first_of(values: Mapping[object, object]) -> dict[object, object]:
+    """As many entries as may be shown, each as a value of its own; the rest is counted."""
+    found: dict[object, object] = {}
+    for key, value in islice(values.items(), MOST_ENTRIES):
+        found[key] = _first(value) if isinstance(value, list | tuple) else _plain(value)
+    if len(values) > len(found):
+        found["left out"] = len(values) - len(found)
     return found
 
 

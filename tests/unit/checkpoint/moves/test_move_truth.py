@@ -224,7 +224,7 @@ async def test_a_run_that_was_cut_can_be_aborted_and_leaves_no_fence() -> None:
         with pytest.raises(StateError) as refused:
             await world.served.failback.abort("ann")
         assert refused.value.reason == "NOTHING_TO_ABORT"
-        assert await world.served.failover.abort("ann") == [ORIGIN.topic]
+        assert (await world.served.failover.abort("ann")).unfenced_topics == [ORIGIN.topic]
         assert not world.logs.source.acls
         with pytest.raises(StateError) as refused:
             await world.served.failover.abort("ann")
@@ -302,7 +302,7 @@ async def test_giving_a_run_up_leaves_the_fence_of_the_failover_before_it() -> N
         with pytest.raises(TransientKafkaError):
             await run(world.served.failover, MoveOptions(wait_seconds=5))
         undo()
-        assert await world.served.failover.abort("ann") == []
+        assert (await world.served.failover.abort("ann")).unfenced_topics == []
         assert world.logs.source.acls == {fence_of(ORIGIN.topic)}
         plan = await world.served.failover.plan(NO_WAIT)
         assert plan.fenced_topics == [ORIGIN.topic]

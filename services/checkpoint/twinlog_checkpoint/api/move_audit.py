@@ -1,0 +1,64 @@
+"""What the audit log says of moves: short, however many groups there are. Pure."""
+
+from itertools import islice
+
+from twinlog.service.access.audit import Begun
+from twinlog_checkpoint.journal.record import MoveRecord
+from twinlog_checkpoint.moves.host import MoveRun
+from twinlog_checkpoint.moves.plan import MoveAction
+
+MOST_NAMES = 20
+"""Groups, topics or offsets of one line; the number of all of them is beside them."""
+
+
+def tell_outcome(begun: Begun, run: MoveRun) -> None:
+    """The second line of a run that has ended: the offsets on the target and what the run did."""
+    if run.report is None:
+        reason = "FAILED" if run.error is None else run.error.reason
+        begun.ended(reason, before={"steps": {}}, after=run_shown(run))
+        return
+    written = [entry for entry in run.report.plan.partitions if entry.action is MoveAction.WRITE]
+    before, after = {}, {}
+    for entry in islice(written, MOST_NAMES):
+        name = f"{entry.group} {entry.to_partition}"
+        before[name], after[name] = entry.present_offset, entry.to_offset
+    fenced = run.report.plan.fenced_topics
+    begun.ended(
+        "OK",
+        before={"steps": {}, "committed_offsets": before},
+        after={
+            **run_shown(run),
+            "run_id": run.report.run_id,
+            "already_done": run.report.already_done,
+            "offsets": len(written),
+            "committed_offsets": after,
+            "fenced_topics": len(fenced),
+            "fenced": list(fenced[:MOST_NAMES]),
+            "left_behind": list(run.report.left_behind),
+        },
+    )
+
+
+def run_shown(run: MoveRun) -> dict[str, object]:
+    """A run as far as it has come; of each step what it told last."""
+    return {
+        "kind": run.kind,
+        "by": run.options.by,
+        "running": run.running,
+        "steps": {event.step: f"{event.state}: {event.message}" for event in run.steps},
+        "reason": "" if run.error is None else run.error.reason,
+    }
+
+
+def record_shown(record: MoveRecord) -> dict[str, object]:
+    """A move as it is on record."""
+    return {
+        "run_id": record.run_id,
+        "kind": record.kind,
+        "state": record.state,
+        "aborted": record.aborted,
+        "by": record.by,
+        "steps": list(record.done),
+        "fenced_topics": len(record.fences),
+        "fenced": sorted({fence.resource_name for fence in record.fences})[:MOST_NAMES],
+    }
