@@ -22,7 +22,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as sync
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.model import Flow
-from twinlog.service.access.audit import MAX_SHOWN, begun, changed
+from twinlog.service.access.audit import MAX_SHOWN, NOT_KNOWN, begun, changed
 from twinlog.service.access.roles import is_change
 from twinlog.service.clusters import Clusters
 from twinlog.service.interceptors import RpcBoundary
@@ -240,7 +240,9 @@ async def apply(port: Port) -> None:
     assert set(line["before"]["values"]) == {None}
     assert line["after"]["values"][0] == "1"
     assert line["after"]["actions"][0].startswith("CREATE A.t0000 ")
-    assert flow.passes.memory.changes[-1].method == "ApplySync"
+    kept = flow.passes.memory.changes[-1]
+    assert (kept.method, kept.after["action 1"]) == ("ApplySync", line["after"]["actions"][0])
+    assert len(kept.after) < plan.change_count
 
 
 async def rules(port: Port) -> None:
@@ -431,6 +433,19 @@ async def test_a_run_that_the_service_does_not_begin_any_more_has_its_outcome(po
             await service.moves.host.run(service.stop)
     started, ended = port.lines("RunFailover")
     assert (started["outcome"], ended["outcome"]) == ("STARTED", "STOPPING")
+
+
+async def test_positions_that_may_be_set_are_on_record_though_the_caller_disconnected(port: Port) -> None:
+    async with AsyncExitStack() as stack:
+        service = await source_service(stack)
+        service.task.says(position=1)
+        request = source.SetPositionsRequest(scope=SCOPE, target=source.PositionTarget(offset=3), by="ann")
+        async with asyncio.TaskGroup() as tasks:
+            call = tasks.create_task(port.call(service.servicer.SetPositions, request), name="call")
+            await eventually(service.task.heard)
+            call.cancel()
+    (line,) = port.lines()
+    assert (line["outcome"], line["before"], line["after"]) == ("CANCELLED", {str(P): 1}, NOT_KNOWN)
 
 
 async def test_a_line_of_many_groups_is_bounded(port: Port) -> None:

@@ -11,7 +11,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, NotFoundError, StateError, WireFormatError
 from twinlog.model import Flow
-from twinlog.service.access.audit import begun, changed
+from twinlog.service.access.audit import NOT_KNOWN, begun, changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.grpc_server import Context
 from twinlog_checkpoint.api import move_messages as messages
@@ -167,6 +167,7 @@ class MovesServicer:
     ) -> pb2.CancelMoveResponse:
         host = self._served(request.flow).host
         before = run_shown(host.latest())
+        changed(before=before, after=NOT_KNOWN)
         run = await host.cancel(caller_name(request.by, context))
         changed(before=before, after=run_shown(run))
         return pb2.CancelMoveResponse(run=messages.move_run(run))

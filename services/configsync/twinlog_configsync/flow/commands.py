@@ -48,6 +48,11 @@ class Asked:
 
 NOBODY: Final = Asked()
 
+MOST_NOTED: Final = 10
+"""Actions of an applied plan that its audit record holds in words, beside how many there were."""
+MOST_NOTED_CHARACTERS: Final = 300
+"""Of each."""
+
 
 class FlowCommands:
     """Every command waits for a pass that is under way, and is bounded as one."""
@@ -112,7 +117,14 @@ class FlowCommands:
                     },
                 )
             outcome = await self._passes.carry_out(plan, world, stop)
-            after = {"applied": str(len(outcome.applied)), "refused": str(len(outcome.refused))}
+            after = {
+                "applied": str(len(outcome.applied)),
+                "refused": str(len(outcome.refused)),
+                **{
+                    f"action {number}": str(action)[:MOST_NOTED_CHARACTERS]
+                    for number, action in enumerate(outcome.applied[:MOST_NOTED], 1)
+                },
+            }
             try:
                 await self._note("ApplySync", asked, before={"plan_id": plan_id}, after=after)
             except KafkaError as error:

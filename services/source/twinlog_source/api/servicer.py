@@ -11,7 +11,7 @@ from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow
-from twinlog.service.access.audit import changed
+from twinlog.service.access.audit import NOT_KNOWN, changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import checked_page_size, page_start
@@ -146,9 +146,11 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         positions = self._moves[self._named(request.scope.flow).flow]
         moves = await positions.plan(_subject(request.scope), _destination(request.target))
         if not request.dry_run:
+            before = {str(move.partition): move.from_offset for move in moves}
+            changed(before=before, after=NOT_KNOWN)
             moves = await positions.carry_out(moves, by=caller_name(request.by, context))
             changed(
-                before={str(move.partition): move.from_offset for move in moves},
+                before=before,
                 after={str(move.partition): move.to_offset for move in moves if move.applied},
             )
         return pb.SetPositionsResponse(

@@ -33,6 +33,9 @@ NOT_SHOWABLE = "not showable"
 UNKNOWN_CALLER = Caller(name="", role=Role.NONE, via="none")
 """Of a call that is refused before it is known who makes it."""
 
+NOT_KNOWN = "not known: the call ended before its outcome"
+"""What is after, of a call that may take effect though its caller disconnects."""
+
 STARTED = "STARTED"
 """Outcome of the first line of what goes on without its call."""
 
