@@ -40,7 +40,7 @@ from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name
 
-GOOD = (pb2.VERDICT_EXACT, pb2.VERDICT_UP_TO_DATE)
+GOOD = (pb2.VERDICT_EXACT, pb2.VERDICT_UP_TO_DATE, pb2.VERDICT_PRESERVED)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """`twinlog repair` on real brokers: what is lost at the end of a copy is copied again, and once only."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -155,7 +156,7 @@ async def test_a_new_copy_is_as_the_one_before_was_and_nothing_of_it_counts_as_l
         assert (exit_code, report["differences_by_kind"]) == (1, {"FOREIGN": 1}), report
         asked = ("--from-report", str(file), "--endpoint", f"source={service.endpoint}", "--yes")
         exit_code, told = await repair(mirror, *asked, "--new-copies")
-        assert (exit_code, told[0]["applied"]) == (0, True), told
+        assert (exit_code, told[0]["applied"]) == (0, True), json.dumps(told)
         report = await mirror.verify(topic, wait_seconds=120.0)
         assert (report["verdict"], report["records"]) == ("EQUAL", copied), report
         assert report["partitions"][0]["offsets_promised"] is (offsets == "preserved")

@@ -182,7 +182,8 @@ class GrpcServer:
 
         gRPC keeps the certificate of a server for its life, so a second server takes over the port: both
         listen for a moment, then the first one accepts nobody more. Its calls end, its streams have
-        `_OLD_STREAMS_SECONDS`. No connection is refused.
+        `_OLD_STREAMS_SECONDS`. No connection is refused; a call that comes in the very moment in which the
+        first one stops may be CANCELLED before it begins.
         """
         if self._access.newest is None:
             await stop.wait()
