@@ -119,6 +119,7 @@ async def _set_to_start(
             if refused is None:
                 found = await every_partition(stub, scope.flow, scope.source_topic)
                 if found and all(each.target_topic_id == topic_id for each in found):
+                    await _acknowledge(stub, scope)
                     return
             elif refused.reason in _NOT_YET:
                 problem = TransientKafkaError(refused.message, reason=refused.reason)
@@ -131,6 +132,19 @@ async def _set_to_start(
         if loop.time() > give_up_at:
             raise problem
         await wait_or_stop(asyncio.Event(), _AGAIN_SECONDS)
+
+
+async def _acknowledge(stub: SourceServiceStub, scope: pb2.Scope) -> None:
+    """What the copy before held is copied again: that it was deleted asks nobody to act. Raises
+    TwinlogError."""
+    asked = pb2.ListGapsRequest(flow=scope.flow, source_topic=scope.source_topic)
+    found = await answered(stub.ListGaps(asked, timeout=CALL_TIMEOUT_SECONDS))
+    for gap in found.gaps:
+        if gap.reason != "TARGET_RECREATED" or gap.acknowledged_by:
+            continue
+        place = parse_scope(flow_name(scope.flow), gap.partition.topic, gap.partition.partition)
+        request = pb2.AcknowledgeGapsRequest(scope=place, from_offset=gap.from_offset, by=who())
+        await answered(stub.AcknowledgeGaps(request, timeout=CALL_TIMEOUT_SECONDS))
 
 
 async def _still_holds(configuration: Any, flow: str, remedy: Remedy, offset: int) -> bool:

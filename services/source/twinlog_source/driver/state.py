@@ -317,6 +317,7 @@ class FlowState:
         await self._marks.state_left(self.topics)
         await self._finder.find(self.topics)
         self._changes.take_ended()
+        self._modes.look_again(self.target_logs.recreated(self.topics))
         await self._modes.decide(self.topics)
         await self.target_logs.note_recreated(self.topics)
         await self.target_logs.look_at_ends(self.topics)

@@ -36,6 +36,7 @@ from twinlog_source.partitions.events import (
 )
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.partitions.transitions import BEING_SET
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.new_copies import NewCopies, refusal
@@ -102,6 +103,18 @@ class CopyModes:
                 self._note(decided)
         if new:
             await self._begin(new, topics)
+
+    def look_again(self, recreated: Collection[str]) -> None:
+        """Do not wait any longer with partitions of these source topics: their target topics are others
+        now."""
+        now = self.clock.monotonic()
+        for row in self.table.rows.values():
+            waits = row.obstacle
+            if row.partition.topic in recreated and waits is not None and waits is not BEING_SET:
+                again = SetAside(
+                    partition=row.partition, reason=waits.reason, message=waits.message, retry_at=now
+                )
+                self._note(again)
 
     def _undecided(self, topics: Topics) -> list[PartitionRow]:
         now = self.clock.monotonic()
@@ -196,8 +209,11 @@ class CopyModes:
         if not facts:
             return
         await self.confirm()
+        begins = {copy.partition: copy for copy in copies}
         for partition, fact in facts.items():
             row = rows[partition]
+            if not fact.preserved:
+                await self._note_left_behind(row, begins[partition], topics[partition.topic])
             if fact.preserved and row.position != fact.since:
                 # A new target topic is written from its beginning.
                 await self._note_lost(row, fact, topics[partition.topic])
@@ -228,6 +244,25 @@ class CopyModes:
             found_at_ms=self.clock.now_ms(),
         )
         await self.ledger.write(gap)
+
+    async def _note_left_behind(self, row: PartitionRow, copy: NewCopy, topic: ReplicatedTopic) -> None:
+        """What only the target topic before holds, of a copy that continues in an empty one. `TargetLogs`
+        leaves that out while nothing is decided."""
+        known = self.marks.control.copies.get(row.partition)
+        is_late = (
+            known is not None
+            and known.target_topic_id not in ("", topic.target_topic_id)
+            and not self.marks.target_was_recreated(topic)
+        )
+        if is_late and row.stored and row.position and copy.target_end == 0:
+            gap = Gap(
+                partition=row.partition,
+                from_offset=min(copy.begins_at, row.position),
+                to_offset=row.position,
+                reason="TARGET_RECREATED",
+                found_at_ms=self.clock.now_ms(),
+            )
+            await self.ledger.write(gap)
 
 
 def _translated(row: PartitionRow, target_topic_id: str, reason: str) -> CopyFact:

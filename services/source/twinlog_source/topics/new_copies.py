@@ -68,9 +68,15 @@ class NewCopies:
         return found
 
     def _is_anew(self, row: PartitionRow, topics: Topics) -> bool:
-        """Whether what is known of it is about an earlier target topic."""
-        is_known = row.stored or row.partition in self.marks.control.copies
-        return is_known and self.marks.target_was_recreated(topics[row.partition.topic])
+        """Whether what is known of it is about an earlier target topic.
+
+        That stays true until its kind of copy is decided, also when the coming of the new topic was put on
+        the log meanwhile.
+        """
+        topic, known = topics[row.partition.topic], self.marks.control.copies.get(row.partition)
+        if known is not None and known.target_topic_id and topic.target_topic_id:
+            return known.target_topic_id != topic.target_topic_id
+        return (row.stored or known is not None) and self.marks.target_was_recreated(topic)
 
     async def _begins(
         self, rows: Collection[PartitionRow], topics: Topics

@@ -49,6 +49,12 @@ class TargetLogs:
         """Whether a copy is not the one that was written before."""
         return any(map(self.marks.target_was_recreated, topics.values()))
 
+    def recreated(self, topics: Topics) -> frozenset[str]:
+        """The source topics whose copies are others than those that were written before."""
+        return frozenset(
+            topic.source_topic for topic in topics.values() if self.marks.target_was_recreated(topic)
+        )
+
     async def note_recreated(self, topics: Topics) -> None:
         """A copy that was deleted and created again has lost what was copied before: a gap, and the copy
         continues.
@@ -70,7 +76,11 @@ class TargetLogs:
         stored = {
             partition: _copied_before(row, row.position)
             for partition, row in self.table.rows.items()
-            if partition.topic == topic.source_topic and row.stored and row.position and not row.is_preserved
+            if partition.topic == topic.source_topic
+            and row.stored
+            and row.position
+            and not row.is_preserved
+            and not self._is_undecided(row)
         }
         firsts = await self.starts.resolve(dict.fromkeys(stored, AutoOffsetReset.EARLIEST))
         for partition, position in stored.items():
@@ -85,6 +95,10 @@ class TargetLogs:
                 found_at_ms=self.clock.now_ms(),
             )
             await self.ledger.write(gap)
+
+    def _is_undecided(self, row: PartitionRow) -> bool:
+        """It may be copied again from its beginning: `CopyModes` tells what is lost when it decides."""
+        return row.copy is None and row.partition in self.marks.control.copies
 
     async def look_at_ends(self, topics: Topics) -> None:
         """Whether the copies still reach as far as they were written."""

@@ -6,6 +6,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog_source.partitions.events import CopyChanged, SetAside
 from unit.source.flow_rig import P, Site, ledger, reported
 
 AUTO, TRANSLATED = "twinlog.offsets = auto", "twinlog.offsets = translated"
@@ -70,6 +71,26 @@ async def test_what_was_never_copied_before_a_copy_is_made_again_is_a_gap(site: 
     await site.source.delete_records({P: 12})
     site.target.add_topic("A.t")
     assert ledger(await site.owner(AUTO)) == [(6, 12, "TARGET_RECREATED")]
+
+
+@pytest.mark.parametrize("offsets", ["auto", "preserved"])
+async def test_a_copy_that_was_set_aside_begins_again_where_its_target_topic_is_another_one(
+    site: Site, offsets: str
+) -> None:
+    await site.write(site.source, "t", 9)
+    estate = await site.owner(f"twinlog.offsets = {offsets}")
+    await estate.journal.position(P, 6)
+    await estate.reread([P])
+    estate.table.apply(CopyChanged(partition=P, copy=None), 0.0)
+    aside = SetAside(partition=P, reason="FOREIGN_WRITE", message="who", retry_at=1e9)
+    estate.table.apply(aside, 0.0)
+    site.target.add_topic("A.t")
+    site.say(estate.watch)
+    await estate.refresh(owned=frozenset())
+    row = estate.table.rows[P]
+    assert row.copy is not None
+    assert (row.copy.preserved, row.position, row.obstacle) == (True, 0, None)
+    assert ledger(estate) == []
 
 
 async def test_a_gap_of_no_offsets_is_not_written(site: Site) -> None:
