@@ -4,6 +4,7 @@ Invariant: a copy is handed out as preserved only when the log says so of this v
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -36,7 +37,6 @@ from twinlog_source.partitions.events import (
 )
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.partitions.transitions import BEING_SET
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.new_copies import NewCopies, refusal
@@ -110,7 +110,7 @@ class CopyModes:
         now = self.clock.monotonic()
         for row in self.table.rows.values():
             waits = row.obstacle
-            if row.partition.topic in recreated and waits is not None and waits is not BEING_SET:
+            if row.partition.topic in recreated and waits is not None and waits.retry_at < math.inf:
                 again = SetAside(
                     partition=row.partition, reason=waits.reason, message=waits.message, retry_at=now
                 )
