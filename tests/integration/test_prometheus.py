@@ -40,7 +40,7 @@ from twinlog.testing.certificates import Authority
 from twinlog.testing.service_process import CALL_SECONDS, run_service
 from unit.service.test_strimzi_names import BOARD
 
-QUOTA_BYTES_PER_SECOND = 2_000.0
+QUOTA_BYTES_PER_SECOND = 1_000.0
 """Somebody writes more."""
 Panel = tuple[str, str]
 """Board and title."""
