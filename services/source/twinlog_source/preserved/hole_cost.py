@@ -39,12 +39,10 @@ class HoleCost:
         return cls(deque(sorted(buckets, key=lambda each: each.began)))
 
     def filled(self, began: float, ended: float) -> None:
-        """A hole. Long waits count where they took place."""
-        at = began
-        while at < ended:
-            end = min(ended, at + BUCKET_SECONDS)
-            self._bucket(at).spent_seconds += end - at
-            at = end
+        """A hole that is filled for certain. Of a longer wait its last `BUCKET_SECONDS` count: a broker that
+        stands still says nothing of the source."""
+        began = max(began, ended - BUCKET_SECONDS)
+        self._bucket(began).spent_seconds += ended - began
         self._bucket(ended).holes += 1
 
     def is_too_high(self, now: float) -> bool:

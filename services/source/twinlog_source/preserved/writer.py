@@ -421,8 +421,8 @@ class PreservedWriter:
         if each is None:
             return
         each.appends.filled(for_certain=for_certain)
-        each.hole_cost.filled(each.filling_since, self.clock.monotonic())
         if for_certain:
+            each.hole_cost.filled(each.filling_since, self.clock.monotonic())
             each.failures, each.problem = 0, None
         self.changed(each)
         self.wake(each)

@@ -73,3 +73,13 @@ def test_what_tasks_before_have_spent_counts() -> None:
 def test_what_is_handed_on_is_small() -> None:
     cost, now = _filled(60_000, every=0.001, each=0.001)
     assert len(hole_cost_messages(cost, now)) <= 13
+
+
+def test_one_hole_that_waits_for_long_decides_nothing_however_many_quick_ones_follow() -> None:
+    """The target's transaction coordinator stood still once; that says nothing of the source."""
+    cost, now = HoleCost(), 40.0
+    cost.filled(0.0, now)
+    for _ in range(31):
+        cost.filled(now, now + 0.05)
+        now += 0.1
+        assert not cost.is_too_high(now)
