@@ -79,6 +79,7 @@ def _assign(row: PartitionRow, slot: int, now: float) -> None:
     row.bytes.begin(now)
     row.counted_lanes = {}
     row.told_shortened = None
+    row.disproved_end = None
     _forget_words(row)
 
 
@@ -197,6 +198,7 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     if shortened_to is not None and told != row.told_shortened:
         row.told_shortened = told
         _see_target_end(row, shortened_to, next_written=report.target_shortened_at)
+        row.disproved_end = None  # the task knows of it: the end that it tells is a newer one
     if report.target_end is None or report.target_end != row.disproved_end:
         row.target_end, row.target_end_at = report.target_end, report.position
         row.disproved_end = None
@@ -267,7 +269,7 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
 def _forget_target(row: PartitionRow) -> None:
     row.target_end_is_old = False
     row.target_end, row.target_end_at, row.shortened, row.replaced_at = None, 0, None, None
-    row.held_from = None
+    row.held_from = row.disproved_end = None
 
 
 def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | None = None) -> None:

@@ -215,7 +215,8 @@ class PreservedCopy:
         self._settle(now)
         position = self.position_of(appends.acknowledged)
         if position < copy.committed or (not self._outstanding and position != copy.committed):
-            if position < copy.committed:
+            # Where a proof begins nothing is lost: the copy is read again to be compared.
+            if position < copy.committed and not appends.is_proving:
                 self._note_lost_tail(position)
             copy.restart_at(position)
         if copy.target_end is not None:

@@ -166,14 +166,16 @@ class TargetLogs:
             )
             await self.ledger.write(gap)
             self._note(LossRecorded(partition=row.partition, loss=lost))
-            await self.journal.state(
-                TargetFact(
-                    partition=row.partition,
-                    topic_id=found.topic_id,
-                    end_offset=lost.end_offset,
-                    position=lost.first_lost,
-                )
+            fact = TargetFact(
+                partition=row.partition,
+                topic_id=found.topic_id,
+                end_offset=lost.end_offset,
+                position=lost.first_lost,
+                held_from=row.held_from,
+                noted_at_ms=self.clock.now_ms(),
             )
+            await self.journal.state(fact)
+            self.marks.control.record(fact)
 
     def _note(self, event: TargetEvent) -> None:
         self.table.apply(event, self.clock.monotonic())

@@ -13,6 +13,7 @@ from twinlog_source.partitions.events import (
     LossRecorded,
     Reported,
     TargetEndSeen,
+    TargetRecreated,
     TopicsChosen,
 )
 from twinlog_source.partitions.reports import PartitionReport, TaskReport
@@ -115,6 +116,42 @@ def test_a_target_that_the_driver_found_shortened_is_not_told_again_by_the_task(
     # Copied again up to the very end that was disproved.
     table.apply(Reported(slot=0, report=said(position=120, target_end=120, shortened_to=90), now_ms=4), 4.0)
     assert row.target_end == 120
+
+
+def _shortened_to_80() -> PartitionTable:
+    """The driver has found that the target ends at 80 instead of 100."""
+    table = PartitionTable()
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
+    table.apply(Reported(slot=0, report=said(position=100, target_end=100), now_ms=1), 1.0)
+    table.apply(TargetEndSeen(partition=P, end_offset=80), 1.5)
+    assert table.rows[P].target_end == 80
+    return table
+
+
+def test_an_end_that_the_next_task_writes_counts_though_it_is_the_one_that_was_disproved() -> None:
+    table = _shortened_to_80()
+    table.apply(Assigned(partition=P, slot=1), 2.0)
+    table.apply(Reported(slot=1, report=said(position=120, target_end=100), now_ms=3), 3.0)
+    assert (table.rows[P].target_end, table.rows[P].target_end_at) == (100, 120)
+
+
+def test_an_end_that_is_told_with_a_shortening_was_written_after_it() -> None:
+    table = PartitionTable()
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
+    table.apply(Reported(slot=0, report=said(position=100, target_end=100), now_ms=1), 1.0)
+    words = said(position=120, target_end=100, shortened_to=80, shortened_at=100)
+    table.apply(Reported(slot=0, report=words, now_ms=2), 2.0)
+    assert table.rows[P].shortened == Shortened(end_offset=80, first_lost=80, position=100)
+    assert (table.rows[P].target_end, table.rows[P].target_end_at) == (100, 120)
+
+
+def test_what_was_disproved_of_one_target_topic_says_nothing_of_the_next() -> None:
+    table = _shortened_to_80()
+    table.apply(TargetRecreated(partition=P), 2.0)
+    table.apply(Reported(slot=0, report=said(position=200, target_end=100), now_ms=3), 3.0)
+    assert table.rows[P].target_end == 100
 
 
 def test_counters_of_a_new_task_begin_at_zero_and_nothing_is_counted_twice() -> None:

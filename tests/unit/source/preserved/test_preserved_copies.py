@@ -478,3 +478,11 @@ def test_a_copy_that_must_keep_the_offsets_waits_until_its_holes_can_be_filled()
     assert bench.failed(first, FatalKafkaError("refused", reason="FILL_REFUSED"))
     assert bench.preserved.by_source[FIRST].giving_up is None
     assert bench.copies[FIRST].state is State.FAULTED
+
+
+def test_a_proof_that_begins_below_the_position_is_no_loss() -> None:
+    bench = Bench()
+    bench.assigned(FIRST, 20, stored=15, filled=(Hole(12, 1),))
+    copy = bench.copies[FIRST]
+    assert copy.committed == 12
+    assert copy.counters.setbacks == {}

@@ -250,3 +250,20 @@ async def test_what_is_copied_again_in_the_same_process_is_not_taken_for_a_stran
     await estate.journal.position(P, 5)
     await estate.reread([P])
     assert not estate.assignment(P).target_end_is_exact
+
+
+async def test_the_end_that_a_loss_left_is_remembered_with_all_that_is_known_of_it(site: Site) -> None:
+    await site.write(site.target, "A.t", 12)
+    estate = await site.owner()
+    await estate.journal.position(P, 10)
+    reported(estate, position=10, source_end_offset=10, target_end_offset=12)
+    await site.target.delete_records({TopicPartition("A.t", 0): 5})
+    await estate.target_logs.look_at_ends(estate.topics)
+    held_from = estate.table.rows[P].held_from
+    assert held_from is not None
+    site.target.truncate(TopicPartition("A.t", 0), 8)
+    await estate.target_logs.look_at_ends(estate.topics)
+    await estate.target_logs.note_shortened(estate.topics)
+    fact = estate.target_logs.marks.control.targets[P]
+    assert (fact.end_offset, fact.position, fact.held_from) == (8, 6, held_from)
+    assert fact.noted_at_ms is not None
