@@ -408,7 +408,8 @@ class PreservedCopies:
                 return
             taken.waits_to_fill = False
             taken.fill_skipped(self.clock.monotonic())
-            self._bound(taken)
+            # A copy that shall end may be at rest by this.
+            self._changed(taken.at_target)
             self.writer.wake(taken.at_target)
 
         wait_seconds = taken.may_fill_at - self.clock.monotonic() if taken.skip_from else 0.0

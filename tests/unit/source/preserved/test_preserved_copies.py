@@ -486,3 +486,27 @@ def test_a_proof_that_begins_below_the_position_is_no_loss() -> None:
     copy = bench.copies[FIRST]
     assert copy.committed == 12
     assert copy.counters.setbacks == {}
+
+
+async def test_a_copy_that_shall_end_ends_once_what_it_waited_to_fill_is_compared() -> None:
+    """Its beginning was filled by the task before, and that is not on the log yet."""
+    bench = Bench(on_log=False)
+    copy = PartitionCopy(partition=FIRST, target_topic="t", committed=7, random=lambda: 1.0)
+    bench.copies[FIRST] = copy
+    bench.preserved.assign(
+        pb.Assignment(
+            partition=types_pb2.TopicPartition(topic="t", partition=0),
+            target_topic="t",
+            position=7,
+            preserved=pb.PreservedCopy(since=7, skip_to=7, end_reason="OFFSETS_CONFIGURED"),
+        ),
+        copy,
+    )
+    first = bench.preserved.by_source[FIRST].at_target
+    first.appends.next()
+    first.appends.end_read(Tail(7, 0, True, filled=(Hole(0, 7),)))
+    bench.changed(first)
+    assert bench.preserved.by_source[FIRST].waits_to_fill
+    assert not copy.needs_translation
+    bench.on_log = True
+    await eventually(lambda: copy.needs_translation)
