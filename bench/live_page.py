@@ -20,12 +20,12 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from contract.browser import Tab, new_tab
-from contract.ui_services import World, serving
+from contract.ui_services import UiRig, serving
 
 START_SECONDS = 120.0
 
 
-async def measure(world: World, *, browsers: int, seconds: float) -> dict[str, Any]:
+async def measure(world: UiRig, *, browsers: int, seconds: float) -> dict[str, Any]:
     async with AsyncExitStack() as stack:
         services = await stack.enter_async_context(serving(world))
         page = await asyncio.create_subprocess_exec(
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--browsers", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=20.0)
     given = parser.parse_args()
-    world = World(partitions=given.partitions, groups=given.groups)
+    world = UiRig(partitions=given.partitions, groups=given.groups)
     told = asyncio.run(measure(world, browsers=given.browsers, seconds=given.seconds))
     for name, value in told.items():
         print(f"{name:40} {value}")

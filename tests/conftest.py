@@ -2,7 +2,9 @@
 
 import asyncio
 import inspect
+import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,11 @@ _BROKER_FIXTURES = {"kafka_pair", "tls_cluster", "sasl_cluster", "start_cluster"
 ALICE_PASSWORD = 'alice\'s ;secret="quoted" \\ $'
 _UNIT_TESTS = Path(__file__).parent / "unit"
 _LEAK_GRACE_SECONDS = 0.2
+
+# As the Makefile does for `make`: where it is set, each worker compiles and rewrites hundreds of files again.
+# That is more than all unit tests take.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_configure() -> None:

@@ -12,6 +12,7 @@ TOGETHER = {
     "tests/integration/test_configsync_access.py": _GUARDED,
     "tests/integration/test_checkpoint_operations.py": _GUARDED,
     "tests/integration/test_preflight_command.py": _GUARDED,
+    "tests/integration/test_read_only_source.py": _GUARDED,
 }
 """Files, and directories of them, that share what takes seconds to start."""
 

@@ -1,16 +1,26 @@
 """Lints the chart, renders deploy/kubernetes/manifests from it and checks them against Kubernetes' schemas.
 
     python -m deploy.kubernetes.render
+    python -m deploy.kubernetes.render --check
 
-Needs `helm` on the PATH (or HELM=/path/to/helm) and the package kubernetes-validate. What is rendered says
-which chart it was made from, so that a unit test finds manifests that are out of date without helm.
+Needs `helm` on the PATH (or HELM=/path/to/helm). `kubeconform` is asked, too, where it is there. What is
+rendered says which chart it was made from, so that a unit test finds manifests that are out of date without
+helm. `--check` writes nothing, exits with 1 for manifests that differ, and says so where helm is missing.
 """
 
+import argparse
 import hashlib
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import yaml
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE / "chart"
@@ -19,14 +29,21 @@ MANIFESTS = HERE / "manifests"
 RELEASE = "twinlog"
 KUBERNETES = "1.37.0"
 """Whose schemas the manifests are checked against."""
-_OTHERS_KINDS = ("ServiceMonitor",)
+_LINKED = "twinlog/templates/observability.yaml"
+"""Boards and alerts: looked at, and not kept in the manifests, which would change with each board."""
+OTHERS_KINDS = ("ServiceMonitor", "PrometheusRule")
 """Of other projects, whose schemas Kubernetes does not have."""
+
+
+def chart_files() -> list[Path]:
+    """Without what it links to: boards and alerts change without the chart."""
+    return sorted(path for path in CHART.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def fingerprint(values: Path) -> str:
     """Of all that a rendering is made from."""
     digest = hashlib.sha256()
-    for file in (*sorted(path for path in CHART.rglob("*") if path.is_file()), values):
+    for file in (*chart_files(), values):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
@@ -38,24 +55,63 @@ def head(values: Path) -> str:
     )
 
 
-def main() -> int:
-    import kubernetes_validate
-    import yaml
+def rendered(helm: str, values: Path) -> str:
+    """The manifests of the chart, linted and held against the schemas."""
+    arguments = ["-f", str(values), "--kube-version", KUBERNETES]
+    subprocess.run([helm, "lint", "--strict", "--quiet", str(CHART), *arguments], check=True)
+    text = subprocess.run(
+        [helm, "template", RELEASE, str(CHART), "--namespace", "kafka", *arguments],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    documents = [document for document in yaml.safe_load_all(text) if document]
+    for document in documents:
+        if document["kind"] not in OTHERS_KINDS:
+            kubernetes_validate.validate(document, KUBERNETES, strict=True)
+    if yaml.safe_load(values.read_text()).get("boards", {}).get("enabled"):
+        _hold_boards_and_alerts(documents)
+    kubeconform = shutil.which("kubeconform")
+    if kubeconform:
+        skipped = ",".join(OTHERS_KINDS)
+        subprocess.run([kubeconform, "-strict", "-skip", skipped, "-"], input=text, text=True, check=True)
+    parts = re.split(r"^---\n", text, flags=re.MULTILINE)
+    return head(values) + "---\n".join(part for part in parts if f"# Source: {_LINKED}" not in part)
 
-    helm = os.environ.get("HELM", "helm")
+
+def _hold_boards_and_alerts(documents: list[dict[str, Any]]) -> None:
+    """What Grafana's sidecar and Prometheus' operator get is what deploy/grafana and deploy/prometheus hold.
+    Raises ValueError."""
+    boards = {
+        name: json.loads(text)
+        for each in documents
+        if each["kind"] == "ConfigMap" and "grafana_dashboard" in each["metadata"]["labels"]
+        for name, text in each["data"].items()
+    }
+    rules = [each["spec"] for each in documents if each["kind"] == "PrometheusRule"]
+    if boards != {path.name: json.loads(path.read_text()) for path in (CHART / "boards").glob("*.json")}:
+        raise ValueError("the chart's boards are not those of deploy/grafana")
+    if rules != [yaml.safe_load((CHART / "alerts.yaml").read_text())]:
+        raise ValueError("the chart's alerts are not those of deploy/prometheus")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    check = parser.parse_args().check
+    helm = shutil.which(os.environ.get("HELM", "helm"))
+    if check and helm is None:
+        sys.stdout.write("helm is not here: the manifests are not rendered and compared\n")
+        return 0
     MANIFESTS.mkdir(exist_ok=True)
+    different = []
     for values in sorted(VALUES.glob("*.yaml")):
-        arguments = ["-f", str(values), "--kube-version", KUBERNETES]
-        subprocess.run([helm, "lint", "--strict", str(CHART), *arguments], check=True)
-        rendered = subprocess.run(
-            [helm, "template", RELEASE, str(CHART), "--namespace", "kafka", *arguments],
-            check=True, capture_output=True, text=True,
-        ).stdout  # fmt: skip
-        for document in yaml.safe_load_all(rendered):
-            if document and document["kind"] not in _OTHERS_KINDS:
-                kubernetes_validate.validate(document, KUBERNETES, strict=True)
-        (MANIFESTS / values.name).write_text(head(values) + rendered)
-    return 0
+        text, kept = rendered(helm or "helm", values), MANIFESTS / values.name
+        if check and (not kept.exists() or kept.read_text() != text):
+            different.append(values.name)
+        elif not check:
+            kept.write_text(text)
+    for name in different:
+        sys.stdout.write(f"manifests/{name} differs from the chart: run python -m deploy.kubernetes.render\n")
+    return 1 if different else 0
 
 
 if __name__ == "__main__":

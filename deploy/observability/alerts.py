@@ -15,6 +15,8 @@ _FLOW_WORDS = "{{ $labels.twinlog_source_cluster }}->{{ $labels.twinlog_target_c
 _TOPIC = "{{ $labels.messaging_destination_name }}"
 _VALUE = "{{ $value | humanize }}"
 _SECONDS = "{{ $value | humanizeDuration }}"
+OF_PRODUCERS = f"and on ({FLOW}, messaging_destination_name) twinlog_replication_source_end"
+"""After a metric by topic: heartbeats, which Twinlog writes itself, are left out."""
 _HELD = "DELAYED|UNTIL_REACHED"
 """Reasons of partitions that wait on purpose."""
 _UNTRANSLATED = "FLOOR|NO_SYNC|TOO_OLD|SOURCE_UNREADABLE|TARGET_UNREADABLE|PAST_END"
@@ -88,7 +90,7 @@ ALERTS: tuple[Alert, ...] = (
         expression=(
             f"(sum by ({FLOW}) (twinlog_replication_behind"
             f'{{twinlog_state!="PAUSED", error_type!~"{_HELD}"}}) > 0)\n'
-            f"unless (sum by ({FLOW}) (rate(twinlog_replication_records_total[5m])) > 0)\n"
+            f"unless (sum by ({FLOW}) (rate(twinlog_replication_records_total[5m]) {OF_PRODUCERS}) > 0)\n"
             'or absent(twinlog_flow_owner{twinlog_service="source"})'
         ),
         held="5m",
@@ -221,6 +223,20 @@ ALERTS: tuple[Alert, ...] = (
         f" of the login to this cluster, expires in {_SECONDS}",
     ),
     Alert(
+        name="TwinlogTokenExpires",
+        severity=Severity.WARNING,
+        expression=(
+            "(max by (instance, twinlog_cluster) (twinlog_token_failing) == 1)\n"
+            "or min by (instance, twinlog_cluster) (\n"
+            "  (twinlog_token_expiry_seconds < 14 * 86400)\n"
+            "  and (twinlog_token_expiry_seconds < 0.1 * twinlog_token_lifetime_seconds)\n"
+            ")"
+        ),
+        held="2m",
+        summary='{{ $labels.instance }}: the token for {{ or $labels.twinlog_cluster "the other services" }}'
+        " is near its end, or no new one is to be had",
+    ),
+    Alert(
         name="TwinlogTargetThrottles",
         severity=Severity.WARNING,
         expression=f'max by ({FLOW}) (twinlog_replication_throttled{{twinlog_end="target"}}) > 0',
@@ -233,10 +249,11 @@ ALERTS: tuple[Alert, ...] = (
 _WINDOW = re.compile(r"\[[0-9]+m\]")
 
 
-def hastened(alert: Alert, *, held: str, window: str) -> Alert:
-    """The alert with another `for`, and with `window` for each range of minutes: for tests that cannot wait.
-    Ranges of hours stay."""
-    return replace(alert, held=held, expression=_WINDOW.sub(f"[{window}]", alert.expression))
+def hastened(alert: Alert, *, held: str, window: str, rpo_seconds: int = RPO_SECONDS) -> Alert:
+    """The alert with another `for`, another recovery point objective, and with `window` for each range of
+    minutes: for tests that cannot wait. Ranges of hours stay."""
+    expression = alert.expression.replace(f"> {RPO_SECONDS}", f"> {rpo_seconds}")
+    return replace(alert, held=held, expression=_WINDOW.sub(f"[{window}]", expression))
 
 
 def rules(alerts: tuple[Alert, ...] = ALERTS) -> str:

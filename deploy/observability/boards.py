@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from deploy.observability.alerts import FLOW, RPO_SECONDS
+from deploy.observability.alerts import FLOW, OF_PRODUCERS, RPO_SECONDS
 from deploy.observability.grafana import Board, Panel, Query
 
 SELECTED = 'twinlog_source_cluster=~"$source", twinlog_target_cluster=~"$target"'
@@ -48,16 +48,28 @@ _UNCERTAIN = _of(
     "twinlog_checkpoint_partitions",
     'twinlog_verdict!~"PRESERVED|EXACT|UP_TO_DATE|ACTIVE_ON_TARGET|NOT_REPLICATED"',
 )
+_ON_TARGET = 'twinlog_verdict="ACTIVE_ON_TARGET"'
 _LAG_ON_TARGET = _of("twinlog_group_lag", 'twinlog_end="target"')
-_LAG_OF_TOPICS = f"sum by ({FLOW}, messaging_destination_name) ({_of('twinlog_replication_lag')})"
+_LAG = f"({_of('twinlog_replication_lag')} {OF_PRODUCERS})"
+_LAG_OF_TOPICS = f"sum by ({FLOW}, messaging_destination_name) {_LAG}"
+_LAG_GROWS = f"sum(deriv({_of('twinlog_replication_lag')}[5m]) {OF_PRODUCERS})"
+# Counts that appear with the first event are 0 before it, and nothing where no service tells of the flow.
+_NO_RECORD = f"0 * sum({_of('twinlog_replication_partitions')})"
+_NO_GROUP = f"0 * sum({_of('twinlog_checkpoint_groups')})"
+_SOURCE_ANSWERS = 'min(twinlog_cluster_reachable{twinlog_cluster=~"$source"})'
+_LOST = f"(sum({_of('twinlog_replication_lost_total')}) or {_NO_RECORD})"
+_ACTIVE = f"max by ({FLOW}) ({_of('twinlog_checkpoint_partitions', _ON_TARGET)})"
 _YES = ((0.0, "no", "red"), (1.0, "yes", "green"))
 _ANY_IS_BAD = (("red", 1.0),)
 _ROW: dict[str, Any] = {"kind": "stat", "width": 4, "height": 5}
+GO = ((0.0, "NO-GO", "red"), (1.0, "GO", "green"))
+_GO: dict[str, Any] = {"kind": "stat", "width": 3, "height": 5, "words": GO}
 
 GLANCE = Board(
     uid="twinlog-1-glance",
     title="Twinlog 1: at a glance",
-    meaning="Is it up, late, losing or erroring?",
+    meaning="Is it up, late, losing or erroring? Do producers write, are both ends equal,"
+    " did groups resume on the target?",
     panels=(
         _panel(
             "Up",
@@ -84,23 +96,41 @@ GLANCE = Board(
         _panel(
             "Lost",
             "Source offsets that can never be copied, since the services started.",
-            (f"sum({_of('twinlog_replication_lost_total')}) or vector(0)", "records"),
+            (_LOST, "records"),
             limits=_ANY_IS_BAD,
             **_ROW,
         ),
         _panel(
             "Different",
-            "Records of which the standing proof has found the copy to differ.",
-            (f"sum({_of('twinlog_verified_differences')}) or vector(0)", "records"),
+            "Records of which the standing proof has found the copy to differ; nothing where it is off.",
+            (f"sum({_of('twinlog_verified_differences')})", "records"),
             limits=_ANY_IS_BAD,
             **_ROW,
         ),
         _panel(
             "Erroring",
             "Partitions that stand: STALLED or FAULTED.",
-            (f"sum({_STANDING}) or vector(0)", "partitions"),
+            (f"sum({_STANDING}) or {_NO_RECORD}", "partitions"),
             limits=_ANY_IS_BAD,
             **_ROW,
+        ),
+        _panel(
+            "Are producers still writing?",
+            "How fast the logs of the source grow: 0 means that nobody writes to what is copied.",
+            (f"sum by ({FLOW}) (deriv({_of('twinlog_replication_source_end')}[5m]))", FLOWS),
+            unit="cps",
+        ),
+        _panel(
+            "Are both ends equal?",
+            "How long ago the standing proof last found each copy equal, at most; nothing where the"
+            " proof is off (`twinlog.verify.interval.seconds`).",
+            (_by_flow("max", "twinlog_verified_age_seconds"), FLOWS),
+            unit="s",
+        ),
+        _panel(
+            "Did groups resume on the target?",
+            "Partitions of groups that have members there.",
+            (_ACTIVE, FLOWS),
         ),
         _panel(
             "Path",
@@ -109,13 +139,6 @@ GLANCE = Board(
                 f"max by ({FLOW}, twinlog_state) ({_of('twinlog_heartbeat_path')}) == 1",
                 FLOWS + " {{twinlog_state}}",
             ),
-            width=12,
-        ),
-        _panel(
-            "Are producers still writing?",
-            "How fast the logs of the source grow: 0 means that nobody writes to what is copied.",
-            (f"sum by ({FLOW}) (deriv({_of('twinlog_replication_source_end')}[5m]))", FLOWS),
-            width=12,
         ),
         _panel(
             "Delay of the path",
@@ -125,13 +148,11 @@ GLANCE = Board(
                 FLOWS,
             ),
             unit="s",
-            width=12,
         ),
         _panel(
             "Failures",
             "By reason; after each the copy tries again.",
             (_rates("twinlog_replication_failures_total", by="error_type"), "{{error_type}}"),
-            width=12,
         ),
     ),
 )
@@ -266,7 +287,7 @@ ENDS = Board(
 OFFSETS = Board(
     uid="twinlog-4-offsets",
     title="Twinlog 4: offsets of groups",
-    meaning="Could each group go on on the target, and how exactly?",
+    meaning="Could each group continue on the target, and how exactly?",
     panels=(
         _panel(
             "Verdicts",
@@ -280,7 +301,7 @@ OFFSETS = Board(
         _panel(
             "Resumed on the target",
             "Partitions of groups that have members there: they own their offsets.",
-            (_by_flow("max", "twinlog_checkpoint_partitions", 'twinlog_verdict="ACTIVE_ON_TARGET"'), FLOWS),
+            (_ACTIVE, FLOWS),
             width=12,
         ),
         _panel(
@@ -369,38 +390,48 @@ MIGRATION = Board(
     meaning="May consumers and producers move now? From the top: go or no-go, what drains, what holds it up.",
     panels=(
         _panel(
-            "Nothing left to copy",
-            "No partition that is not paused has anything left.",
-            (f"(sum({_TO_COPY}) or vector(0)) == bool 0", "go"),
-            words=((0.0, "NO-GO", "red"), (1.0, "GO", "green")),
-            **_ROW,
-        ),
-        _panel(
-            "Nothing lost or different",
-            "Neither lost, nor found to differ.",
+            "Producers silent",
+            "The logs of the source have not grown for a minute, and the source answers.",
             (
                 (
-                    f"((sum({_of('twinlog_replication_lost_total')}) or vector(0))"
-                    f" + (sum({_of('twinlog_verified_differences')}) or vector(0))) == bool 0"
+                    f"(max(changes({_of('twinlog_replication_source_end')}[1m])) == bool 0)"
+                    f" * {_SOURCE_ANSWERS}"
                 ),
                 "go",
             ),
-            words=((0.0, "NO-GO", "red"), (1.0, "GO", "green")),
-            **_ROW,
+            **_GO,
+        ),
+        _panel(
+            "Nothing left to copy",
+            "No partition that is not paused has anything left, and the source answers.",
+            (f"((sum({_TO_COPY}) or {_NO_RECORD}) == bool 0) * {_SOURCE_ANSWERS}", "go"),
+            **_GO,
+        ),
+        _panel(
+            "Both ends equal",
+            "The standing proof finds no difference; nothing where it is off.",
+            (f"sum({_of('twinlog_verified_differences')}) == bool 0", "go"),
+            **_GO,
+        ),
+        _panel(
+            "Nothing lost",
+            "Since the services started; `twinlog gaps` has the ledger.",
+            (f"{_LOST} == bool 0", "go"),
+            **_GO,
         ),
         _panel(
             "Groups translated",
             "Every partition of every group has an answer that repeats nothing.",
-            (f"(sum({_UNCERTAIN}) or vector(0)) == bool 0", "go"),
-            words=((0.0, "NO-GO", "red"), (1.0, "GO", "green")),
-            **_ROW,
+            (f"(sum({_UNCERTAIN}) or {_NO_GROUP}) == bool 0", "go"),
+            **_GO,
         ),
         _panel(
-            "Producers silent",
-            "The logs of the source have not grown for a minute.",
-            (f"(sum(delta({_of('twinlog_replication_source_end')}[1m])) or vector(0)) <= bool 0", "go"),
-            words=((0.0, "NO-GO", "red"), (1.0, "GO", "green")),
-            **_ROW,
+            "Resumed on the target",
+            "Partitions of groups that have members there.",
+            (f"sum({_ACTIVE})", "partitions"),
+            kind="stat",
+            width=3,
+            height=5,
         ),
         _panel(
             "Fenced topics",
@@ -409,32 +440,31 @@ MIGRATION = Board(
                 f"sum by ({FLOW}, twinlog_end) ({_of('twinlog_failover_fenced')})",
                 FLOWS + " {{twinlog_end}}",
             ),
-            **_ROW,
+            kind="stat",
+            width=3,
+            height=5,
         ),
         _panel(
             "Drained in",
             "At the pace of the last 5 minutes; negative: it is falling further behind.",
-            (
-                f"sum({_of('twinlog_replication_lag')}) / -sum(deriv({_of('twinlog_replication_lag')}[5m]))",
-                "left",
-            ),
+            (f"0 * (sum{_LAG} == 0) or sum{_LAG} / -{_LAG_GROWS}", "left"),
             unit="s",
             limits=(),
-            width=4,
+            width=3,
             height=5,
             kind="stat",
         ),
         _panel(
             "What is left",
             "Offsets that are not copied.",
-            (_by_flow("sum", "twinlog_replication_lag"), FLOWS),
+            (f"sum by ({FLOW}) {_LAG}", FLOWS),
             width=12,
         ),
         _panel(
             "Writing against copying",
             "Source and copy, a second: they meet when the flow is caught up.",
             (f"sum(deriv({_of('twinlog_replication_source_end')}[5m]))", "written on the source"),
-            (f"sum(rate({_of('twinlog_replication_records_total')}[5m]))", "copied"),
+            (f"sum(rate({_of('twinlog_replication_records_total')}[5m]) {OF_PRODUCERS})", "copied"),
             width=12,
             unit="cps",
         ),
@@ -458,9 +488,9 @@ MIGRATION = Board(
             height=9,
         ),
         _panel(
-            "Resumed on the target",
+            "Groups on the target",
             "Partitions of groups that have members there.",
-            (_by_flow("max", "twinlog_checkpoint_partitions", 'twinlog_verdict="ACTIVE_ON_TARGET"'), FLOWS),
+            (_ACTIVE, FLOWS),
             width=12,
         ),
         _panel(
@@ -567,6 +597,15 @@ SERVICES = Board(
             (
                 "min by (twinlog_cluster) (twinlog_login_certificate_expiry_seconds)",
                 "login to {{twinlog_cluster}}",
+            ),
+            unit="s",
+        ),
+        _panel(
+            "Token expires in",
+            "Of the login to each cluster by OAUTHBEARER, and of the one for the other services.",
+            (
+                "min by (instance, twinlog_cluster) (twinlog_token_expiry_seconds)",
+                "{{instance}} {{twinlog_cluster}}",
             ),
             unit="s",
         ),

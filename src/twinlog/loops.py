@@ -6,6 +6,7 @@ selects (A->B and B->A, or over a third cluster) is therefore copied back, and a
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, permutations
+from typing import Final
 
 from twinlog.config import Configuration
 from twinlog.errors import ConfigError
@@ -19,48 +20,67 @@ Ring = tuple[TopicSelector, ...]
 
 
 def ring_of(selectors: Iterable[TopicSelector], topic: str) -> Ring | None:
-    """The flows over which a topic of this name comes back to where it was, from the smallest cluster on;
-    None when it does not. Takes as long as there are flows.
+    """The flows over which a topic of this name goes round without end, from the smallest cluster on; None
+    when it does not. Renames (`twinlog.topic.rename`) are followed: what comes back under another name, and
+    is taken again and again, goes round as well. Takes as long as there are flows.
     """
     onward: dict[ClusterAlias, list[TopicSelector]] = {}
     for selector in selectors:
-        if _takes(selector, topic):
-            onward.setdefault(selector.flow.source, []).append(selector)
-    done: set[ClusterAlias] = set()
+        onward.setdefault(selector.flow.source, []).append(selector)
+    longest = _ROUNDS * sum(map(len, onward.values())) + 1
+    done: set[tuple[ClusterAlias, str]] = set()
     for start in sorted(onward):
-        ring = _closed_way(onward, start, [], done)
+        ring = _closed_way(onward, (start, topic), [], done, longest)
         if ring is not None:
             first = min(range(len(ring)), key=lambda at: ring[at].flow.source)
             return (*ring[first:], *ring[:first])
     return None
 
 
+_ROUNDS: Final = 3
+"""How often a name may come round, changed each time, until that counts as without end."""
+
+
 def _closed_way(
     onward: Mapping[ClusterAlias, Sequence[TopicSelector]],
-    here: ClusterAlias,
-    way: list[TopicSelector],
-    done: set[ClusterAlias],
+    here: tuple[ClusterAlias, str],
+    way: list[tuple[TopicSelector, tuple[ClusterAlias, str]]],
+    done: set[tuple[ClusterAlias, str]],
+    longest: int,
 ) -> Ring | None:
-    """`done`: clusters from which no way comes back, to be left out and added to."""
-    for selector in onward.get(here, ()):
-        target = selector.flow.target
-        passed = [each.flow.source for each in way] + [here]
-        if target in passed:
-            return (*way[passed.index(target) :], selector)
-        if target not in done:
-            ring = _closed_way(onward, target, [*way, selector], done)
+    """`way`: the flows so far with the places they start from; `done`: places from which no way comes back,
+    to be left out and added to."""
+    for selector in onward.get(here[0], ()):
+        name = _name_of_copy(selector, here[1])
+        if name is None:
+            continue
+        there = (selector.flow.target, name)
+        passed = [place for _, place in way] + [here]
+        flows = [each for each, _ in way] + [selector]
+        if there in passed:
+            return tuple(flows[passed.index(there) :])
+        if len(flows) >= longest:
+            return _first_round([cluster for cluster, _ in passed], flows)
+        if there not in done:
+            ring = _closed_way(onward, there, [*way, (selector, here)], done, longest)
             if ring is not None:
                 return ring
     done.add(here)
     return None
 
 
-def _takes(selector: TopicSelector, topic: str) -> bool:
-    """The flow selects the name, and its copy has it too."""
+def _first_round(clusters: Sequence[ClusterAlias], flows: Sequence[TopicSelector]) -> Ring:
+    """Of a way that passes clusters several times."""
+    end = next(at for at, cluster in enumerate(clusters) if cluster in clusters[:at])
+    return tuple(flows[clusters.index(clusters[end]) : end])
+
+
+def _name_of_copy(selector: TopicSelector, topic: str) -> str | None:
+    """What the flow's copy of a topic is called; None when it takes none, or the name tells its origin."""
     policy = selector.policy
     if policy.tracks_topic_sources or not selector.selects(topic):
-        return False
-    return policy.format_remote_topic(selector.flow.source, topic) == topic
+        return None
+    return policy.format_remote_topic(selector.flow.source, topic)
 
 
 def ring_text(ring: Ring) -> str:

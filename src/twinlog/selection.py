@@ -12,6 +12,8 @@ from twinlog.filters.name_filters import FilterOutcome, TopicFilter
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import is_mirror_topic
 from twinlog.policy.lineage import cycle_alias
+from twinlog.policy.rename import RENAME_KEY
+from twinlog.policy.renaming import RenamingPolicy
 from twinlog.policy.replication import ReplicationPolicy
 
 
@@ -77,6 +79,13 @@ class TopicSelector:
         if alias is not None:
             rule = f"its name says that it came through cluster {alias}: copying it would go in a circle"
             return self._decision(topic, TopicReason.CYCLE, rule, alias=alias)
+        renaming = self.policy if isinstance(self.policy, RenamingPolicy) else None
+        if renaming is not None and (other := renaming.in_the_way(topic)) is not None:
+            rule = (
+                f"{RENAME_KEY}: its copy would have the name of the copy of {other}: give it a rule of its"
+                " own, before the present ones, or exclude it"
+            )
+            return self._decision(topic, TopicReason.EXCLUDED, rule)
         remote = self.policy.format_remote_topic(self.flow.source, topic)
         if remote in self.own_topics or is_mirror_topic(self.policy, remote):
             rule = f"its copy would be {remote}, a topic of the mirror itself"

@@ -1,8 +1,8 @@
 """The selection rules that a properties file asks for."""
 
 from twinlog.config import FlowConfig
-from twinlog.config.settings import Selection
-from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
+from twinlog.config.flow.filters import topic_filter
+from twinlog.config.flow.settings import Selection
 from twinlog.policy.configured import SOURCE_ALIAS_KEY, policy_from_config
 from twinlog.selection import TopicSelector
 
@@ -11,16 +11,10 @@ def topic_selector(config: FlowConfig, topics: Selection | None = None) -> Topic
     """The rules of a flow about topics; `topics` instead of the flow's own patterns, for a part that has
     others. Raises ConfigError for a pattern that does not compile.
     """
-    patterns = topics or config.configsync.topics
     return TopicSelector(
         flow=config.flow,
         policy=policy_from_config({**config.policy_config, SOURCE_ALIAS_KEY: config.flow.source}),
-        topic_filter=DefaultTopicFilter(
-            names=NameFilter(
-                include=PatternList("topics", patterns.include),
-                exclude=PatternList("topics.exclude", patterns.exclude),
-            )
-        ),
+        topic_filter=topic_filter(config, topics),
         heartbeats_replication_enabled=config.configsync.heartbeats_replication_enabled,
         own_topics=frozenset({config.source.offset_storage.topic}),
     )

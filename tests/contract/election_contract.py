@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Set
 from contextlib import asynccontextmanager
 
-from contract.workbench import Workbench
+from contract.cluster_rig import ClusterRig
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import Candidate, ElectionResult
 from twinlog.service.waiting import wait_or_stop
@@ -14,47 +14,47 @@ SESSION_SECONDS = 20.0
 
 
 class ElectionContract:
-    async def test_the_first_leads_and_stays_the_leader(self, bench: Workbench) -> None:
-        async with candidates(bench, "one", "two", "three") as (one, two, three):
+    async def test_the_first_leads_and_stays_the_leader(self, rig: ClusterRig) -> None:
+        async with candidates(rig, "one", "two", "three") as (one, two, three):
             assert await one.stand() == ElectionResult(leads=True, leader="one")
             assert await stand_together(one, two) == [True, False]
             assert await stand_together(one, two, three) == [True, False, False]
             assert await two.stand() == ElectionResult(leads=False, leader="one")
 
-    async def test_another_leads_once_the_leader_has_left(self, bench: Workbench) -> None:
-        async with candidates(bench, "one", "two") as (one, two):
+    async def test_another_leads_once_the_leader_has_left(self, rig: ClusterRig) -> None:
+        async with candidates(rig, "one", "two") as (one, two):
             assert await one.stand() == ElectionResult(leads=True, leader="one")
             assert await stand_together(one, two) == [True, False]
             await one.withdraw()
             assert await stand_together(two) == [True]
             assert await stand_together(two, one) == [True, False]
 
-    async def test_who_enters_puts_out_those_that_are_gone_and_nobody_else(self, bench: Workbench) -> None:
+    async def test_who_enters_puts_out_those_that_are_gone_and_nobody_else(self, rig: ClusterRig) -> None:
         gone: set[str] = set()
-        async with candidates(bench, "ended", "alive", "after", gone=gone) as (ended, alive, after):
+        async with candidates(rig, "ended", "alive", "after", gone=gone) as (ended, alive, after):
             assert (await ended.stand()).leads
             assert await stand_together(ended, alive) == [True, False]
             gone.add("ended")
             async with asyncio.timeout(SESSION_SECONDS * 0.8):
                 assert await stand_together(alive, after) == [True, False]
 
-    async def test_who_stands_by_puts_out_a_leader_that_is_gone(self, bench: Workbench) -> None:
+    async def test_who_stands_by_puts_out_a_leader_that_is_gone(self, rig: ClusterRig) -> None:
         gone: set[str] = set()
-        async with candidates(bench, "ended", "alive", gone=gone) as (ended, alive):
+        async with candidates(rig, "ended", "alive", gone=gone) as (ended, alive):
             assert (await ended.stand()).leads
             assert await stand_together(ended, alive) == [True, False]
             gone.add("ended")
             async with asyncio.timeout(SESSION_SECONDS * 0.8):
                 assert await stand_together(alive) == [True]
 
-    async def test_who_starts_again_need_not_wait_for_its_own_session(self, bench: Workbench) -> None:
-        async with candidates(bench, "ended", "after", gone={"ended"}) as (ended, after):
+    async def test_who_starts_again_need_not_wait_for_its_own_session(self, rig: ClusterRig) -> None:
+        async with candidates(rig, "ended", "after", gone={"ended"}) as (ended, after):
             assert (await ended.stand()).leads
             async with asyncio.timeout(SESSION_SECONDS * 0.8):
                 assert await after.stand() == ElectionResult(leads=True, leader="after")
 
-    async def test_groups_know_nothing_of_each_other_and_are_no_consumers(self, bench: Workbench) -> None:
-        async with candidates(bench, "one") as (one,), candidates(bench, "two") as (two,):
+    async def test_groups_know_nothing_of_each_other_and_are_no_consumers(self, rig: ClusterRig) -> None:
+        async with candidates(rig, "one") as (one,), candidates(rig, "two") as (two,):
             assert (await one.stand()).leads
             assert (await two.stand()).leads
             await one.withdraw()
@@ -63,7 +63,7 @@ class ElectionContract:
 
 @asynccontextmanager
 async def candidates(
-    bench: Workbench, *names: str, gone: Set[str] = frozenset()
+    rig: ClusterRig, *names: str, gone: Set[str] = frozenset()
 ) -> AsyncIterator[list[Candidate]]:
     """Of one group; those in `gone` count as ended."""
     group_id = unique_name("election")
@@ -72,7 +72,7 @@ async def candidates(
         return lambda: name
 
     found = [
-        bench.cluster.candidate(
+        rig.cluster.candidate(
             group_id,
             name=called(name),
             session_seconds=SESSION_SECONDS,
@@ -81,20 +81,18 @@ async def candidates(
         )
         for name in names
     ]
-    await eventually(lambda: _elections_are_held(bench))
+    await eventually(lambda: _elections_are_held(rig))
     try:
         yield found
-        assert group_id not in await bench.cluster.list_groups()
+        assert group_id not in await rig.cluster.list_groups()
     finally:
         for candidate in found:
             await candidate.withdraw()
 
 
-async def _elections_are_held(bench: Workbench) -> bool:
+async def _elections_are_held(rig: ClusterRig) -> bool:
     """A cluster that is new makes the topic of its coordinators first."""
-    scout = bench.cluster.candidate(
-        unique_name("scout"), name=lambda: "scout", session_seconds=SESSION_SECONDS
-    )
+    scout = rig.cluster.candidate(unique_name("scout"), name=lambda: "scout", session_seconds=SESSION_SECONDS)
     try:
         return (await scout.stand()).leads
     except TransientKafkaError:

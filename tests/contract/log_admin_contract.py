@@ -1,81 +1,81 @@
 """What every `LogAdmin` does."""
 
-from contract.workbench import Ending, Workbench, append_values, failure, new_topic
+from contract.cluster_rig import ClusterRig, Ending, append_values, failure, new_topic
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 
 
 class LogAdminContract:
-    async def test_a_log_has_a_start_and_an_end(self, bench: Workbench) -> None:
-        topic = await new_topic(bench.cluster, "ends", partition_count=2)
+    async def test_a_log_has_a_start_and_an_end(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "ends", partition_count=2)
         full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
-        await append_values(bench.cluster, full, [b"0", b"1", b"2"])
+        await append_values(rig.cluster, full, [b"0", b"1", b"2"])
         for spec, expected in (
             (OffsetSpec.EARLIEST, {full: 0, empty: 0}),
             (OffsetSpec.LATEST, {full: 3, empty: 0}),
             (OffsetSpec.LAST_STABLE, {full: 3, empty: 0}),
         ):
-            assert await bench.cluster.list_offsets(spec, [full, empty]) == expected
+            assert await rig.cluster.list_offsets(spec, [full, empty]) == expected
 
-    async def test_an_open_transaction_holds_the_last_stable_offset(self, bench: Workbench) -> None:
-        topic = await new_topic(bench.cluster, "unstable")
+    async def test_an_open_transaction_holds_the_last_stable_offset(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "unstable")
         partition = TopicPartition(topic, 0)
-        await append_values(bench.cluster, partition, [b"0"])
-        async with bench.open_transaction(partition, [b"1", b"2"]):
-            assert await _offset(bench, OffsetSpec.LAST_STABLE, partition) == 1
-            assert await _offset(bench, OffsetSpec.LATEST, partition) == 3
-        await bench.transaction(partition, [b"4"], Ending.COMMIT)
-        assert await _offset(bench, OffsetSpec.LAST_STABLE, partition) == 6
+        await append_values(rig.cluster, partition, [b"0"])
+        async with rig.open_transaction(partition, [b"1", b"2"]):
+            assert await _offset(rig, OffsetSpec.LAST_STABLE, partition) == 1
+            assert await _offset(rig, OffsetSpec.LATEST, partition) == 3
+        await rig.transaction(partition, [b"4"], Ending.COMMIT)
+        assert await _offset(rig, OffsetSpec.LAST_STABLE, partition) == 6
 
-    async def test_records_below_an_offset_are_deleted(self, bench: Workbench) -> None:
-        topic = await new_topic(bench.cluster, "shortened")
+    async def test_records_below_an_offset_are_deleted(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "shortened")
         partition, unknown = TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)
-        await append_values(bench.cluster, partition, [b"0", b"1", b"2"])
-        deleted = await bench.cluster.delete_records({partition: 2, unknown: 2})
+        await append_values(rig.cluster, partition, [b"0", b"1", b"2"])
+        deleted = await rig.cluster.delete_records({partition: 2, unknown: 2})
         assert deleted[partition] is None
         assert failure(deleted[unknown]).reason == "TOPIC_UNKNOWN"
-        assert await _offset(bench, OffsetSpec.EARLIEST, partition) == 2
-        beyond = await bench.cluster.delete_records({partition: 9})
+        assert await _offset(rig, OffsetSpec.EARLIEST, partition) == 2
+        beyond = await rig.cluster.delete_records({partition: 9})
         assert failure(beyond[partition]).reason == "OFFSET_OUT_OF_RANGE"
 
-    async def test_offsets_are_found_by_time(self, bench: Workbench) -> None:
-        topic = await new_topic(bench.cluster, "times", partition_count=2)
+    async def test_offsets_are_found_by_time(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "times", partition_count=2)
         partition, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
-        async with bench.cluster.writer() as writer:
+        async with rig.cluster.writer() as writer:
             for timestamp_ms in (1_000, 2_000, 3_000):
                 await writer.append(partition, key=b"k", value=b"v", timestamp_ms=timestamp_ms)
-        cluster = bench.cluster
+        cluster = rig.cluster
         assert await cluster.offsets_for_times({partition: 2_000, empty: 0}) == {partition: 1, empty: None}
         assert await cluster.offsets_for_times({partition: 2_001}) == {partition: 2}
         assert await cluster.offsets_for_times({partition: 3_001}) == {partition: None}
         assert await cluster.offsets_for_times({partition: 0}) == {partition: 0}
 
-    async def test_unknown_partitions_are_errors_that_hide_no_other(self, bench: Workbench) -> None:
-        topic = await new_topic(bench.cluster, "known-log")
+    async def test_unknown_partitions_are_errors_that_hide_no_other(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "known-log")
         known = TopicPartition(topic, 0)
         unknown = (TopicPartition("no-such-topic", 0), TopicPartition(topic, 5))
-        listed = await bench.cluster.list_offsets(OffsetSpec.LATEST, [known, *unknown])
-        found = await bench.cluster.offsets_for_times(dict.fromkeys((known, *unknown), 0))
+        listed = await rig.cluster.list_offsets(OffsetSpec.LATEST, [known, *unknown])
+        found = await rig.cluster.offsets_for_times(dict.fromkeys((known, *unknown), 0))
         assert (listed[known], found[known]) == (0, None)
         for partition in unknown:
             assert failure(listed[partition]).reason == "TOPIC_UNKNOWN"
             assert failure(found[partition]).reason == "TOPIC_UNKNOWN"
 
-    async def test_an_unknown_partition_asked_for_alone_is_as_unknown(self, bench: Workbench) -> None:
-        topic = await new_topic(bench.cluster, "alone")
+    async def test_an_unknown_partition_asked_for_alone_is_as_unknown(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "alone")
         for partition in (TopicPartition("no-such-topic", 0), TopicPartition(topic, 5)):
-            listed = await bench.cluster.list_offsets(OffsetSpec.EARLIEST, [partition])
+            listed = await rig.cluster.list_offsets(OffsetSpec.EARLIEST, [partition])
             assert failure(listed[partition]).reason == "TOPIC_UNKNOWN"
-            found = await bench.cluster.offsets_for_times({partition: 1})
+            found = await rig.cluster.offsets_for_times({partition: 1})
             assert failure(found[partition]).reason == "TOPIC_UNKNOWN"
-            deleted = await bench.cluster.delete_records({partition: 1})
+            deleted = await rig.cluster.delete_records({partition: 1})
             assert failure(deleted[partition]).reason == "TOPIC_UNKNOWN"
 
-    async def test_nothing_asked_is_nothing_answered(self, bench: Workbench) -> None:
-        assert await bench.cluster.list_offsets(OffsetSpec.LATEST, []) == {}
-        assert await bench.cluster.offsets_for_times({}) == {}
-        assert await bench.cluster.delete_records({}) == {}
+    async def test_nothing_asked_is_nothing_answered(self, rig: ClusterRig) -> None:
+        assert await rig.cluster.list_offsets(OffsetSpec.LATEST, []) == {}
+        assert await rig.cluster.offsets_for_times({}) == {}
+        assert await rig.cluster.delete_records({}) == {}
 
 
-async def _offset(bench: Workbench, spec: OffsetSpec, partition: TopicPartition) -> object:
-    return (await bench.cluster.list_offsets(spec, [partition]))[partition]
+async def _offset(rig: ClusterRig, spec: OffsetSpec, partition: TopicPartition) -> object:
+    return (await rig.cluster.list_offsets(spec, [partition]))[partition]

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
-from contract.test_access import AUTH, TIMEOUT_SECONDS
+from contract.access_rig import AUTH, TIMEOUT_SECONDS
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint_pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import (
     CheckpointServiceServicer,
@@ -52,7 +52,7 @@ class Rules(ConfigSyncServiceServicer):
 
 
 class Runs(CheckpointServiceServicer):
-    """A run that goes on without its call."""
+    """A run that continues without its call."""
 
     def __init__(self) -> None:
         self.begun: list[Begun] = []

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 import tarfile
 import threading
@@ -11,18 +12,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from contract.ui_services import World, serving
+from contract.ui_services import UiRig, serving
 from twinlog.cli.debug.archive import MOST_ENTRY_BYTES
 
 PLANTED = [
     *("hunter2-password", "jaas-s3cret", "truststore-pass", "url-p4ss", "plugin-value-x9", "spark-s3-key"),
-    *("from-a-file-77", "env-token-55"),
+    *("from-a-file-77", "env-token-55", "otel-h3ader", "peer-token-in-a-file", "key-in-a-file-0123456789"),
 ]
 AWAY = "127.0.0.1:1"
 
 
 def properties(directory: Path, **more: str) -> Path:
     (directory / "secret.properties").write_text("password=from-a-file-77\n")
+    (directory / "token").write_text("peer-token-in-a-file\n")
+    (directory / "key.pem").write_text("-----BEGIN KEY-----\nkey-in-a-file-0123456789\n-----END KEY-----\n")
     keys = {
         "clusters": "A, B",
         "A.bootstrap.servers": AWAY,
@@ -40,6 +43,8 @@ def properties(directory: Path, **more: str) -> Path:
         "A.interceptor.some.value": "plugin-value-x9",
         "A.proxy": "http://user:url-p4ss@proxy:3128",
         "other.password": "hunter2-password",
+        "twinlog.client.token.file": str(directory / "token"),
+        "A.sasl.oauthbearer.assertion.private.key.file": str(directory / "key.pem"),
         **more,
     }
     file = directory / "mm2.properties"
@@ -53,7 +58,14 @@ async def bundle(directory: Path, file: Path, *arguments: str) -> tuple[dict[str
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "twinlog", "debug", "bundle"),
         *("--config", str(file), "--file", str(target), *arguments),
-        env={"PATH": "/usr/bin:/bin", "HOME": str(directory), "MY_AUTH_TOKEN": "env-token-55"},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(directory),
+            "MY_AUTH_TOKEN": "env-token-55",
+            "OTEL_EXPORTER_OTLP_HEADERS": "x-team=otel-h3ader",
+            # A proxy that is away: services are asked themselves.
+            "http_proxy": "http://127.0.0.1:1",
+        },
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -107,8 +119,10 @@ async def test_states_metrics_and_logs_are_in_it_and_no_secret_is(tmp_path: Path
     )
     with metrics_page('# of source\ntwinlog_up 1\nlabel{x="hunter2-password"} 1\n') as at:
         file = properties(tmp_path, **{"twinlog.source.metrics.listen": at})
-        async with serving(World(lag=7, partitions=30)) as services:
-            entries, summary = await bundle(tmp_path, file, "--log", str(log), *services.arguments())
+        twice = ("--log", str(log), "--log", str(log))
+        async with serving(UiRig(lag=7, partitions=30)) as services:
+            entries, summary = await bundle(tmp_path, file, *twice, *services.arguments())
+    assert [name for name in entries if name.startswith("logs/")] == ["logs/0-twinlog.log"]
     assert b"twinlog_up 1" in entries["metrics/source.txt"]
     tail = entries["logs/0-twinlog.log"]
     assert tail.endswith(b"the last line\n")
@@ -141,3 +155,35 @@ async def test_a_file_that_does_not_load_is_no_obstacle(tmp_path: Path) -> None:
     _, summary = await bundle(tmp_path, file)
     missing = {each["what"]: each["message"] for each in summary["missing"]}
     assert "twinlog.epoch.seconds" in missing["configuration"]
+
+
+async def test_logs_that_cannot_be_read_are_named_and_keep_nobody_waiting(tmp_path: Path) -> None:
+    pipe, away = tmp_path / "pipe", tmp_path / "away.log"
+    os.mkfifo(pipe)
+    given = [word for each in (pipe, away, tmp_path) for word in ("--log", str(each))]
+    _, summary = await bundle(tmp_path, properties(tmp_path), *given)
+    told = [each["message"] for each in summary["missing"] if each["what"].startswith("logs/")]
+    assert len(told) == 3
+    assert all(str(each) in message for each, message in zip((pipe, away, tmp_path), told, strict=True))
+
+
+async def test_references_are_blanked_also_of_a_file_that_does_not_load(tmp_path: Path) -> None:
+    log = tmp_path / "twinlog.log"
+    log.write_text("the key opens with from-a-file-77\n")
+    file = properties(tmp_path, **{"twinlog.epoch.seconds": "soon"})
+    entries, _ = await bundle(tmp_path, file, "--log", str(log))
+    assert entries["logs/0-twinlog.log"] == b"the key opens with ***\n"
+
+
+async def test_a_bundle_never_replaces_what_is_no_bundle(tmp_path: Path) -> None:
+    file = properties(tmp_path)
+    before = file.read_bytes()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "twinlog", "debug", "bundle", "--config", str(file), "--file", str(file)),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, told = await process.communicate()
+    assert process.returncode == 2
+    assert b"is not replaced" in told
+    assert file.read_bytes() == before

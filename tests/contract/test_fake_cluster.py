@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 
 from contract.acl_admin_contract import AclAdminContract, NoAuthorizerContract
+from contract.cluster_rig import ClusterRig, Ending
 from contract.config_admin_contract import ConfigAdminContract
 from contract.election_contract import ElectionContract
 from contract.group_admin_contract import GroupAdminContract
@@ -14,7 +15,6 @@ from contract.log_reader_contract import LogReaderContract
 from contract.log_writer_contract import LogWriterContract
 from contract.quota_admin_contract import QuotaAdminContract
 from contract.topic_admin_contract import TopicAdminContract
-from contract.workbench import Ending, Workbench
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
@@ -23,7 +23,7 @@ from twinlog.testing.fakes.cluster_state import Transaction
 _OUTCOMES = {Ending.COMMIT: Transaction.COMMITTED, Ending.ABORT: Transaction.ABORTED}
 
 
-class FakeBench:
+class FakeRig:
     def __init__(self, cluster: FakeCluster) -> None:
         self.fake = cluster
         self.cluster: KafkaCluster = cluster
@@ -60,8 +60,8 @@ def _records(values: Sequence[bytes]) -> list[Record]:
 
 
 @pytest.fixture
-def bench() -> Workbench:
-    return FakeBench(FakeCluster(broker_configs={"node.id": "1"}))
+def rig() -> ClusterRig:
+    return FakeRig(FakeCluster(broker_configs={"node.id": "1"}))
 
 
 class TestTopicAdmin(TopicAdminContract):
@@ -78,8 +78,8 @@ class TestAclAdmin(AclAdminContract):
 
 class TestNoAuthorizer(NoAuthorizerContract):
     @pytest.fixture
-    def bench(self) -> Workbench:
-        return FakeBench(FakeCluster(authorizer=False))
+    def rig(self) -> ClusterRig:
+        return FakeRig(FakeCluster(authorizer=False))
 
 
 class TestQuotaAdmin(QuotaAdminContract):

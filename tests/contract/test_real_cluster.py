@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer
 
 from contract.acl_admin_contract import AclAdminContract, NoAuthorizerContract
+from contract.cluster_rig import ClusterRig, Ending, append_values, failure, new_topic, success
 from contract.config_admin_contract import ConfigAdminContract
 from contract.election_contract import ElectionContract
 from contract.group_admin_contract import GroupAdminContract
@@ -19,7 +20,6 @@ from contract.log_writer_contract import LogWriterContract
 from contract.modern_members import modern_member
 from contract.quota_admin_contract import QuotaAdminContract
 from contract.topic_admin_contract import TopicAdminContract
-from contract.workbench import Ending, Workbench, append_values, failure, new_topic, success
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.admin.topics import TOPICS_A_REQUEST
@@ -34,7 +34,7 @@ from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 TIMEOUT_SECONDS = 60.0
 
 
-class KafkaBench:
+class KafkaRig:
     def __init__(self, cluster: KafkaCluster, properties: dict[str, str]) -> None:
         self.cluster = cluster
         self._properties = properties
@@ -123,17 +123,17 @@ class KafkaBench:
 
 
 @pytest.fixture
-async def bench(kafka_pair: KafkaPair) -> AsyncIterator[Workbench]:
+async def rig(kafka_pair: KafkaPair) -> AsyncIterator[ClusterRig]:
     properties = kafka_pair.a.client_properties()
     async with open_cluster("A", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
-        yield KafkaBench(cluster, properties)
+        yield KafkaRig(cluster, properties)
 
 
 class TestTopicAdmin(TopicAdminContract):
-    async def test_more_topics_are_described_than_one_request_asks_for(self, bench: Workbench) -> None:
-        name = await new_topic(bench.cluster, "among-many")
+    async def test_more_topics_are_described_than_one_request_asks_for(self, rig: ClusterRig) -> None:
+        name = await new_topic(rig.cluster, "among-many")
         missing = {f"no-such-{number:04}" for number in range(TOPICS_A_REQUEST)}
-        described = await bench.cluster.describe_topics([name, *missing])
+        described = await rig.cluster.describe_topics([name, *missing])
         assert success(described[name]).partition_count == 1
         assert {failure(described[other]).reason for other in missing} == {"TOPIC_UNKNOWN"}
         assert described.keys() == {name, *missing}
@@ -188,19 +188,19 @@ class TestLogWriter(LogWriterContract):
 class TestRightsOnGroups:
     @pytest.mark.parametrize("group_type", ["classic", "consumer"])
     async def test_they_are_told_of_groups_with_members_whatever_their_protocol(
-        self, kafka_pair: KafkaPair, bench: Workbench, group_type: str
+        self, kafka_pair: KafkaPair, rig: ClusterRig, group_type: str
     ) -> None:
         """As preflight asks beside a deployment that runs: its leases are groups of a protocol of ours."""
-        topic = await new_topic(bench.cluster, "rights")
-        await append_values(bench.cluster, TopicPartition(topic, 0), [b"one"])
+        topic = await new_topic(rig.cluster, "rights")
+        await append_values(rig.cluster, TopicPartition(topic, 0), [b"one"])
         group_id = unique_name("rights")
         properties = kafka_pair.a.client_properties()
         lease = unique_name("lease")
-        leader = bench.cluster.candidate(lease, name=lambda: "leader", session_seconds=20)
+        leader = rig.cluster.candidate(lease, name=lambda: "leader", session_seconds=20)
         async with ClusterInspector("A", properties, timeout_seconds=TIMEOUT_SECONDS) as inspector:
             try:
                 assert (await eventually(leader.stand)).leads
-                async with bench.active_group(group_id, topic, group_type=group_type):
+                async with rig.active_group(group_id, topic, group_type=group_type):
                     told = await inspector.group_operations([lease, group_id, "nobody"])
             finally:
                 await leader.withdraw()
@@ -212,7 +212,7 @@ class TestAclAdmin(AclAdminContract):
     """On a cluster with an authorizer, as its super user."""
 
     @pytest.fixture
-    async def bench(self, sasl_cluster: BlockingCluster) -> AsyncIterator[Workbench]:
+    async def rig(self, sasl_cluster: BlockingCluster) -> AsyncIterator[ClusterRig]:
         properties = sasl_cluster.client_properties()
         async with open_cluster("guarded", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
-            yield KafkaBench(cluster, properties)
+            yield KafkaRig(cluster, properties)

@@ -16,7 +16,7 @@ import aiohttp
 
 import twinlog.cli.ui
 from contract.browser import Tab, new_tab
-from contract.ui_services import Services, World, serving
+from contract.ui_services import START_SECONDS, Services, UiRig, serving, ui
 from twinlog.cli.ui.feed import Feed
 from twinlog.cli.ui.server import MAX_STREAMS
 from twinlog.testing.brokers import eventually
@@ -25,48 +25,23 @@ from twinlog.testing.certificates import Authority
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MAKE_IMAGES_VARIABLE = "TWINLOG_TESTS_MAKE_IMAGES"
 MADE_OF = "made-of.sha256"
-START_SECONDS = 120.0
 LINES_ARE_DRAWN = """((lines) => lines.length === 3 && lines.every((line) =>
   line.getContext('2d').getImageData(0, 0, line.width, line.height).data.some((value) => value > 0)))
   ([...document.querySelectorAll('.spark canvas')])"""
 
 
 @asynccontextmanager
-async def ui(services: Services, *arguments: str) -> AsyncIterator[str]:
-    """The URL of a `twinlog ui` process. SIGTERM ends it with exit code 0."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "twinlog", "ui", "--listen", "127.0.0.1:0"),
-        *services.arguments(),
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            line = (await process.stdout.readline()).decode()
-        assert line.startswith("ready: http"), line
-        yield line.removeprefix("ready: ").strip()
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        async with asyncio.timeout(START_SECONDS):
-            code = await process.wait()
-    assert code == 0
-
-
-@asynccontextmanager
-async def looking(world: World, *arguments: str) -> AsyncIterator[tuple[Tab, str, Services]]:
+async def looking(rig: UiRig, *arguments: str) -> AsyncIterator[tuple[Tab, str, Services]]:
     async with AsyncExitStack() as stack:
         tab = await stack.enter_async_context(new_tab())
-        services = await stack.enter_async_context(serving(world))
+        services = await stack.enter_async_context(serving(rig))
         url = await stack.enter_async_context(ui(services, *arguments))
         yield tab, url, services
 
 
 async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> None:
-    world = World(lag=100)
-    async with looking(world) as (tab, url, _):
+    rig = UiRig(lag=100)
+    async with looking(rig) as (tab, url, _):
         await tab.open(url)
         await tab.sees("A->B", "19 RUNNING", "1 FAULTED", "1,234", "0.25 s", "GAPS")
         await tab.press("2")
@@ -95,21 +70,31 @@ async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> 
 
 
 async def test_what_changes_in_a_service_changes_on_the_page() -> None:
-    world = World(faulted=0)
-    async with looking(world) as (tab, url, _):
+    rig = UiRig(faulted=0)
+    async with looking(rig) as (tab, url, _):
         await tab.open(f"{url}#/migration")
         await tab.sees("GO", "the lag is 0", "heartbeats arrive: yes", "would move the groups: yes")
         assert "NO-GO" not in await tab.text()
-        world.heartbeats = False
-        world.lag = 4321
+        rig.heartbeats = False
+        rig.lag = 4321
         await tab.sees("NO-GO", "the path is SILENT", "4,321 records to copy")
-        world.heartbeats = True
-        world.lag = 0
+        rig.heartbeats = True
+        rig.lag = 0
         await tab.sees("the lag is 0", "heartbeats arrive: yes")
 
 
+async def test_the_migration_view_begins_with_what_both_clusters_show() -> None:
+    rig = UiRig(faulted=0)
+    async with looking(rig) as (tab, url, _):
+        await tab.open(f"{url}#/migration")
+        await tab.sees("write: the last records came", "equal in 20 of 20 partitions", "none has members")
+        rig.producers = False
+        rig.different = 2
+        await tab.sees("silent since the source service started", "differ in 2 partitions", "NO-GO")
+
+
 async def test_the_migration_view_shows_the_services_own_plan() -> None:
-    async with looking(World(lag=77, blockers=("a fence of another move is up",))) as (tab, url, services):
+    async with looking(UiRig(lag=77, blockers=("a fence of another move is up",))) as (tab, url, services):
         await tab.open(f"{url}#/migration")
         await tab.sees("NO-GO", "would move the groups: blocked: a fence of another move is up")
         await tab.sees(
@@ -121,8 +106,8 @@ async def test_the_migration_view_shows_the_services_own_plan() -> None:
 
 
 async def test_a_plan_is_asked_for_once_by_all_browsers_and_not_for_flows_that_nobody_told_of() -> None:
-    world = World()
-    async with serving(world) as services, ui(services) as url, aiohttp.ClientSession() as session:
+    rig = UiRig()
+    async with serving(rig) as services, ui(services) as url, aiohttp.ClientSession() as session:
 
         async def planned() -> bool:
             async with session.get(f"{url}api/plan?flow=A->B") as answer:
@@ -137,19 +122,38 @@ async def test_a_plan_is_asked_for_once_by_all_browsers_and_not_for_flows_that_n
         for unknown in ("B->A", "", "%3Cscript%3E"):
             async with session.get(f"{url}api/plan?flow={unknown}") as refused:
                 assert refused.status == 404
-        assert world.plans <= 3, "a plan is kept for ten seconds"
+        assert rig.plans <= 3, "a plan is kept for ten seconds"
 
 
 async def test_a_service_that_goes_away_is_said_and_what_it_told_stays() -> None:
-    async with looking(World()) as (tab, url, services):
+    async with looking(UiRig()) as (tab, url, services):
         await tab.open(f"{url}#/partitions")
         await tab.sees("topic-00001-9")
         await services.stop("source")
         await tab.sees("source is DOWN", "topic-00001-9")
+        await services.stop("heartbeat")
+        await tab.sees("heartbeat is DOWN", "paths: heartbeat ")
+
+
+async def test_the_topology_without_the_heartbeat_service_is_told_by_the_others() -> None:
+    async with serving(UiRig()) as services:
+        await services.stop("heartbeat")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "twinlog", "topology"),
+            *services.arguments(),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(START_SECONDS):
+            told, complaint = await process.communicate()
+    assert process.returncode == 1
+    assert told.decode().splitlines() == ["A", "└─ B  UNKNOWN: PEER_UNAVAILABLE"]
+    assert "PEER_UNAVAILABLE" in complaint.decode()
 
 
 async def test_an_unknown_flow_and_an_unknown_view_in_the_url_are_said() -> None:
-    async with looking(World()) as (tab, url, _):
+    async with looking(UiRig()) as (tab, url, _):
         await tab.open(f"{url}#/flows?flow=%3Cimg%20src=x%20onerror=alert(1)%3E")
         await tab.sees("There is no flow “<img src=x onerror=alert(1)>” here", "Flows: A->B")
         await tab.open(f"{url}#/nowhere")
@@ -158,7 +162,7 @@ async def test_an_unknown_flow_and_an_unknown_view_in_the_url_are_said() -> None
 
 
 async def test_the_page_fits_from_80_pixels_to_4k_in_light_and_dark() -> None:
-    async with looking(World(lag=100)) as (tab, url, _):
+    async with looking(UiRig(lag=100)) as (tab, url, _):
         for dark in (False, True):
             await tab.open(url, dark=dark)
             await tab.sees("A->B")
@@ -174,7 +178,7 @@ async def test_the_page_fits_from_80_pixels_to_4k_in_light_and_dark() -> None:
 
 
 async def test_ten_thousand_partitions_and_five_thousand_groups_are_lists_of_what_is_on_the_screen() -> None:
-    async with looking(World(partitions=10_000, groups=5_000)) as (tab, url, _):
+    async with looking(UiRig(partitions=10_000, groups=5_000)) as (tab, url, _):
         await tab.open(f"{url}#/partitions")
         await tab.sees("10,000 of 10,000 partitions")
         await tab.holds("document.querySelectorAll('.row').length < 100")
@@ -194,7 +198,7 @@ async def test_images_of_the_docs_show_what_a_person_sees(tmp_path: Path) -> Non
     """Written into docs/images where the variable asks for it; else only that a picture comes."""
     folder = IMAGES if os.environ.get(MAKE_IMAGES_VARIABLE) else tmp_path
     folder.mkdir(exist_ok=True)
-    async with looking(World(partitions=240, groups=30, faulted=3, lag=300)) as (tab, url, _):
+    async with looking(UiRig(partitions=240, groups=30, faulted=3, lag=300)) as (tab, url, _):
         views = (
             ("flows", "A->B"),
             ("partitions", "RECORD_TOO_LARGE"),
@@ -234,8 +238,8 @@ def test_the_images_of_the_docs_are_of_the_page_as_it_is() -> None:
 
 
 async def test_browsers_beyond_the_bound_are_refused_politely_and_share_one_watch() -> None:
-    world = World()
-    async with serving(world) as services, ui(services) as url, AsyncExitStack() as stack:
+    rig = UiRig()
+    async with serving(rig) as services, ui(services) as url, AsyncExitStack() as stack:
         connector = aiohttp.TCPConnector(limit=0)
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
         for _ in range(MAX_STREAMS):
@@ -247,11 +251,11 @@ async def test_browsers_beyond_the_bound_are_refused_politely_and_share_one_watc
                 assert refused.status == 503
                 assert refused.headers["Retry-After"] == "10"
                 assert (await refused.json())["reason"] == "TOO_MANY_WATCHERS"
-        assert world.watches == 1
+        assert rig.watches == 1
 
 
 async def test_another_sites_name_for_this_machine_is_refused() -> None:
-    async with serving(World()) as services, ui(services) as url, aiohttp.ClientSession() as session:
+    async with serving(UiRig()) as services, ui(services) as url, aiohttp.ClientSession() as session:
         for path in ("", "api/stream", "api/words"):
             async with session.get(f"{url}{path}", headers={"Host": "evil.example"}) as refused:
                 assert refused.status == 421
@@ -268,7 +272,7 @@ async def test_another_sites_name_for_this_machine_is_refused() -> None:
 async def test_with_tokens_a_person_signs_in_and_a_stranger_sees_nothing(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"ann viewer {hashlib.sha256(b'a-long-token').hexdigest()}\n")
-    async with looking(World(), "--tokens", str(tokens)) as (tab, url, _):
+    async with looking(UiRig(), "--tokens", str(tokens)) as (tab, url, _):
         async with aiohttp.ClientSession() as session:
             for headers in ({}, {"Authorization": "Bearer wrong"}):
                 async with session.get(f"{url}api/stream", headers=headers) as refused:
@@ -307,7 +311,7 @@ async def test_the_page_shows_a_renewed_certificate_and_never_a_bad_one(tmp_path
     files = authority.files(tmp_path, "page", "127.0.0.1")
     first = read(files.certificate)
     places = ("--certificate", files.certificate, "--key", files.key)
-    async with serving(World()) as services, ui(services, *places) as url:
+    async with serving(UiRig()) as services, ui(services, *places) as url:
         port = int(url.rstrip("/").rsplit(":", 1)[1])
         assert await asyncio.to_thread(seen_at, port, authority.pem) == first
         renewed = authority.sign("page", "127.0.0.1")

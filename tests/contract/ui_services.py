@@ -1,12 +1,14 @@
 """Four services that say what a test wants, over real gRPC: what the live page is held against."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
@@ -24,17 +26,22 @@ FLOW = Flow(source="A", target="B")
 CLUSTERS = [ClusterStatus(alias=alias, reachable=True) for alias in ("A", "B")]
 PARTITIONS_IN_A_TOPIC = 10
 SNAPSHOT_ITEMS = 500
+START_SECONDS = 120.0
 
 
 @dataclass(slots=True, kw_only=True)
-class World:
-    """What the services say. Changes of `lag` and `heartbeats` are told at the next question."""
+class UiRig:
+    """What the services say. Changes of the flow's figures are told at the next question."""
 
     partitions: int = 20
     groups: int = 5
     faulted: int = 1
     lag: int = 0
     heartbeats: bool = True
+    producers: bool = True
+    """Somebody writes to the source."""
+    different: int = 0
+    """Partitions of which the standing proof says that the copy differs."""
     changes_per_second: int = 0
     """Partitions of which the position moves."""
     blockers: tuple[str, ...] = ()
@@ -44,8 +51,8 @@ class World:
     """Watches of partitions that were opened."""
 
 
-def partition(world: World, number: int) -> source.PartitionStatus:
-    faulted = number < world.faulted
+def partition(rig: UiRig, number: int) -> source.PartitionStatus:
+    faulted = number < rig.faulted
     return source.PartitionStatus(
         flow=FLOW,
         source=TopicPartition(
@@ -63,12 +70,12 @@ def partition(world: World, number: int) -> source.PartitionStatus:
 
 
 class _Source(source_grpc.SourceServiceServicer):
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, rig: UiRig) -> None:
+        self._rig = rig
 
     async def ListFlows(self, request: Any, context: Any) -> source.ListFlowsResponse:  # noqa: N802
-        world = self._world
-        states = {"RUNNING": world.partitions - world.faulted, "FAULTED": world.faulted}
+        rig = self._rig
+        states = {"RUNNING": rig.partitions - rig.faulted, "FAULTED": rig.faulted}
         return source.ListFlowsResponse(
             flows=[
                 source.FlowStatus(
@@ -78,9 +85,12 @@ class _Source(source_grpc.SourceServiceServicer):
                     bytes=700_000,
                     records_per_second=1234.0,
                     bytes_per_second=5.5e6,
-                    lag_records=world.lag,
-                    last_known_lag_records=world.lag,
+                    lag_records=rig.lag,
+                    last_known_lag_records=rig.lag,
                     clusters=CLUSTERS,
+                    partitions_by_proof={"EQUAL": rig.partitions - rig.different, "DIFFERENT": rig.different},
+                    source_ends_as_of=_now(),
+                    source_grew_at=_now() if rig.producers else None,
                 )
             ]
         )
@@ -88,17 +98,17 @@ class _Source(source_grpc.SourceServiceServicer):
     async def WatchPartitions(  # noqa: N802
         self, request: Any, context: Any
     ) -> AsyncIterator[source.WatchPartitionsResponse]:
-        world = self._world
-        world.watches += 1
-        for start in range(0, world.partitions, SNAPSHOT_ITEMS):
-            end = min(start + SNAPSHOT_ITEMS, world.partitions)
-            items = [partition(world, number) for number in range(start, end)]
+        rig = self._rig
+        rig.watches += 1
+        for start in range(0, rig.partitions, SNAPSHOT_ITEMS):
+            end = min(start + SNAPSHOT_ITEMS, rig.partitions)
+            items = [partition(rig, number) for number in range(start, end)]
             yield source.WatchPartitionsResponse(snapshot_items=source.PartitionStatuses(partitions=items))
         yield source.WatchPartitionsResponse(resume_token=b"1", snapshot_end=source.PartitionsSnapshotEnd())
         turn = 0
         async for each in _idle(source.WatchPartitionsResponse(resume_token=b"1", progress=Progress()), 1.0):
             turn += 1
-            changed = [partition(world, number) for number in range(world.changes_per_second)]
+            changed = [partition(rig, number) for number in range(rig.changes_per_second)]
             for status in changed:
                 status.position += turn
             if changed:
@@ -110,7 +120,7 @@ class _Source(source_grpc.SourceServiceServicer):
     async def ListPartitions(  # noqa: N802
         self, request: Any, context: Any
     ) -> source.ListPartitionsResponse:
-        found = [partition(self._world, number) for number in range(self._world.partitions)]
+        found = [partition(self._rig, number) for number in range(self._rig.partitions)]
         return source.ListPartitionsResponse(partitions=found)
 
     async def ListGaps(self, request: Any, context: Any) -> source.ListGapsResponse:  # noqa: N802
@@ -123,16 +133,16 @@ class _Source(source_grpc.SourceServiceServicer):
             reason="RETENTION",
         )
         lost.found_at.FromJsonString("2026-01-02T03:04:05Z")
-        return source.ListGapsResponse(gaps=[lost] if self._world.faulted else [])
+        return source.ListGapsResponse(gaps=[lost] if self._rig.faulted else [])
 
 
 class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, rig: UiRig) -> None:
+        self._rig = rig
 
     async def ListGroups(self, request: Any, context: Any) -> checkpoint.ListGroupsResponse:  # noqa: N802
         summary = checkpoint.GroupSummary(
-            flow=FLOW, group_count=self._world.groups, partitions_by_verdict={"EXACT": self._world.groups}
+            flow=FLOW, group_count=self._rig.groups, partitions_by_verdict={"EXACT": self._rig.groups}
         )
         return checkpoint.ListGroupsResponse(
             ready_flows=[FLOW], clusters=CLUSTERS, summaries=[summary], flows=[self._progress()]
@@ -144,7 +154,7 @@ class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
     async def WatchCheckpoints(  # noqa: N802
         self, request: Any, context: Any
     ) -> AsyncIterator[checkpoint.WatchCheckpointsResponse]:
-        for number in range(self._world.groups):
+        for number in range(self._rig.groups):
             row = checkpoint.GroupPartition(
                 flow=FLOW,
                 group=f"group-{number:05}",
@@ -162,31 +172,31 @@ class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
     async def PlanMove(  # noqa: N802
         self, request: Any, context: Any
     ) -> AsyncIterator[checkpoint.PlanMoveResponse]:
-        world = self._world
-        world.plans += 1
+        rig = self._rig
+        rig.plans += 1
         rows = [
             checkpoint.MovePartition(
                 group=f"group-{number:05}",
                 from_partition=TopicPartition(topic="topic-00000", partition=0),
                 action=checkpoint.MOVE_ACTION_WRITE if number else checkpoint.MOVE_ACTION_SKIP_ACTIVE_BEFORE,
             )
-            for number in range(world.groups)
+            for number in range(rig.groups)
         ]
         yield checkpoint.PlanMoveResponse(part=checkpoint.MovePlanPart(partitions=rows))
         late = checkpoint.TopicBacklog(
             partition=TopicPartition(topic="topic-00000", partition=0),
-            records_not_copied=world.lag,
-            message="paused by root" if world.blockers else "",
+            records_not_copied=rig.lag,
+            message="paused by root" if rig.blockers else "",
         )
         plan = checkpoint.MovePlan(
             flow=FLOW,
             from_cluster="A",
             to_cluster="B",
             from_reachable=True,
-            backlog=[late] if world.lag else [],
-            records_not_copied=world.lag,
-            blockers=world.blockers,
-            fenced_topics=["orders"] if world.blockers else [],
+            backlog=[late] if rig.lag else [],
+            records_not_copied=rig.lag,
+            blockers=rig.blockers,
+            fenced_topics=["orders"] if rig.blockers else [],
         )
         yield checkpoint.PlanMoveResponse(plan=plan)
 
@@ -195,15 +205,15 @@ class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
 
 
 class _Heartbeat(heartbeat_grpc.HeartbeatServiceServicer):
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, rig: UiRig) -> None:
+        self._rig = rig
 
     async def GetTopology(self, request: Any, context: Any) -> heartbeat.GetTopologyResponse:  # noqa: N802
         path = heartbeat.Path(observed_on="B", topic="A.heartbeats", upstream_clusters=["A"])
         return heartbeat.GetTopologyResponse(clusters=CLUSTERS, paths=[path])
 
     async def ListDelays(self, request: Any, context: Any) -> heartbeat.ListDelaysResponse:  # noqa: N802
-        alive = self._world.heartbeats
+        alive = self._rig.heartbeats
         delay = heartbeat.FlowDelay(
             flow=FLOW,
             state=heartbeat.PATH_STATE_ALIVE if alive else heartbeat.PATH_STATE_SILENT,
@@ -224,6 +234,12 @@ class _Heartbeat(heartbeat_grpc.HeartbeatServiceServicer):
 class _ConfigSync(configsync_grpc.ConfigSyncServiceServicer):
     async def ListFlows(self, request: Any, context: Any) -> configsync.ListFlowsResponse:  # noqa: N802
         return configsync.ListFlowsResponse()
+
+
+def _now() -> Timestamp:
+    now = Timestamp()
+    now.GetCurrentTime()
+    return now
 
 
 async def _idle(message: Any, seconds: float = 5.0) -> AsyncIterator[Any]:
@@ -252,7 +268,7 @@ class Services:
 
 
 @asynccontextmanager
-async def serving(world: World) -> AsyncIterator[Services]:
+async def serving(rig: UiRig) -> AsyncIterator[Services]:
     """The four, on free ports of this machine."""
     add: dict[str, Callable[[Any, grpc.aio.Server], None]] = {
         "source": source_grpc.add_SourceServiceServicer_to_server,
@@ -261,9 +277,9 @@ async def serving(world: World) -> AsyncIterator[Services]:
         "configsync": configsync_grpc.add_ConfigSyncServiceServicer_to_server,
     }
     servicers = {
-        "source": _Source(world),  # type: ignore[abstract]
-        "checkpoint": _Checkpoint(world),  # type: ignore[abstract]
-        "heartbeat": _Heartbeat(world),
+        "source": _Source(rig),  # type: ignore[abstract]
+        "checkpoint": _Checkpoint(rig),  # type: ignore[abstract]
+        "heartbeat": _Heartbeat(rig),
         "configsync": _ConfigSync(),  # type: ignore[abstract]
     }
     services = Services()
@@ -282,3 +298,27 @@ async def serving(world: World) -> AsyncIterator[Services]:
     finally:
         for server in services.servers.values():
             await server.stop(0)
+
+
+@asynccontextmanager
+async def ui(services: Services, *arguments: str) -> AsyncIterator[str]:
+    """The URL of a `twinlog ui` process. SIGTERM ends it with exit code 0."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "twinlog", "ui", "--listen", "127.0.0.1:0"),
+        *services.arguments(),
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            line = (await process.stdout.readline()).decode()
+        assert line.startswith("ready: http"), line
+        yield line.removeprefix("ready: ").strip()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        async with asyncio.timeout(START_SECONDS):
+            code = await process.wait()
+    assert code == 0

@@ -4,25 +4,36 @@ logs and output."""
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
+import urllib.request
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+
+import psutil
 
 from e2e.conftest import FAST_AND_SMALL
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
+from twinlog.config import Service
 from twinlog.config.security import TlsFiles
 from twinlog.demo.comparison import compare
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import SaslMechanism
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.service.access.environment import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.certificates import Authority
 from twinlog.testing.records import write_batches
+
+SPARK_SECRET = "planted-key-of-a-bucket"
 
 
 async def _command(
@@ -42,6 +53,49 @@ async def _command(
     )
 
 
+async def _all_that_is_told(run: TwinlogRun, directory: Path, pages: Sequence[int]) -> dict[str, bytes]:
+    """By place, what others of the machine, a monitoring system and support get to see of a run: command
+    lines, Spark's files, metrics, the bundle."""
+    processes = [psutil.Process(run.process.pid)]
+    processes += processes[0].children(recursive=True)
+    lines = {f"command line {process.pid}": " ".join(_words(process)) for process in processes}
+    places = set(re.findall(r"-Djava\.io\.tmpdir=([^\s\"]+)", " ".join(lines.values())))
+    assert places, "Spark runs"
+    files = {name: text for place in places for name, text in _files_below(Path(place)).items()}
+    assert files
+    bundle = directory / "bundle.tar.gz"
+    made = await _command(run, "debug", "bundle", "--file", str(bundle), "--log", str(run.log))
+    assert made.returncode == 0, made
+    with tarfile.open(bundle) as archive:
+        members = [(member, archive.extractfile(member)) for member in archive.getmembers()]
+        in_bundle = {f"bundle {member.name}": file.read() for member, file in members if file is not None}
+    assert "bundle configuration.properties" in {re.sub("bundle .*/", "bundle ", name) for name in in_bundle}
+    shown = [await asyncio.to_thread(_page, port) for port in pages]
+    assert all(b"twinlog_" in page for page in shown)
+    return {
+        **{place: line.encode() for place, line in lines.items()},
+        **files,
+        **in_bundle,
+        **{f"metrics {port}": page for port, page in zip(pages, shown, strict=True)},
+        "output of bundle": (made.stdout + made.stderr).encode(),
+    }
+
+
+def _words(process: psutil.Process) -> list[str]:
+    with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        return process.cmdline()
+    return []
+
+
+def _files_below(place: Path) -> dict[str, bytes]:
+    return {f"file {path}": path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def _page(port: int) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        return bytes(answer.read())
+
+
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
@@ -51,6 +105,7 @@ async def test_a_flow_from_tls_and_scram_to_sasl_plain(
 ) -> None:
     a, b = tls_cluster, sasl_cluster
     passwords = [cluster.spec.security.super_password for cluster in (a, b)]
+    pages = PortLease(len(Service))
     clients = {
         "A": a.client_properties(mechanism=SaslMechanism.SCRAM_SHA_512),
         "B": b.client_properties(mechanism=SaslMechanism.PLAIN),
@@ -68,6 +123,7 @@ async def test_a_flow_from_tls_and_scram_to_sasl_plain(
         await write_batches(a, topic, [(0, Codec.ZSTD, records), (1, Codec.NONE, records)])
         authority = Authority()
         own = authority.files(tmp_path, "twinlog", "127.0.0.1", "services.example")
+        own_key = await asyncio.to_thread(Path(own.key).read_text)
         text = (
             f"clusters = A, B\n{settings}A->B.enabled = true\ntopics = {topic}\n{FAST_AND_SMALL}"
             f"twinlog.tls.certificate.file = {own.certificate}\ntwinlog.tls.key.file = {own.key}\n"
@@ -75,6 +131,11 @@ async def test_a_flow_from_tls_and_scram_to_sasl_plain(
             "twinlog.auth.admins = cn:admin\n"
             # Open to other machines: without the lines above it would not start.
             "twinlog.heartbeat.listen = 0.0.0.0:0\n"
+            f"twinlog.spark.conf.spark.hadoop.fs.s3a.secret.key = {SPARK_SECRET}\n"
+            + "".join(
+                f"twinlog.{service}.metrics.listen = 127.0.0.1:{port}\n"
+                for service, port in zip(Service, pages.ports, strict=True)
+            )
         )
         async with TwinlogRun(text, tmp_path) as run:
 
@@ -86,6 +147,7 @@ async def test_a_flow_from_tls_and_scram_to_sasl_plain(
 
             await eventually(all_there)
             status = await _command(run, "status", "-o", "json")
+            told = await _all_that_is_told(run, tmp_path, pages.ports)
             refused = await _command(run, "pause", "A->B", as_whom=authority.files(tmp_path, "viewer"))
             paused = await _command(run, "pause", "A->B", as_whom=authority.files(tmp_path, "admin"))
             stranger = await _command(
@@ -100,8 +162,10 @@ async def test_a_flow_from_tls_and_scram_to_sasl_plain(
     assert paused.returncode == 0, paused
     assert stranger.returncode == 1, stranger
     audit = [line for line in log.splitlines() if '"event": "audit"' in line or '"event":"audit"' in line]
-    told = {(line["caller"], line["outcome"]) for line in map(json.loads, audit)}
-    assert told == {("CN=viewer", "NOT_AUTHORIZED"), ("CN=admin", "OK")}
-    for password in passwords:
-        assert password not in said
-    assert "PRIVATE KEY" not in said
+    callers = {(line["caller"], line["outcome"]) for line in map(json.loads, audit)}
+    assert callers == {("CN=viewer", "NOT_AUTHORIZED"), ("CN=admin", "OK")}
+    _, key, *_ = own_key.splitlines()
+    told["output"] = said.encode()
+    for secret in (*passwords, SPARK_SECRET, key, "PRIVATE KEY"):
+        assert [place for place, text in told.items() if secret.encode() in text] == []
+    pages.release()

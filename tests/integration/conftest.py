@@ -1,16 +1,19 @@
 """Clusters that only this tier needs, started at their first use and shared by the whole run."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from integration.standalone_spark import standalone_spark
+from twinlog.kafka.cluster import open_cluster
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
-from twinlog.testing.brokers import start_clusters, stop_clusters
+from twinlog.testing.brokers import retry_admin, start_clusters, stop_clusters
 
 READER, WRITER, MIRROR = "twinlog-reader", "twinlog-writer", "mirror"
 PASSWORD = "not-to-be-seen"
@@ -45,7 +48,7 @@ def three_brokers() -> Iterator[BlockingCluster]:
 
 
 @pytest.fixture(scope="session")
-def guarded() -> Iterator[GuardedPair]:
+def guarded_brokers() -> Iterator[GuardedPair]:
     def spec(name: str, mechanism: SaslMechanism, user: str) -> ClusterSpec:
         users = {user: PASSWORD, MIRROR: PASSWORD}
         return ClusterSpec(
@@ -57,6 +60,20 @@ def guarded() -> Iterator[GuardedPair]:
     )
     yield GuardedPair(a=clusters[0], b=clusters[1])
     stop_clusters(clusters)
+
+
+@pytest.fixture
+def guarded(guarded_brokers: GuardedPair) -> GuardedPair:
+    """Nobody has a right there but the super users, whatever the tests before have granted."""
+    asyncio.run(_revoke_everything(guarded_brokers))
+    return guarded_brokers
+
+
+async def _revoke_everything(pair: GuardedPair) -> None:
+    for cluster in (pair.a, pair.b):
+        async with open_cluster("guarded", cluster.client_properties()) as admin:
+            granted = await admin.describe_acls() or ()
+            await retry_admin(partial(admin.delete_acls, granted))
 
 
 @pytest.fixture

@@ -15,17 +15,18 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import SystemClock
 from twinlog.config import load
+from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import NewTopic, OffsetSpec
-from twinlog.kafka.raw import ProducerIdentity, TransactionCoordinator, list_offsets
+from twinlog.kafka.ports import NewTopic, OffsetSpec, TopicDescription
+from twinlog.kafka.raw import ProducerIdentity, TransactionCoordinator, fence, list_offsets
 from twinlog.kafka.raw.delete_records import delete_records
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.raw_copying import QUICK, open_session
 from twinlog_source.config import source_flows
-from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
@@ -73,6 +74,8 @@ class PreservedRig:
     directory: Path
     identity: ProducerIdentity
     alias: str
+    target_topic_id: str
+    """As the driver knows it."""
     skips: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
@@ -96,6 +99,10 @@ class PreservedRig:
     def every(self) -> list[TopicPartition]:
         return [TopicPartition(self.topic, number) for number in range(self.partitions)]
 
+    @property
+    def filler_id(self) -> str:
+        return f"fill-{self.alias}"
+
     def prepare(self) -> pb.Prepare:
         file = self.directory / "mm2.properties"
         settings = {
@@ -111,7 +118,7 @@ class PreservedRig:
         flow = next(each for each in source_flows(load(file, environ={})) if each.flow.source == self.alias)
         prepare = TaskSettings(flow=flow).prepare(0, 0, positions_partition_count=1)
         prepare.preserved_writer.producer_id, prepare.preserved_writer.producer_epoch = self.identity
-        prepare.filler_transactional_id = f"fill-{self.alias}"
+        prepare.filler_transactional_id = self.filler_id
         prepare.source_topics.append(self.topic)
         prepare.target_topics.append(self.topic)
         return prepare
@@ -136,7 +143,7 @@ class PreservedRig:
                     ),
                     setback=self.setback,
                     hole_costs=self.hole_costs,
-                    target_topic_id="id",
+                    target_topic_id=self.target_topic_id,
                     max_message_bytes=self.max_message_bytes,
                 )
             )
@@ -192,10 +199,16 @@ class PreservedRig:
         return await _bounds(self.pair.b, spec, self.every)
 
     async def copy_everything(self) -> None:
-        """One more task, to the present ends of the source."""
+        """One more task, to the present ends of the source. Then nothing of its filler is under way on the
+        target: a coordinator that is killed before it has noted an end would write that end again."""
         ends = await self.ends()
         async with self.task() as running:
             await eventually(lambda: running.copied(ends))
+        async with open_session("B", self.pair.b.client_properties()) as session:
+            outcome = await fence(
+                session, [self.filler_id], timeout_seconds=60, transaction_timeout_seconds=60
+            )
+        assert not isinstance(outcome[self.filler_id], KafkaError), outcome
 
     async def copied_offsets(self, partition: TopicPartition) -> list[int]:
         """Offsets of the records that a consumer of the copy sees."""
@@ -206,12 +219,17 @@ class PreservedRig:
         """Offsets of the records that a consumer of the source sees."""
         return sorted(await read(self.pair.a, partition, (await self.ends())[partition]))
 
-    async def same(self) -> int:
-        """Compare both sides offset by offset, as a read_committed consumer sees them; how many records."""
-        ends, count = await self.ends(), 0
+    async def same(self, until: Mapping[TopicPartition, int] | None = None) -> int:
+        """Compare both sides offset by offset, as a read_committed consumer sees them; how many records.
+        `until`: where the copies of some partitions have ended."""
+        ends, count = {**await self.ends(), **(until or {})}, 0
         for partition in self.every:
-            original = await read(self.pair.a, partition, ends[partition])
-            copied = await read(self.pair.b, partition, ends[partition])
+            original, copied = [
+                {offset: content for offset, content in found.items() if offset < ends[partition]}
+                for found in [
+                    await read(cluster, partition, ends[partition]) for cluster in (self.pair.a, self.pair.b)
+                ]
+            ]
             assert copied.keys() == original.keys()
             differing = [offset for offset, content in original.items() if copied[offset] != content]
             assert not differing, (partition, differing[:5])
@@ -250,6 +268,8 @@ async def preserved_rig(
             new = NewTopic(name=topic, partition_count=partitions, replication_factor=replicas, configs=kept)
             await make_topics(admin, new)
     async with open_cluster("B", pair.b.client_properties()) as admin:
+        described = (await admin.describe_topics([topic]))[topic]
+        assert isinstance(described, TopicDescription)
         positions = f"mm2-offsets.{alias}.internal"
         await make_topics(
             admin,
@@ -270,6 +290,7 @@ async def preserved_rig(
         directory=directory,
         identity=identity,
         alias=alias,
+        target_topic_id=described.topic_id,
         properties=dict(properties or {}),
     )
 

@@ -3,7 +3,7 @@ comparison."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,7 +51,8 @@ class Rig:
         return f"mm2-offsets.{self.a}.internal"
 
     def remote(self, topic: str) -> str:
-        return f"{self.a}.{topic}"
+        keeps_names = "IdentityReplicationPolicy" in self.extra.get("replication.policy.class", "")
+        return topic if keeps_names else f"{self.a}.{topic}"
 
     def properties(self, **more: str) -> str:
         settings = {
@@ -110,10 +111,15 @@ class Rig:
         partition: int = 0,
         codec: str | None = None,
         batch_bytes: int = 16_384,
+        transactional: bool = False,
     ) -> None:
         """Records with keys, headers and timestamps of their own (recent ones: retention goes by them)."""
         began_ms = SystemClock().now_ms() - 3_600_000
-        async with producer(self.source_servers, codec, batch_bytes) as sender:
+        transactional_id = unique_name("tx") if transactional else None
+        async with (
+            producer(self.source_servers, codec, batch_bytes, transactional_id) as sender,
+            sender.transaction() if transactional else nullcontext(),
+        ):
             sent = [
                 await sender.send(
                     topic,
@@ -158,6 +164,22 @@ class Rig:
         stub = SourceServiceStub(service.channel)
         request = pb.ListPartitionsRequest(flow=self.flow, source_topic=topic)
         return list((await stub.ListPartitions(request, timeout=CALL_SECONDS)).partitions)
+
+    async def pause(self, service: ServiceProcess, topic: str) -> None:
+        """Returns once partition 0 rests."""
+        request = pb.PauseReplicationRequest(scope=pb.Scope(flow=self.flow, source_topic=topic), by="test")
+        answer = await SourceServiceStub(service.channel).PauseReplication(request, timeout=CALL_SECONDS)
+        assert (topic, "test") in {(pause.scope.source_topic, pause.by) for pause in answer.pauses}
+
+        async def paused() -> bool:
+            (found,) = await self.partitions(service, topic)
+            return (found.state, found.reason) == (pb.PARTITION_STATE_PAUSED, "PAUSED_BY_OPERATOR")
+
+        await eventually(paused)
+
+    async def resume(self, service: ServiceProcess, topic: str) -> None:
+        request = pb.ResumeReplicationRequest(scope=pb.Scope(flow=self.flow, source_topic=topic), by="test")
+        await SourceServiceStub(service.channel).ResumeReplication(request, timeout=CALL_SECONDS)
 
     async def flow_status(self, service: ServiceProcess) -> pb.FlowStatus:
         stub = SourceServiceStub(service.channel)

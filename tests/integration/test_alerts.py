@@ -11,7 +11,7 @@ from deploy.observability.alerts import ALERTS, SERVICES, rules
 from deploy.observability.files import files
 
 from integration.prometheus_tools import tool
-from twinlog.config.keys_twinlog import DEFAULT_METRICS_PORTS
+from unit.deploy.compose_files import OBSERVABILITY, merged
 from unit.deploy.wheels import PROJECT
 
 FLOW = 'twinlog_source_cluster="A", twinlog_target_cluster="B"'
@@ -21,6 +21,7 @@ MINUTES = 180
 BEHIND = f'twinlog_replication_behind{{{FLOW}, twinlog_state="RUNNING", error_type=""}}'
 RUNNING = f'twinlog_replication_partitions{{{FLOW}, twinlog_state="RUNNING"}}'
 RECORDS = f"twinlog_replication_records_total{{{TOPIC}}}"
+HEARTBEATS = f'twinlog_replication_records_total{{{FLOW}, messaging_destination_name="A.heartbeats"}}'
 SYNCS = (
     f'twinlog_offset_sync_records_total{{{FLOW}, messaging_destination_name="mm2-offset-syncs.B.internal"}}'
 )
@@ -50,6 +51,8 @@ HEALTHY: Mapping[str, str] = {
     'twinlog_cluster_reachable{twinlog_cluster="A"}': f"1x{MINUTES}",
     'twinlog_cluster_reachable{twinlog_cluster="B"}': f"1x{MINUTES}",
     RECORDS: f"0+6000x{MINUTES}",
+    HEARTBEATS: f"0+60x{MINUTES}",
+    f"twinlog_replication_source_end{{{TOPIC}}}": f"0+6000x{MINUTES}",
     SYNCS: f"0+60x{MINUTES}",
     BEHIND: f"3x{MINUTES}",
     RUNNING: f"12x{MINUTES}",
@@ -65,6 +68,9 @@ HEALTHY: Mapping[str, str] = {
     f'twinlog_checkpoint_partitions{{{FLOW}, twinlog_verdict="FLOOR"}}': f"0x{MINUTES}",
     f'twinlog_configsync_drift{{{FLOW}, twinlog_resource_type="configs"}}': f"0x{MINUTES}",
     'twinlog_certificate_expiry_seconds{instance="source:1"}': f"7776000x{MINUTES}",
+    'twinlog_token_expiry_seconds{instance="source:1", twinlog_cluster="B"}': f"600x{MINUTES}",
+    'twinlog_token_lifetime_seconds{instance="source:1", twinlog_cluster="B"}': f"3600x{MINUTES}",
+    'twinlog_token_failing{instance="source:1", twinlog_cluster="B"}': f"0x{MINUTES}",
 }
 
 
@@ -217,6 +223,24 @@ SCENARIOS: Mapping[str, Scenario] = {
         fires=frozenset({"TwinlogCertificateExpires"}),
         series={'twinlog_login_certificate_expiry_seconds{twinlog_cluster="B"}': f"86400x{MINUTES}"},
     ),
+    "a token is near its end": Scenario(
+        fires=frozenset({"TwinlogTokenExpires"}),
+        series={
+            'twinlog_token_expiry_seconds{instance="source:1", twinlog_cluster="B"}': f"300x{MINUTES}",
+            'twinlog_token_lifetime_seconds{instance="source:1", twinlog_cluster="B"}': f"3600x{MINUTES}",
+        },
+    ),
+    "a token of a year is near its end": Scenario(
+        fires=frozenset({"TwinlogTokenExpires"}),
+        series={
+            'twinlog_token_expiry_seconds{instance="source:1"}': f"{13 * 86400}x{MINUTES}",
+            'twinlog_token_lifetime_seconds{instance="source:1"}': f"{365 * 86400}x{MINUTES}",
+        },
+    ),
+    "no new token is to be had": Scenario(
+        fires=frozenset({"TwinlogTokenExpires"}),
+        series={'twinlog_token_failing{instance="source:1", twinlog_cluster="B"}': f"1x{MINUTES}"},
+    ),
     "the target throttles": Scenario(
         fires=frozenset({"TwinlogTargetThrottles"}),
         series={f'twinlog_replication_throttled{{{FLOW}, twinlog_end="target"}}': f"1x{MINUTES}"},
@@ -292,9 +316,7 @@ def _case(name: str, scenario: Scenario) -> dict[str, object]:
     }
 
 
-def test_prometheus_of_compose_scrapes_every_service_and_reads_the_alerts(
-    promtool: str, tmp_path: Path
-) -> None:
+def test_promtool_finds_nothing_wrong_with_prometheus_of_compose(promtool: str, tmp_path: Path) -> None:
     shipped = PROJECT / "deploy/prometheus"
     for name in ("prometheus.yaml", "alerts.yaml"):
         (tmp_path / name).write_text((shipped / name).read_text())
@@ -305,6 +327,9 @@ def test_prometheus_of_compose_scrapes_every_service_and_reads_the_alerts(
         check=False,
     )
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    text = (shipped / "prometheus.yaml").read_text()
-    for service, port in DEFAULT_METRICS_PORTS.items():
-        assert f'"{service}:{port}"' in text
+
+
+def test_prometheus_of_compose_is_given_options_that_it_has() -> None:
+    helped = subprocess.run([tool("prometheus"), "--help"], capture_output=True, text=True, check=True)
+    options = {word.partition("=")[0] for word in merged(OBSERVABILITY, "prometheus")["command"]}
+    assert {option for option in options if option not in helped.stdout + helped.stderr} == set()

@@ -28,7 +28,7 @@ from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, make_topics, start_clusters, stop_clusters, unique_name
 from twinlog.testing.raw_copying import open_session
-from twinlog_source.task.producer_settings import producer_settings
+from twinlog_source.task.writing.producer_settings import producer_settings
 
 TOPIC = "asked"
 LONGEST_WAIT_MS = 4500

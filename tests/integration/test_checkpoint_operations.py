@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.checkpoint_rig import Ends, Mirror, Told, mirror, twinlog, write
-from integration.conftest import MIRROR, READER, GuardedPair
+from integration.conftest import MIRROR, READER, WRITER, GuardedPair
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import AclBinding, CommittedOffset, KafkaCluster
@@ -269,7 +269,7 @@ async def guarded_mirror(guarded: GuardedPair) -> AsyncIterator[Mirror]:
             *(allow("READ", "TOPIC", topic) for topic in (flow.topic, flow.syncs_topic)),
             allow("WRITE", "TOPIC", flow.syncs_topic),
             allow("READ", "GROUP", flow.group),
-            allow("WRITE", "TOPIC", flow.topic, READER),
+            *(allow("WRITE", "TOPIC", flow.topic, user) for user in (READER, WRITER)),
         ]
         await retry_admin(lambda: flow.source.create_acls(rights))
         try:
@@ -278,33 +278,45 @@ async def guarded_mirror(guarded: GuardedPair) -> AsyncIterator[Mirror]:
             await retry_admin(lambda: flow.source.delete_acls(rights))
 
 
-async def test_a_fence_keeps_writers_out_of_the_source_until_the_move_back_but_not_twinlog(
+async def test_a_fence_and_granted_rights_hold_until_the_move_back_and_the_fence_not_for_twinlog(
     guarded: GuardedPair, tmp_path: Path
 ) -> None:
-    application = guarded.a.client_properties(READER)
-    async with guarded_mirror(guarded) as flow, open_cluster("a", application) as writer:
+    application, moved = guarded.a.client_properties(READER), guarded.b.client_properties(WRITER)
+    async with (
+        guarded_mirror(guarded) as flow,
+        open_cluster("a", application) as writer,
+        open_cluster("b", moved) as writer_there,
+    ):
         await flow.fill(range(50), ahead=7)
         await flow.sync(0, 7)
         await flow.commit(40)
-        await eventually(lambda: may_write(writer, flow))
+        await eventually(lambda: may_write(writer, flow.origin))
         await write(flow.target, flow.copy, range(50, 51))
         async with run_service("checkpoint", tmp_path, flow.properties) as service:
             await ready(flow, service)
-            told = await twinlog("failover", "run", flow.flow, "--fence", *at(service))
-            report = last_document(told)
 
             async def shut_out() -> bool:
                 # A new producer without the right to write anywhere is refused for the cluster.
-                return await write_problem(writer, flow) in ("TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED")
+                return await write_problem(writer, flow.origin) in UNAUTHORIZED
 
+            async def shut_out_there() -> bool:
+                return await write_problem(writer_there, flow.copy) in UNAUTHORIZED
+
+            await eventually(shut_out_there)
+            asked = ("--fence", "--grant-write")
+            told = await twinlog("failover", "run", flow.flow, *asked, *at(service))
+            report = last_document(told)
+            assert sum(WRITER in grant for grant in report["plan"]["write_grants"]) == 1
             assert report["plan"]["fenced_topics"] == [flow.topic]
             assert report["plan"]["records_not_copied"] == 0
             assert await flow.committed_on_target() == 47
             await eventually(shut_out)
+            await eventually(lambda: may_write(writer_there, flow.copy))
             async with open_cluster("a", guarded.a.client_properties(MIRROR)) as as_twinlog:
                 await replace(flow, source=as_twinlog).sync(50, 57)
             last_document(await twinlog("failback", "run", flow.flow, *at(service)))
-            await eventually(lambda: may_write(writer, flow))
+            await eventually(lambda: may_write(writer, flow.origin))
+            await eventually(shut_out_there)
 
 
 async def test_a_topic_of_offset_syncs_that_may_not_be_read_is_named_and_heals(
@@ -339,17 +351,20 @@ async def test_a_topic_of_offset_syncs_that_may_not_be_read_is_named_and_heals(
             await ready(flow, service)
 
 
-async def write_problem(cluster: KafkaCluster, flow: Mirror) -> str | None:
+UNAUTHORIZED = ("TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED")
+
+
+async def write_problem(cluster: KafkaCluster, partition: TopicPartition) -> str | None:
     """Why the application cannot write; None when it can."""
     try:
-        await write(cluster, flow.origin, range(50, 51))
+        await write(cluster, partition, range(50, 51))
     except KafkaError as error:
         return error.reason
     return None
 
 
-async def may_write(cluster: KafkaCluster, flow: Mirror) -> bool:
-    return await write_problem(cluster, flow) is None
+async def may_write(cluster: KafkaCluster, partition: TopicPartition) -> bool:
+    return await write_problem(cluster, partition) is None
 
 
 def last_document(told: Told) -> Any:

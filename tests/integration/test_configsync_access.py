@@ -56,7 +56,7 @@ TARGET_RIGHTS = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estate:
+class Rig:
     """Two guarded clusters under aliases of this test alone; `source` and `target` are super users'
     connections.
     """
@@ -101,7 +101,7 @@ class Estate:
 
 
 @pytest.fixture
-async def estate(guarded: GuardedPair) -> AsyncIterator[Estate]:
+async def rig(guarded: GuardedPair) -> AsyncIterator[Rig]:
     source_alias, target_alias = unique_name("east"), unique_name("west")
     properties = {
         "clusters": f"{source_alias}, {target_alias}",
@@ -123,7 +123,7 @@ async def estate(guarded: GuardedPair) -> AsyncIterator[Estate]:
         target = await stack.enter_async_context(open_cluster("B", guarded.b.client_properties()))
         await retry_admin(lambda: source.create_acls(SOURCE_RIGHTS))
         await retry_admin(lambda: target.create_acls(TARGET_RIGHTS))
-        yield Estate(
+        yield Rig(
             source=source,
             target=target,
             properties=properties,
@@ -158,13 +158,11 @@ async def states(service: ServiceProcess) -> dict[str, tuple[int, str]]:
     return {topic.source_topic: (topic.state, topic.reason) for topic in answer.topics}
 
 
-async def test_an_unauthorised_topic_is_the_only_one_reported_and_heals(
-    estate: Estate, tmp_path: Path
-) -> None:
-    orders, hidden = await estate.create("orders"), await estate.create("hidden")
+async def test_an_unauthorised_topic_is_the_only_one_reported_and_heals(rig: Rig, tmp_path: Path) -> None:
+    orders, hidden = await rig.create("orders"), await rig.create("hidden")
     denial = replace(allow("DESCRIBE", name=hidden), permission="DENY")
-    await estate.grant_on_source(denial)
-    async with run_service("configsync", tmp_path, text_of(estate.properties)) as service:
+    await rig.grant_on_source(denial)
+    async with run_service("configsync", tmp_path, text_of(rig.properties)) as service:
 
         async def reported() -> bool:
             return await states(service) == {
@@ -177,7 +175,7 @@ async def test_an_unauthorised_topic_is_the_only_one_reported_and_heals(
         assert code == 0
         assert [answer["verdict"] for answer in json.loads(out)] == ["NOT_AUTHORIZED"]
 
-        await retry_admin(lambda: estate.source.delete_acls([denial]))
+        await retry_admin(lambda: rig.source.delete_acls([denial]))
 
         async def healed() -> bool:
             return (await states(service))[hidden] == (pb2.TOPIC_STATE_READY, "")
@@ -187,12 +185,10 @@ async def test_an_unauthorised_topic_is_the_only_one_reported_and_heals(
         assert '"works_on_alone": true' in service.log()
 
 
-async def test_a_config_that_the_target_refuses_holds_nothing_else_back(
-    estate: Estate, tmp_path: Path
-) -> None:
-    orders, users = await estate.create("orders"), await estate.create("users")
-    refused = replace(allow("ALTER_CONFIGS", name=estate.remote("orders"), user=WRITER), permission="DENY")
-    async with run_service("configsync", tmp_path, text_of(estate.properties)) as service:
+async def test_a_config_that_the_target_refuses_holds_nothing_else_back(rig: Rig, tmp_path: Path) -> None:
+    orders, users = await rig.create("orders"), await rig.create("users")
+    refused = replace(allow("ALTER_CONFIGS", name=rig.remote("orders"), user=WRITER), permission="DENY")
+    async with run_service("configsync", tmp_path, text_of(rig.properties)) as service:
 
         async def ready() -> bool:
             return await states(service) == dict.fromkeys((orders, users), (pb2.TOPIC_STATE_READY, ""))
@@ -203,8 +199,8 @@ async def test_a_config_that_the_target_refuses_holds_nothing_else_back(
             return next(scope.reason for scope in flow.scopes if scope.scope == "configs")
 
         async def retention() -> list[str]:
-            remotes = [estate.remote("orders"), estate.remote("users")]
-            entries = await estate.target.describe_topic_configs(remotes)
+            remotes = [rig.remote("orders"), rig.remote("users")]
+            entries = await rig.target.describe_topic_configs(remotes)
             return [
                 next(entry.value or "" for entry in found if entry.name == "retention.ms")
                 for name in remotes
@@ -212,9 +208,9 @@ async def test_a_config_that_the_target_refuses_holds_nothing_else_back(
             ]
 
         await eventually(ready)
-        await retry_admin(lambda: estate.target.create_acls([refused]))
+        await retry_admin(lambda: rig.target.create_acls([refused]))
         shorter = [ConfigChange(name="retention.ms", value="3600000")]
-        altered = await estate.source.alter_topic_configs({orders: shorter, users: shorter})
+        altered = await rig.source.alter_topic_configs({orders: shorter, users: shorter})
         assert set(altered.values()) == {None}
 
         async def only_one() -> bool:
@@ -227,7 +223,7 @@ async def test_a_config_that_the_target_refuses_holds_nothing_else_back(
             )
 
         await eventually(only_one)
-        await retry_admin(lambda: estate.target.delete_acls([refused]))
+        await retry_admin(lambda: rig.target.delete_acls([refused]))
 
         async def healed() -> bool:
             return await retention() == ["3600000"] * 2 and not await configs_reason()
@@ -290,86 +286,134 @@ async def test_quotas_follow_the_source_and_users_that_cannot_be_copied_are_list
         assert "SCRAM passwords cannot be read: create the user on the target by hand" in out
 
 
-async def test_mode_mm2_copies_what_mm2_copies_and_never_deletes(estate: Estate, tmp_path: Path) -> None:
-    orders = await estate.create("orders")
+async def test_mode_mm2_copies_what_mm2_copies_and_never_deletes(rig: Rig, tmp_path: Path) -> None:
+    orders = await rig.create("orders")
     read = allow("READ", name=orders, user="alice")
     bindings = [
         read,
         allow("WRITE", name=orders, user="alice"),
         allow("ALL", name=orders, user="bob"),
         replace(allow("READ", name=orders, user="eve"), permission="DENY"),
-        replace(allow("READ", name=f"{estate.source_alias}-o", user="carol"), pattern_type="PREFIXED"),
-        allow("READ", "GROUP", f"{estate.source_alias}-group", user="alice"),
+        replace(allow("READ", name=f"{rig.source_alias}-o", user="carol"), pattern_type="PREFIXED"),
+        allow("READ", "GROUP", f"{rig.source_alias}-group", user="alice"),
     ]
-    await estate.grant_on_source(*bindings)
-    remote = estate.remote("orders")
+    await rig.grant_on_source(*bindings)
+    remote = rig.remote("orders")
     wanted = {
         allow("READ", name=remote, user="alice"),
         allow("READ", name=remote, user="bob"),
         replace(allow("READ", name=remote, user="eve"), permission="DENY"),
     }
-    async with run_service("configsync", tmp_path, text_of(estate.properties)) as service:
+    async with run_service("configsync", tmp_path, text_of(rig.properties)) as service:
 
         async def copied() -> bool:
-            return await estate.copied_acls() == wanted
+            return await rig.copied_acls() == wanted
 
         await eventually(copied)
-        await retry_admin(lambda: estate.source.delete_acls([read]))
+        await retry_admin(lambda: rig.source.delete_acls([read]))
         code, out, _ = await twinlog(
-            service, "plan", f"{estate.source_alias}->{estate.target_alias}", "--scope", "acls", "-o", "json"
+            service, "plan", f"{rig.source_alias}->{rig.target_alias}", "--scope", "acls", "-o", "json"
         )
         assert code == 0
         (plan,) = json.loads(out)
         assert plan["change_count"] == 0
         assert any("never deletes" in action["rule"] for action in plan["actions"])
-        assert await estate.copied_acls() == wanted
+        assert await rig.copied_acls() == wanted
 
 
-async def test_mode_read_only_follows_removals_and_leaves_foreign_acls(
-    estate: Estate, tmp_path: Path
-) -> None:
-    orders = await estate.create("orders")
+async def test_mode_read_only_follows_removals_and_leaves_foreign_acls(rig: Rig, tmp_path: Path) -> None:
+    orders = await rig.create("orders")
     literal = allow("READ", name=orders, user="alice")
-    prefixed = replace(allow("ALL", name=f"{estate.source_alias}-o", user="carol"), pattern_type="PREFIXED")
-    group = allow("READ", "GROUP", f"{estate.source_alias}-group", user="alice")
-    await estate.grant_on_source(literal, prefixed, group)
-    foreign = allow("READ", name=estate.remote("orders"), user="operator")
-    await retry_admin(lambda: estate.target.create_acls([foreign]))
-    properties = {**estate.properties, "twinlog.sync.topic.acls.mode": "read-only"}
+    prefixed = replace(allow("ALL", name=f"{rig.source_alias}-o", user="carol"), pattern_type="PREFIXED")
+    group = allow("READ", "GROUP", f"{rig.source_alias}-group", user="alice")
+    await rig.grant_on_source(literal, prefixed, group)
+    foreign = allow("READ", name=rig.remote("orders"), user="operator")
+    await retry_admin(lambda: rig.target.create_acls([foreign]))
+    properties = {**rig.properties, "twinlog.sync.topic.acls.mode": "read-only"}
     copies = {
-        allow("READ", name=estate.remote("orders"), user="alice"),
-        allow("READ", name=estate.remote("orders"), user="carol"),
+        allow("READ", name=rig.remote("orders"), user="alice"),
+        allow("READ", name=rig.remote("orders"), user="carol"),
         group,
     }
 
     async def is_now(wanted: Collection[AclBinding]) -> bool:
-        return await estate.copied_acls() == {*wanted, foreign}
+        return await rig.copied_acls() == {*wanted, foreign}
 
     async with run_service("configsync", tmp_path, text_of(properties)) as service:
         await eventually(lambda: is_now(copies))
-        code, out, err = await twinlog(service, "acls", f"{estate.source_alias}->{estate.target_alias}")
+        code, out, err = await twinlog(service, "acls", f"{rig.source_alias}->{rig.target_alias}")
         assert code == 0, err
         (copied,) = [line for line in out.splitlines() if f"LITERAL TOPIC {orders} " in line]
         assert copied.startswith("IN_STEP")
-        assert f"ALLOW User:alice READ on LITERAL TOPIC {estate.remote('orders')} from *  Twinlog" in copied
-    await retry_admin(lambda: estate.source.delete_acls([literal, prefixed, group]))
+        assert f"ALLOW User:alice READ on LITERAL TOPIC {rig.remote('orders')} from *  Twinlog" in copied
+    await retry_admin(lambda: rig.source.delete_acls([literal, prefixed, group]))
     async with run_service("configsync", tmp_path, text_of(properties)) as service:
         await eventually(lambda: is_now([]))
-        code, out, err = await twinlog(service, "acls", estate.target_alias, "-o", "json")
+        code, out, err = await twinlog(service, "acls", rig.target_alias, "-o", "json")
         assert code == 0, err
         about = [
             (entry["target"]["principal"], entry["state"], entry["made_by_twinlog"])
             for entry in json.loads(out)
-            if entry["target"]["resource_name"] == estate.remote("orders")
+            if entry["target"]["resource_name"] == rig.remote("orders")
             and READER not in entry["target"]["principal"]
         ]
         assert about == [("User:operator", "FOREIGN", False)]
 
 
-async def test_manual_mode_waits_for_apply(estate: Estate, tmp_path: Path) -> None:
-    await estate.create("orders", {"retention.ms": "3600000"})
-    flow = f"{estate.source_alias}->{estate.target_alias}"
-    properties = {**estate.properties, "twinlog.sync.mode": "manual"}
+async def test_mode_full_copies_writing_and_transactional_ids_and_says_what_it_leaves_out(
+    rig: Rig, tmp_path: Path
+) -> None:
+    orders = await rig.create("orders")
+    payments = await rig.create("payments")
+    mark = rig.source_alias
+    writing = allow("WRITE", name=orders, user="alice")
+    everything = replace(allow("ALL", name=f"{mark}-pay", user="carol"), pattern_type="PREFIXED")
+    denied = replace(allow("WRITE", name=payments, user="mallory"), permission="DENY")
+    transactional = allow("WRITE", "TRANSACTIONAL_ID", f"{mark}-txn", user="alice")
+    many_transactional = replace(
+        allow("WRITE", "TRANSACTIONAL_ID", f"{mark}-many", user="alice"), pattern_type="PREFIXED"
+    )
+    group = allow("READ", "GROUP", f"{mark}-group", user="alice")
+    of_cluster = allow("ALTER", "CLUSTER", user=f"{mark}-admin")
+    granted = (writing, everything, denied, transactional, many_transactional, group, of_cluster)
+    await rig.grant_on_source(*granted)
+    properties = {**rig.properties, "twinlog.sync.topic.acls.mode": "full"}
+    copies = {
+        replace(writing, resource_name=rig.remote("orders")),
+        allow("ALL", name=rig.remote("payments"), user="carol"),
+        replace(denied, resource_name=rig.remote("payments")),
+        transactional,
+        group,
+    }
+
+    async def is_now(wanted: Collection[AclBinding]) -> bool:
+        return await rig.copied_acls() == set(wanted)
+
+    async with run_service("configsync", tmp_path, text_of(properties)) as service:
+        await eventually(lambda: is_now(copies))
+        flow = f"{rig.source_alias}->{rig.target_alias}"
+        code, out, err = await twinlog(service, "acls", flow, "-o", "json")
+        assert code == 0, err
+        left_out = {
+            (entry["source"]["resource_type"], entry["source"]["resource_name"]): entry["rule"]
+            for entry in json.loads(out)
+            if entry["state"] == "LEFT_OUT" and mark in str(entry["source"])
+        }
+        assert left_out[("CLUSTER", "kafka-cluster")] == "mode full does not copy ACLs of clusters"
+        assert "grant it on the target" in left_out[("TRANSACTIONAL_ID", f"{mark}-many")]
+        there = await rig.target.describe_acls()
+        assert there is not None
+        assert not [each for each in there if f"{mark}-admin" in each.principal], (
+            "no right on the cluster itself"
+        )
+        await retry_admin(lambda: rig.source.delete_acls(granted))
+        await eventually(lambda: is_now([]))
+
+
+async def test_manual_mode_waits_for_apply(rig: Rig, tmp_path: Path) -> None:
+    await rig.create("orders", {"retention.ms": "3600000"})
+    flow = f"{rig.source_alias}->{rig.target_alias}"
+    properties = {**rig.properties, "twinlog.sync.mode": "manual"}
 
     async def planned(service: ServiceProcess) -> dict[str, Any]:
         code, out, err = await twinlog(
@@ -384,27 +428,27 @@ async def test_manual_mode_waits_for_apply(estate: Estate, tmp_path: Path) -> No
         first = await planned(service)
         assert [action["text"] for action in first["actions"] if action["kind"] != "SKIP"] == [
             (
-                f"CREATE {estate.remote('orders')} partitions=1 replication.factor=1: "
+                f"CREATE {rig.remote('orders')} partitions=1 replication.factor=1: "
                 "selected on the source, absent on the target"
             )
         ]
         code, out, _ = await twinlog(service, "plan", flow, "--check")
         assert code == 1
-        assert f"+ CREATE {estate.remote('orders')}" in out
+        assert f"+ CREATE {rig.remote('orders')}" in out
 
         larger = [ConfigChange(name="retention.ms", value="7200000")]
-        changed = await estate.source.alter_topic_configs({estate.topic("orders"): larger})
-        assert changed == {estate.topic("orders"): None}
+        changed = await rig.source.alter_topic_configs({rig.topic("orders"): larger})
+        assert changed == {rig.topic("orders"): None}
         code, _, err = await twinlog(service, "apply", flow, "--plan", first["plan_id"])
         assert code == 1
         assert "PLAN_STALE" in err or "PLAN_UNKNOWN" in err
-        assert estate.remote("orders") not in await estate.target.list_topics()
+        assert rig.remote("orders") not in await rig.target.list_topics()
 
         second = await planned(service)
         code, out, err = await twinlog(service, "apply", flow, "--plan", second["plan_id"], "-o", "json")
         assert code == 0, err
         assert len(json.loads(out)["applied"]) == 1
         assert (await planned(service))["change_count"] == 0
-        code, out, _ = await twinlog(service, "explain", "topic", estate.topic("orders"))
+        code, out, _ = await twinlog(service, "explain", "topic", rig.topic("orders"))
         assert code == 0
-        assert f"replicated as {estate.remote('orders')}" in out
+        assert f"replicated as {rig.remote('orders')}" in out

@@ -25,7 +25,7 @@ async def configsync(directory: Path, properties: Mapping[str, str]) -> AsyncIte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estate:
+class Rig:
     """Two clusters under aliases of this test alone, so that its registry is its own."""
 
     source: KafkaCluster
@@ -62,14 +62,14 @@ def settings(
 
 
 @pytest.fixture
-async def estate(kafka_pair: KafkaPair) -> AsyncIterator[Estate]:
+async def rig(kafka_pair: KafkaPair) -> AsyncIterator[Rig]:
     source_alias, target_alias = unique_name("east"), unique_name("west")
 
     def client(cluster: BlockingCluster) -> KafkaCluster:
         return open_cluster("test", {"bootstrap.servers": cluster.bootstrap_servers}, timeout_seconds=15.0)
 
     async with AsyncExitStack() as stack:
-        yield Estate(
+        yield Rig(
             source=await stack.enter_async_context(client(kafka_pair.a)),
             target=await stack.enter_async_context(client(kafka_pair.b)),
             properties=settings(
@@ -128,68 +128,68 @@ def is_ready(topic: pb2.ReplicatedTopic) -> bool:
     return topic.state == pb2.TOPIC_STATE_READY
 
 
-async def test_topics_are_created_grown_recreated_and_remembered(estate: Estate, tmp_path: Path) -> None:
-    orders, later = f"{estate.source_alias}-orders", f"{estate.source_alias}-later"
-    await create(estate.source, orders, configs={"retention.ms": "3600000", "cleanup.policy": "compact"})
-    async with configsync(tmp_path, estate.properties) as stub:
+async def test_topics_are_created_grown_recreated_and_remembered(rig: Rig, tmp_path: Path) -> None:
+    orders, later = f"{rig.source_alias}-orders", f"{rig.source_alias}-later"
+    await create(rig.source, orders, configs={"retention.ms": "3600000", "cleanup.policy": "compact"})
+    async with configsync(tmp_path, rig.properties) as stub:
         first = await the_topic(stub, orders, is_ready)
         assert (first.target_topic, first.partition_count, first.target_partition_count) == (
-            estate.remote(orders),
+            rig.remote(orders),
             3,
             3,
         )
         assert (first.generation, first.created_after_start) == (1, False)
         assert (first.source_cleanup_policy, first.target_compression_type) == ("compact", "producer")
-        assert await overrides(estate.target, estate.remote(orders)) == {
+        assert await overrides(rig.target, rig.remote(orders)) == {
             "retention.ms": "3600000",
             "cleanup.policy": "compact",
         }
 
-        await create(estate.source, later, partitions=1)
+        await create(rig.source, later, partitions=1)
         assert (await the_topic(stub, later, is_ready)).created_after_start
 
-        await retry_admin(lambda: estate.source.create_partitions({orders: 5}))
+        await retry_admin(lambda: rig.source.create_partitions({orders: 5}))
         grown = await the_topic(stub, orders, lambda topic: topic.partition_count == 5)
         assert grown.target_partition_count == 5
-        described = await describe(estate.target, estate.remote(orders))
+        described = await describe(rig.target, rig.remote(orders))
         assert described is not None
         assert described.partition_count == 5
 
-    async with configsync(tmp_path, estate.properties) as stub:
+    async with configsync(tmp_path, rig.properties) as stub:
         answer = await stub.ListTopics(pb2.ListTopicsRequest(), timeout=CALL_SECONDS)
         remembered = await the_topic(stub, later, is_ready)
         assert remembered.created_after_start
         assert {topic.source_topic for topic in answer.topics} <= {orders, later}
 
-        await retry_admin(lambda: estate.source.delete_topics([orders]))
+        await retry_admin(lambda: rig.source.delete_topics([orders]))
         gone = await the_topic(stub, orders, lambda topic: topic.state == pb2.TOPIC_STATE_DELETED_AT_SOURCE)
         assert gone.reason == "DELETED_AT_SOURCE"
-        assert await describe(estate.target, estate.remote(orders)) is not None
-        await create(estate.source, orders)
+        assert await describe(rig.target, rig.remote(orders)) is not None
+        await create(rig.source, orders)
         again = await the_topic(stub, orders, is_ready)
         assert (again.generation, again.source_topic_id != first.source_topic_id) == (2, True)
         assert again.target_topic_id == first.target_topic_id
 
 
-async def test_a_watch_tells_what_is_new_and_resumes_without_a_gap(estate: Estate, tmp_path: Path) -> None:
-    names = [f"{estate.source_alias}-{number}" for number in range(3)]
-    await create(estate.source, names[0], partitions=1)
-    async with configsync(tmp_path, estate.properties) as stub:
+async def test_a_watch_tells_what_is_new_and_resumes_without_a_gap(rig: Rig, tmp_path: Path) -> None:
+    names = [f"{rig.source_alias}-{number}" for number in range(3)]
+    await create(rig.source, names[0], partitions=1)
+    async with configsync(tmp_path, rig.properties) as stub:
         await flow_status(stub, lambda flow: flow.state == pb2.FLOW_STATE_SETTLED)
         seen: list[str] = []
-        watch = stub.WatchTopics(pb2.WatchTopicsRequest(flow=estate.flow), timeout=30)
+        watch = stub.WatchTopics(pb2.WatchTopicsRequest(flow=rig.flow), timeout=30)
         async for response in watch:
             if response.WhichOneof("event") == "snapshot_item":
                 seen.append(response.snapshot_item.source_topic)
             if response.WhichOneof("event") == "snapshot_end":
-                assert list(response.snapshot_end.settled_flows) == [estate.flow]
+                assert list(response.snapshot_end.settled_flows) == [rig.flow]
                 token = response.resume_token
                 break
         watch.cancel()
         assert seen == [names[0]]
 
         for name in names[1:]:
-            await create(estate.source, name, partitions=1)
+            await create(rig.source, name, partitions=1)
             await the_topic(stub, name, is_ready)
         resumed = stub.WatchTopics(pb2.WatchTopicsRequest(resume_token=token), timeout=30)
         changed: list[str] = []
@@ -201,23 +201,23 @@ async def test_a_watch_tells_what_is_new_and_resumes_without_a_gap(estate: Estat
         resumed.cancel()
 
 
-async def test_configs_follow_the_source_and_drift_is_reverted(estate: Estate, tmp_path: Path) -> None:
-    orders = f"{estate.source_alias}-orders"
-    remote = estate.remote(orders)
-    await create(estate.source, orders, configs={"retention.ms": "3600000", "min.insync.replicas": "1"})
-    async with configsync(tmp_path, estate.properties) as stub:
+async def test_configs_follow_the_source_and_drift_is_reverted(rig: Rig, tmp_path: Path) -> None:
+    orders = f"{rig.source_alias}-orders"
+    remote = rig.remote(orders)
+    await create(rig.source, orders, configs={"retention.ms": "3600000", "min.insync.replicas": "1"})
+    async with configsync(tmp_path, rig.properties) as stub:
         await the_topic(stub, orders, is_ready)
-        assert await overrides(estate.target, remote) == {"retention.ms": "3600000"}
+        assert await overrides(rig.target, remote) == {"retention.ms": "3600000"}
 
         foreign = [
             ConfigChange(name="retention.ms", value="5"),
             ConfigChange(name="segment.bytes", value="1048576"),
             ConfigChange(name="min.insync.replicas", value="1"),
         ]
-        await retry_admin(lambda: estate.target.alter_topic_configs({remote: foreign}))
+        await retry_admin(lambda: rig.target.alter_topic_configs({remote: foreign}))
 
         async def reverted() -> bool:
-            return await overrides(estate.target, remote) == {
+            return await overrides(rig.target, remote) == {
                 "retention.ms": "3600000",
                 "min.insync.replicas": "1",
             }
@@ -228,45 +228,83 @@ async def test_configs_follow_the_source_and_drift_is_reverted(estate: Estate, t
             ConfigChange(name="max.message.bytes", value="2097152"),
             ConfigChange(name="retention.ms", value=None),
         ]
-        await retry_admin(lambda: estate.source.alter_topic_configs({orders: larger}))
+        await retry_admin(lambda: rig.source.alter_topic_configs({orders: larger}))
         told = await the_topic(stub, orders, lambda topic: topic.target_max_message_bytes == 2_097_152)
         assert is_ready(told)
-        assert await overrides(estate.target, remote) == {
+        assert await overrides(rig.target, remote) == {
             "max.message.bytes": "2097152",
             "min.insync.replicas": "1",
         }
 
 
-async def test_a_flow_without_topics_settles_and_says_so(estate: Estate, tmp_path: Path) -> None:
-    async with configsync(tmp_path, estate.properties) as stub:
+async def test_a_flow_without_topics_settles_and_says_so(rig: Rig, tmp_path: Path) -> None:
+    async with configsync(tmp_path, rig.properties) as stub:
         status = await flow_status(stub, lambda flow: flow.state == pb2.FLOW_STATE_SETTLED)
         assert status.reason == "NO_TOPICS_SELECTED"
         assert "topics.exclude" in status.message
     assert (tmp_path / "configsync.log").read_text().count("NO_TOPICS_SELECTED") == 1
 
 
-async def test_one_topic_that_cannot_be_created_stops_no_other(estate: Estate, tmp_path: Path) -> None:
-    good = f"{estate.source_alias}-good"
+async def test_one_topic_that_cannot_be_created_stops_no_other(rig: Rig, tmp_path: Path) -> None:
+    good = f"{rig.source_alias}-good"
     # The source takes a name of 244 characters; with the alias in front the target does not.
-    bad = f"{estate.source_alias}-{'x' * 230}"
-    await create(estate.source, bad, partitions=1)
-    await create(estate.source, good, partitions=1)
-    async with configsync(tmp_path, estate.properties) as stub:
+    bad = f"{rig.source_alias}-{'x' * 230}"
+    await create(rig.source, bad, partitions=1)
+    await create(rig.source, good, partitions=1)
+    async with configsync(tmp_path, rig.properties) as stub:
         await the_topic(stub, good, is_ready)
         refused = await the_topic(stub, bad, lambda topic: topic.state == pb2.TOPIC_STATE_WAITING)
         assert refused.reason == "TOPIC_INVALID"
 
 
+PLATFORM = """
+from confluent_kafka.admin import AdminClient, NewTopic
+
+class Platform:
+    def __init__(self, config):
+        self.admin = AdminClient({"bootstrap.servers": config["bootstrap.servers"]})
+
+    def create_topic(self, name, partition_count, replication_factor, configs):
+        if name.endswith("-refused"):
+            raise PermissionError("no budget")
+        topic = NewTopic(name, partition_count, 1, config={"retention.ms": "3599999"})
+        for future in self.admin.create_topics([topic]).values():
+            future.result()
+"""
+
+
+async def test_a_class_of_another_package_makes_the_copies_and_what_it_refuses_is_said(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "packages" / "acme_platform-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-platform\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[twinlog.policies]\ncom.acme.Admin = acme_platform:Platform\n")
+    (about.parent / "acme_platform.py").write_text(PLATFORM)
+    monkeypatch.setenv("PYTHONPATH", str(about.parent))
+    made, refused = f"{rig.source_alias}-made", f"{rig.source_alias}-refused"
+    for name in (made, refused):
+        await create(rig.source, name, partitions=2)
+    forwarding = {"forwarding.admin.class": "com.acme.Admin", "sync.topic.configs.enabled": "false"}
+    async with configsync(tmp_path, {**rig.properties, **forwarding}) as stub:
+        await the_topic(stub, made, is_ready)
+        waits = await the_topic(stub, refused, lambda topic: topic.state == pb2.TOPIC_STATE_WAITING)
+        assert waits.reason == "FORWARDING_FAILED"
+        assert "no budget" in waits.message
+    assert await overrides(rig.target, rig.remote(made)) == {"retention.ms": "3599999"}
+    assert await describe(rig.target, rig.remote(refused)) is None
+
+
 async def test_a_flow_from_a_cluster_to_itself_is_refused(
-    estate: Estate, kafka_pair: KafkaPair, tmp_path: Path
+    rig: Rig, kafka_pair: KafkaPair, tmp_path: Path
 ) -> None:
     servers = kafka_pair.a.bootstrap_servers
-    properties = settings(estate.source_alias, servers, estate.target_alias, servers, topics=".*")
+    properties = settings(rig.source_alias, servers, rig.target_alias, servers, topics=".*")
     async with configsync(tmp_path, properties) as stub:
         status = await flow_status(stub, lambda flow: flow.state == pb2.FLOW_STATE_REFUSED)
         assert status.reason == "SAME_CLUSTER"
-        assert f"{estate.source_alias}.bootstrap.servers" in status.message
-    created = [name for name in await estate.source.list_topics() if estate.source_alias in name]
+        assert f"{rig.source_alias}.bootstrap.servers" in status.message
+    created = [name for name in await rig.source.list_topics() if rig.source_alias in name]
     assert created == []
 
 

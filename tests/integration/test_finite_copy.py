@@ -61,6 +61,13 @@ async def test_a_flow_is_held_behind_and_brought_to_an_instant_and_to_the_end(mi
     exit_code, report = await mirror.command("--until", f"{topic}:1=20", name="copy")
     assert (exit_code, report["records"]) == (0, 20), report
     assert [len(await rig.target_content(topic, number)) for number in range(2)] == [OLD + 17, 20]
+    exit_code, _ = await mirror.command("--until", f"{topic}:1={YOUNG + 1}", name="copy")
+    assert exit_code == 2, "the source has no such offset yet"
+    empty = unique_name("empty")
+    await rig.create(empty, 2)
+    rig.extra |= {"topics": f"{topic},{empty}"}
+    exit_code, report = await mirror.command("--until", "now", "--topic", empty, name="copy")
+    assert (exit_code, report["verdict"]) == (0, "EQUAL"), "a topic without records has a copy as well"
     exit_code, report = await mirror.command("--until", "now", name="copy")
     assert (exit_code, report["verdict"]) == (0, "EQUAL"), report
     assert report["records"] == OLD + YOUNG + YOUNG
@@ -70,7 +77,7 @@ async def test_a_flow_is_held_behind_and_brought_to_an_instant_and_to_the_end(mi
 
 @asynccontextmanager
 async def copying(mirror: VerifyRig, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`twinlog copy --until now` while it goes on; it is ended by SIGKILL, if it still runs."""
+    """`twinlog copy --until now` while it runs; it is ended by SIGKILL, if it still runs."""
     flow = f"{mirror.rig.a}->{mirror.rig.b}"
     command = [sys.executable, "-m", "twinlog", "copy", flow, "--config", str(mirror.file()), "-o", "json"]
     process = await asyncio.create_subprocess_exec(

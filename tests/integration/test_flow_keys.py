@@ -55,7 +55,7 @@ METRICS_LISTEN = (
 
 
 @dataclass(slots=True, kw_only=True)
-class Estate:
+class Rig:
     """Flows a->b, with everything on; c->d, which looks for nothing new; and e->f, which copies nothing."""
 
     pair: KafkaPair
@@ -120,6 +120,8 @@ class Estate:
             f"{off}.refresh.topics.enabled": "false",
             f"{on}.sync.topic.configs.interval.seconds": "0.5",
             f"{on}.config.properties.exclude": "segment.bytes",
+            f"{on}.twinlog.sync.topic.configs.include": "retention.ms, segment.bytes",
+            f"{on}.twinlog.sync.topic.configs.fixed": f"{self.mark}-on-1 index.interval.bytes=8192",
             f"{on}.use.defaults.from": "source",
             f"{off}.sync.topic.configs.enabled": "false",
             f"{on}.offset-syncs.topic.location": "target",
@@ -195,7 +197,7 @@ class Estate:
 
 
 @pytest.fixture
-async def estate(kafka_pair: KafkaPair) -> AsyncIterator[Estate]:
+async def rig(kafka_pair: KafkaPair) -> AsyncIterator[Rig]:
     async with AsyncExitStack() as opened:
         source = await opened.enter_async_context(open_cluster("A", kafka_pair.a.client_properties()))
         target = await opened.enter_async_context(open_cluster("B", kafka_pair.b.client_properties()))
@@ -203,69 +205,67 @@ async def estate(kafka_pair: KafkaPair) -> AsyncIterator[Estate]:
         opened.callback(metrics.release)
         mark = unique_name("keys")
         aliases = {name: unique_name(name).replace("-", "") for name in "abcdef"}
-        yield Estate(pair=kafka_pair, source=source, target=target, metrics=metrics, mark=mark, **aliases)
+        yield Rig(pair=kafka_pair, source=source, target=target, metrics=metrics, mark=mark, **aliases)
 
 
-async def test_what_a_file_says_of_its_flows_is_what_both_clusters_show(
-    estate: Estate, tmp_path: Path
-) -> None:
-    await estate.create("on-1", "off-1", "on-gone-1", "on-gone-2", "on-not-this", segment_bytes="1048576")
-    await estate.write("on-1", "off-1", "on-gone-1", "on-gone-2", "on-not-this")
-    copy, other_copy = f"{estate.a}_{estate.topic('on-1')}", f"{estate.c}.{estate.topic('off-1')}"
-    await estate.commit("g-off", topic="off-1", at=3)
-    await estate.commit("g-1", "g-gone-1", "g-gone-2", "g-not-this", "other", topic="on-1", at=3)
-    async with TwinlogRun(estate.properties(), tmp_path) as run:
-        await estate.copied(copy, 5)
-        await estate.copied(other_copy, 5)
-        await _names_and_places(estate)
-        await _positions(estate)
-        await _groups(estate, copy, other_copy)
-        await _topics_and_their_settings(estate, copy, other_copy)
-        await _deletions(estate)
-        await asyncio.to_thread(_metrics_are_served, estate.metrics.ports)
+async def test_what_a_file_says_of_its_flows_is_what_both_clusters_show(rig: Rig, tmp_path: Path) -> None:
+    await rig.create("on-1", "off-1", "on-gone-1", "on-gone-2", "on-not-this", segment_bytes="1048576")
+    await rig.write("on-1", "off-1", "on-gone-1", "on-gone-2", "on-not-this")
+    copy, other_copy = f"{rig.a}_{rig.topic('on-1')}", f"{rig.c}.{rig.topic('off-1')}"
+    await rig.commit("g-off", topic="off-1", at=3)
+    await rig.commit("g-1", "g-gone-1", "g-gone-2", "g-not-this", "other", topic="on-1", at=3)
+    async with TwinlogRun(rig.properties(), tmp_path) as run:
+        await rig.copied(copy, 5)
+        await rig.copied(other_copy, 5)
+        await _names_and_places(rig)
+        await _positions(rig)
+        await _groups(rig, copy, other_copy)
+        await _topics_and_their_settings(rig, copy, other_copy)
+        await _deletions(rig)
+        await asyncio.to_thread(_metrics_are_served, rig.metrics.ports)
         await _services_are_found(run, tmp_path)
 
         async def heartbeats_are_copied() -> bool:
-            return f"{estate.a}_heartbeats" in await estate.target.list_topics()
+            return f"{rig.a}_heartbeats" in await rig.target.list_topics()
 
         await eventually(heartbeats_are_copied)
-        topics = set(await estate.target.list_topics())
-        assert f"{estate.c}.heartbeats" not in topics
-        assert f"{estate.a}.checkpoints.internal" in topics
-        assert f"{estate.c}.checkpoints.internal" in topics
-        assert f"{estate.e}.checkpoints.internal" not in topics
-        assert f"{estate.a}_{estate.topic('on-not-this')}" not in topics
+        topics = set(await rig.target.list_topics())
+        assert f"{rig.c}.heartbeats" not in topics
+        assert f"{rig.a}.checkpoints.internal" in topics
+        assert f"{rig.c}.checkpoints.internal" in topics
+        assert f"{rig.e}.checkpoints.internal" not in topics
+        assert f"{rig.a}_{rig.topic('on-not-this')}" not in topics
     said = [json.loads(line) for line in run.log.read_text().splitlines() if line.startswith("{")]
     assert "debug" in {line.get("level") for line in said}
 
 
-async def _names_and_places(estate: Estate) -> None:
+async def _names_and_places(rig: Rig) -> None:
     """The offset syncs are on the target, in a topic as it was asked for; those of c->d on the source, and
     there are none of e->f."""
-    name = f"mm2-offset-syncs.{estate.a}.internal"
+    name = f"mm2-offset-syncs.{rig.a}.internal"
 
     async def is_there() -> bool:
-        assert (await estate.configs(name))["min.compaction.lag.ms"] == "1234000"
+        assert (await rig.configs(name))["min.compaction.lag.ms"] == "1234000"
         return True
 
     await eventually(is_there)
 
     async def one_for_each_record() -> bool:
-        syncs = await estate.read(name)
-        mine = [record for record in syncs if estate.topic("on-1").encode() in (record.key or b"")]
+        syncs = await rig.read(name)
+        mine = [record for record in syncs if rig.topic("on-1").encode() in (record.key or b"")]
         assert mine, "no offset sync"
         return True
 
     await eventually(one_for_each_record)
-    on_source = set(await estate.source.list_topics())
-    assert f"mm2-offset-syncs.{estate.b}.internal" not in on_source
-    assert f"mm2-offset-syncs.{estate.d}.internal" in on_source
-    assert f"mm2-offset-syncs.{estate.f}.internal" not in on_source
+    on_source = set(await rig.source.list_topics())
+    assert f"mm2-offset-syncs.{rig.b}.internal" not in on_source
+    assert f"mm2-offset-syncs.{rig.d}.internal" in on_source
+    assert f"mm2-offset-syncs.{rig.f}.internal" not in on_source
 
 
-async def _positions(estate: Estate) -> None:
-    names = [f"positions-{estate.mark}", f"other-positions-{estate.mark}"]
-    described = await estate.target.describe_topics(names)
+async def _positions(rig: Rig) -> None:
+    names = [f"positions-{rig.mark}", f"other-positions-{rig.mark}"]
+    described = await rig.target.describe_topics(names)
     first = described[names[0]]
     assert isinstance(first, TopicDescription), first
     assert first.partition_count == 3
@@ -274,19 +274,19 @@ async def _positions(estate: Estate) -> None:
     async def are_named() -> bool:
         keys: list[bytes] = []
         for number in range(3):
-            keys += [record.key or b"" for record in await estate.read(names[0], number)]
-        assert any(key.startswith(b'["named-%s"' % estate.mark.encode()) for key in keys), keys
+            keys += [record.key or b"" for record in await rig.read(names[0], number)]
+        assert any(key.startswith(b'["named-%s"' % rig.mark.encode()) for key in keys), keys
         return True
 
     await eventually(are_named)
-    with_transactions = await _is_transactional(estate, f"{estate.a}_{estate.topic('on-1')}")
+    with_transactions = await _is_transactional(rig, f"{rig.a}_{rig.topic('on-1')}")
     assert with_transactions
-    assert not await _is_transactional(estate, f"{estate.c}.{estate.topic('off-1')}")
+    assert not await _is_transactional(rig, f"{rig.c}.{rig.topic('off-1')}")
 
 
-async def _is_transactional(estate: Estate, topic: str) -> bool:
+async def _is_transactional(rig: Rig, topic: str) -> bool:
     partition = TopicPartition(topic, 0)
-    properties = estate.pair.b.client_properties()
+    properties = rig.pair.b.client_properties()
     async with open_session("B", properties) as session, open_fetcher(session) as fetcher:
         answer = None
         while not isinstance(answer, FetchedPartition):
@@ -294,60 +294,65 @@ async def _is_transactional(estate: Estate, topic: str) -> bool:
     return read_batches(answer.records)[0].header.is_transactional
 
 
-async def _groups(estate: Estate, copy: str, other_copy: str) -> None:
+async def _groups(rig: Rig, copy: str, other_copy: str) -> None:
     async def are_there() -> bool:
         # By offset syncs alone: behind the last one before it.
-        assert 0 < (await estate.group_on_target("g-off")).get(other_copy, 0) < 3
+        assert 0 < (await rig.group_on_target("g-off")).get(other_copy, 0) < 3
         for name in ("g-1", "g-gone-1", "g-gone-2"):
-            assert (await estate.group_on_target(name)) == {copy: 3}, name
+            assert (await rig.group_on_target(name)) == {copy: 3}, name
         return True
 
     await eventually(are_there)
-    await estate.commit("g-off-late", topic="off-1", at=4)
-    await estate.commit("g-late", topic="on-1", at=4)
+    await rig.commit("g-off-late", topic="off-1", at=4)
+    await rig.commit("g-late", topic="on-1", at=4)
 
     async def the_late_one_too() -> bool:
-        assert (await estate.group_on_target("g-late")) == {copy: 4}
+        assert (await rig.group_on_target("g-late")) == {copy: 4}
         return True
 
     await eventually(the_late_one_too)
     for name in ("g-not-this", "other", "g-off-late"):
-        assert await estate.group_on_target(name) == {}
+        assert await rig.group_on_target(name) == {}
 
 
-async def _topics_and_their_settings(estate: Estate, copy: str, other_copy: str) -> None:
-    await estate.create("off-late")
-    await estate.create("on-late")
-    await estate.write("on-late", "off-late")
-    await estate.copied(f"{estate.a}_{estate.topic('on-late')}", 5)
+async def _topics_and_their_settings(rig: Rig, copy: str, other_copy: str) -> None:
+    await rig.create("off-late")
+    await rig.create("on-late")
+    await rig.write("on-late", "off-late")
+    await rig.copied(f"{rig.a}_{rig.topic('on-late')}", 5)
     changes = [
         ConfigChange(name="retention.ms", value="777777777"),
         ConfigChange(name="segment.bytes", value="2097152"),
+        ConfigChange(name="index.interval.bytes", value="2048"),
+        ConfigChange(name="flush.messages", value="77777"),
     ]
     for name in ("off-1", "on-1"):
-        await retry_admin(partial(estate.source.alter_topic_configs, {estate.topic(name): changes}))
+        await retry_admin(partial(rig.source.alter_topic_configs, {rig.topic(name): changes}))
 
     async def follows() -> bool:
-        assert (await estate.configs(copy))["retention.ms"] == "777777777"
+        assert (await rig.configs(copy))["retention.ms"] == "777777777"
         return True
 
     await eventually(follows)
-    assert (await estate.configs(copy))["segment.bytes"] not in ("1048576", "2097152")
-    assert (await estate.configs(other_copy))["retention.ms"] != "777777777"
-    assert f"{estate.c}.{estate.topic('off-late')}" not in await estate.target.list_topics()
+    settings = await rig.configs(copy)
+    assert settings["segment.bytes"] not in ("1048576", "2097152")
+    assert settings["flush.messages"] != "77777", "not among those that follow"
+    assert settings["index.interval.bytes"] == "8192", "fixed"
+    assert (await rig.configs(other_copy))["retention.ms"] != "777777777"
+    assert f"{rig.c}.{rig.topic('off-late')}" not in await rig.target.list_topics()
 
 
-async def _deletions(estate: Estate) -> None:
+async def _deletions(rig: Rig) -> None:
     """Of two that are deleted one may go within the hour."""
     for name in ("on-gone-1", "on-gone-2"):
-        await retry_admin(partial(estate.source.delete_topics, [estate.topic(name)]))
-    groups = [estate.topic(name) for name in ("g-gone-1", "g-gone-2")]
-    await retry_admin(lambda: estate.source.delete_groups(groups))
-    copies = {f"{estate.a}_{estate.topic(name)}" for name in ("on-gone-1", "on-gone-2")}
+        await retry_admin(partial(rig.source.delete_topics, [rig.topic(name)]))
+    groups = [rig.topic(name) for name in ("g-gone-1", "g-gone-2")]
+    await retry_admin(lambda: rig.source.delete_groups(groups))
+    copies = {f"{rig.a}_{rig.topic(name)}" for name in ("on-gone-1", "on-gone-2")}
 
     async def one_of_each_is_gone() -> bool:
-        assert len(copies & set(await estate.target.list_topics())) == 1
-        left = [name for name in ("g-gone-1", "g-gone-2") if await estate.group_on_target(name)]
+        assert len(copies & set(await rig.target.list_topics())) == 1
+        left = [name for name in ("g-gone-1", "g-gone-2") if await rig.group_on_target(name)]
         assert len(left) == 1, left
         return True
 

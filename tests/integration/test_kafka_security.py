@@ -5,6 +5,7 @@ Admin calls go through librdkafka, ACL calls, readers and writers through aiokaf
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
     serialize_key_and_certificates,
 )
 
+from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import (
@@ -36,6 +38,7 @@ from twinlog.kafka.ports import (
 )
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
+from twinlog.local.tls import CertificateAuthority
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name
 from twinlog.testing.jks_files import jks_truststore
@@ -265,6 +268,38 @@ async def test_an_unknown_authority_is_not_trusted(secured: BlockingCluster, mut
         "reader": "TLS_UNTRUSTED",
         "writer": "TLS_UNTRUSTED",
     }
+
+
+class _LongAgo(SystemClock):
+    def now_ms(self) -> int:
+        return super().now_ms() - 60 * 86_400_000
+
+
+async def test_a_certificate_of_brokers_that_has_expired_is_not_trusted(tmp_path: Path) -> None:
+    """The connection ends before anything of Kafka is said, so there need be no broker."""
+    files = CertificateAuthority(tmp_path, _LongAgo()).issue_for_brokers()
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(files.broker)
+
+    async def nobody_comes_so_far(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(nobody_comes_so_far, "127.0.0.1", 0, ssl=tls) as server:
+        properties = {
+            "bootstrap.servers": f"127.0.0.1:{server.sockets[0].getsockname()[1]}",
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(files.ca),
+        }
+        errors = await refusals(properties, timeout_seconds=10.0)
+    assert {name: error.reason for name, error in errors.items()} == {
+        "admin": "TLS_FAILED",
+        "list": "TLS_UNTRUSTED",
+        "acls": "TLS_UNTRUSTED",
+        "reader": "TLS_UNTRUSTED",
+        "writer": "TLS_UNTRUSTED",
+    }
+    assert "expired" in str(errors["list"])
 
 
 async def test_the_wrong_protocol_is_an_error_in_time(secured: BlockingCluster) -> None:

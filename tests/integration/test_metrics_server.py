@@ -27,10 +27,10 @@ def metrics(host: str = "127.0.0.1") -> Iterator[int]:
         server.server_close()
 
 
-def answer(port: int, host: str) -> int:
+def answer(port: int, host: str = "localhost", path: str = "/metrics") -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     try:
-        connection.request("GET", "/metrics", headers={"Host": host})
+        connection.request("GET", path, headers={"Host": host})
         return connection.getresponse().status
     finally:
         connection.close()
@@ -47,6 +47,13 @@ def test_another_sites_name_for_this_machine_is_refused_on_loopback_alone() -> N
         assert answer(port, "evil.example:17411") == 421
     with metrics("0.0.0.0") as port:
         assert answer(port, "source.example:17411") == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/ready", "/metrics/more"])
+def test_a_path_that_says_nothing_of_health_is_no_healthy_answer_to_a_probe(path: str) -> None:
+    with metrics() as port:
+        assert answer(port, path=path) == 404
+        assert answer(port, path="/metrics?name[]=up") == 200
 
 
 async def test_connections_that_say_nothing_are_bounded_and_leave_room_when_they_end() -> None:

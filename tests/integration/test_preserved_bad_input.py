@@ -1,14 +1,16 @@
 """What a target does to preserved copies: it refuses the filler, takes less than before, loses acknowledged
 records. Each is a state of the partition concerned; nothing is lost, nothing is copied twice."""
 
+import asyncio
 import contextlib
+import resource
 from pathlib import Path
 
 from integration.conftest import MIRROR, GuardedPair
 from integration.hanging_rig import down
 from integration.preserved_rig import preserved_rig, write_mixture, write_plain
 from twinlog.api.source.v1 import worker_service_pb2 as pb
-from twinlog.api.source.v1.source_service_pb2 import PARTITION_STATE_FAULTED
+from twinlog.api.source.v1.source_service_pb2 import PARTITION_STATE_BACKOFF, PARTITION_STATE_FAULTED
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import AclBinding, ConfigChange, OffsetSpec
@@ -159,6 +161,67 @@ async def test_what_an_unclean_election_of_the_target_took_is_copied_again_at_it
 
 def log_of(cluster: BlockingCluster, broker: int, topic: str) -> Path:
     return cluster.log_file(broker).parent / "data" / f"{topic}-0"
+
+
+async def test_a_full_disk_of_the_target_holds_up_its_copies_until_there_is_room(
+    kafka_pair: KafkaPair, three_brokers: BlockingCluster, unique_topic: str, tmp_path: Path
+) -> None:
+    """The limit of a process for the size of files is a full disk to it: no file of the broker grows."""
+    pair = KafkaPair(a=kafka_pair.a, b=three_brokers)
+    async with preserved_rig(pair, tmp_path, unique_topic, target_replicas=1, positions_replicas=3) as rig:
+        (partition,) = rig.every
+        await write_mixture(pair.a, unique_topic, 1, rounds=1)
+        await rig.copy_everything()
+        async with open_session("B", three_brokers.client_properties()) as session:
+            leader = await session.leader(partition, "look")
+        pid = three_brokers.broker_pid(leader)
+        assert pid is not None
+        async with rig.task() as running:
+            before = running.position(partition)
+            try:
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, 1))
+                await write_mixture(pair.a, unique_topic, 1, rounds=3)
+                ends = await rig.ends()
+                await eventually(lambda: running.look()[partition].state == PARTITION_STATE_BACKOFF)
+                report = running.look()[partition]
+                # The broker ends with its disk, and nobody else has the partition.
+                assert report.reason in ("KAFKA_UNAVAILABLE", "LEADER_UNAVAILABLE")
+                assert report.position == before
+            finally:
+                await asyncio.to_thread(three_brokers.restart_broker, leader)
+            await eventually(lambda: running.copied(ends), PATIENCE_SECONDS)
+            assert not running.look()[partition].needs_translation
+        assert await rig.same() > 100
+
+
+async def test_what_a_source_compacts_later_is_a_hole_of_its_copy(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """Its copy has begun by then: what survives keeps its offset."""
+    async with (
+        preserved_rig(kafka_pair, tmp_path, unique_topic) as rig,
+        open_cluster("A", kafka_pair.a.client_properties()) as admin,
+    ):
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 20)
+        await rig.copy_everything()
+        settings = {"cleanup.policy": "compact", "segment.ms": "10", "min.cleanable.dirty.ratio": "0.01"}
+        changes = {unique_topic: [ConfigChange(name=key, value=value) for key, value in settings.items()]}
+        await retry_admin(lambda: admin.alter_topic_configs(changes))
+        for _ in range(3):
+            await write_plain(kafka_pair.a, unique_topic, 20)
+
+        async def is_compacted() -> bool:
+            # The last value of each of seven keys, and the segment that is still written.
+            return len(await rig.source_offsets(partition)) == 7 + 20
+
+        await eventually(is_compacted, PATIENCE_SECONDS)
+        async with rig.task() as running:
+            ends = await rig.ends()
+            await eventually(lambda: running.copied(ends), PATIENCE_SECONDS)
+            assert not running.look()[partition].needs_translation
+        copied = [offset for offset in await rig.copied_offsets(partition) if offset >= 20]
+        assert copied == await rig.source_offsets(partition)
 
 
 async def test_only_the_copy_whose_broker_is_away_waits_with_its_holes(

@@ -178,7 +178,7 @@ async def test_the_target_topics_codec_is_met(kafka_pair: KafkaPair, codec: Code
     other = "lz4" if codec is not Codec.LZ4 else "gzip"
     async with _writer(kafka_pair.a, compression_type=other, linger_ms=20) as producer:
         await _write_mixed(producer, topic, 300)
-    limits = TargetTopicLimits(codec=Codec.of_topic_config(name))
+    limits = TargetTopicLimits(codec=codec)
     policy = CopyPolicy(target=limits, coalesce_below_bytes=0)
     copy = await _copy(kafka_pair, topic, policy=policy)
     assert copy.lanes == {(Lane.RECODE, LaneReason.OTHER_CODEC)}

@@ -158,7 +158,7 @@ async def test_a_new_copy_is_as_the_one_before_was_and_nothing_of_it_counts_as_l
         exit_code, told = await repair(mirror, *asked, "--new-copies")
         assert (exit_code, told[0]["applied"]) == (0, True), json.dumps(told)
         report = await mirror.verify(topic, wait_seconds=120.0)
-        assert (report["verdict"], report["records"]) == ("EQUAL", copied), report
+        assert (report["verdict"], report["records"]) == ("EQUAL", copied), json.dumps(report)
         assert report["partitions"][0]["offsets_promised"] is (offsets == "preserved")
         assert report["not_compared"] == []
         assert not (await mirror.rig.flow_status(service)).pauses

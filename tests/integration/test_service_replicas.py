@@ -1,10 +1,14 @@
 """Two processes of a service with the same flow: one works, the other stands by and takes over."""
 
+import asyncio
+import sys
 from pathlib import Path
 
 import grpc
 import pytest
 
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
@@ -12,6 +16,7 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
+from twinlog.service.peers import open_to_owner
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 
@@ -85,8 +90,10 @@ async def test_a_second_configsync_answers_changes_nothing_and_takes_over(
                 port = one.endpoint.rpartition(":")[2]
                 assert port in (refused.value.details() or ""), "it says whom to ask"
 
-                await add_topic_rule(one, flow, added)
+                assert await command("rules", "add", f"{east}->{west}", "topics", added, asked=two) == 0
                 await eventually(lambda: _are_ready(two, {first, added}))
+                assert "rules_updated" in one.log(), "the owner has done it"
+                assert "rules_updated" not in two.log()
                 assert "target_changed" not in two.log()
                 assert not (await flow_status(one)).reason
 
@@ -96,6 +103,14 @@ async def test_a_second_configsync_answers_changes_nothing_and_takes_over(
                 assert not (await flow_status(two)).reason
                 await add_topic_rule(two, flow, "one-more")
                 assert 'flow_owned"' in two.log()
+
+
+async def command(*words: str, asked: ServiceProcess) -> int:
+    """A command of the command line that calls this process; its exit code."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "twinlog", *words, "--endpoint", f"{asked.name}={asked.endpoint}")
+    )
+    return await process.wait()
 
 
 async def _are_ready(service: ServiceProcess, names: set[str]) -> bool:
@@ -131,12 +146,24 @@ async def _emits(service: ServiceProcess, more_than: int) -> bool:
 async def test_a_second_checkpoint_works_only_once_the_first_is_gone(
     kafka_pair: KafkaPair, tmp_path: Path
 ) -> None:
-    text = properties(kafka_pair, unique_name("east"), unique_name("west"))
+    east, west = unique_name("east"), unique_name("west")
+    flow = types_pb2.Flow(source=east, target=west)
+    text = properties(kafka_pair, east, west)
     text += "checkpoints.topic.replication.factor = 1\n"
     async with run_service("checkpoint", tmp_path / "one", text) as one:
         await eventually(lambda: "checkpoints_restored" in one.log())
         async with run_service("checkpoint", tmp_path / "two", text) as two:
             await eventually(lambda: "flow_owned_elsewhere" in two.log())
             assert "checkpoints_restored" not in two.log()
+            request = checkpoint.PlanFailoverRequest(flow=flow)
+            with pytest.raises(grpc.aio.AioRpcError, match="served by another process"):
+                await CheckpointServiceStub(two.channel).PlanFailover(request, timeout=CALL_SECONDS)
+            async with open_to_owner(two.endpoint, lambda _: None) as channel:
+                answer = await CheckpointServiceStub(channel).PlanFailover(request, timeout=CALL_SECONDS)
+                assert answer.plan.flow == flow
+            listed = checkpoint.ListGroupsRequest(from_owner=True)
+            with pytest.raises(grpc.aio.AioRpcError, match="served by another process"):
+                await CheckpointServiceStub(two.channel).ListGroups(listed, timeout=CALL_SECONDS)
+            assert await command("groups", asked=two) == 0
             await one.kill()
             await eventually(lambda: "checkpoints_restored" in two.log())

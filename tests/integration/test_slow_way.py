@@ -19,12 +19,13 @@ from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_ad
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 from twinlog.testing.slow_way import slow_session
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.producer_settings import producer_settings
-from twinlog_source.task.source_reader import SourceReader
-from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
-from twinlog_source.task.target_writer import PositionsTopic, TargetWriter
-from twinlog_source.task.throttle import Throttle
-from twinlog_source.task.transport import ExactlyOnce
+from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.throttle import Throttle
+from twinlog_source.task.writing.positions_topic import PositionsTopic
+from twinlog_source.task.writing.producer_settings import producer_settings
+from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.target_writer import TargetWriter
+from twinlog_source.task.writing.transport import ExactlyOnce
 
 BYTES_PER_SECOND = 500_000
 PARTITIONS = 5

@@ -9,12 +9,15 @@ import pytest
 from chaos.source_chaos import kill, processes
 from integration.source_rig import Rig, open_rig
 from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.cli.source.client import every_partition
 from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
+from twinlog.service.peers import open_to_owner
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
-from twinlog.testing.service_process import ServiceProcess
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import fact_record
@@ -66,6 +69,25 @@ async def test_what_is_killed_is_replaced_and_a_second_process_stands_by(rig: Ri
             owner = service.endpoint.rpartition(":")[2]
             for waiting in (second, third):
                 await reason_is(rig, waiting, "OWNED_ELSEWHERE", owner)
+            async with open_to_owner(second.endpoint, lambda _: None) as channel:
+                # Commands that a process on standby gets are carried out by the owner.
+                scope = pb.Scope(flow=rig.flow, source_topic=topic)
+                pause = pb.PauseReplicationRequest(scope=scope, by="test")
+                await SourceServiceStub(channel).PauseReplication(pause, timeout=CALL_SECONDS)
+                assert '"paused"' in service.log()
+                await rig.resume(replace(second, channel=channel), topic)
+                assert '"resumed"' in service.log()
+                # What it tells itself says that it is one; where that is not enough, the owner is asked.
+                stub = SourceServiceStub(channel)
+
+                async def says_that_it_stands_by() -> bool:
+                    told = await every_partition(stub, rig.flow, topic)
+                    return {each.reason for each in told} == {"OWNED_ELSEWHERE"}
+
+                await eventually(says_that_it_stands_by)
+                owners = await every_partition(stub, rig.flow, topic, from_owner=True)
+                assert len(owners) == 2
+                assert "OWNED_ELSEWHERE" not in {each.reason for each in owners}
             await rig.produce(topic, [b"beside them %d" % n for n in range(100)])
             await rig.same(topic, 2)
             assert service.log().count("flow_taken_over") == 1
@@ -85,6 +107,8 @@ async def test_what_is_killed_is_replaced_and_a_second_process_stands_by(rig: Ri
             await rig.same(topic, 2)
             # The one that ends may still have copied these.
             await eventually(lambda: "flow_taken_over" in other.log())
+            # A second signal, as at the end of the test, would cut its stop short.
+            await eventually(lambda: owns_now.process.returncode is not None)
 
 
 async def test_each_flow_that_cannot_work_says_why(rig: Rig) -> None:
@@ -219,6 +243,12 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
             for topic in ("denied", "stamped"):
                 await rig.produce(topic, [b"refused"])
             await rig.produce("torn", [b"whole"])
+            await rig.same("torn")
+            # Held, or the record would be copied before it is damaged. A fetch under way at the pause
+            # is answered by the record of the other topic.
+            await rig.pause(service, "torn")
+            await rig.produce("healthy", [b"answers the fetch"])
+            await rig.same("healthy")
             log = kafka_pair.a.log_file(1).parent / "data" / "torn-0" / f"{0:020}.log"
             sound = log.read_bytes()
             await rig.produce("torn", [b"to be damaged"])
@@ -226,6 +256,7 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
             with log.open("r+b") as file:
                 file.seek(written.index(b"to be damaged"))
                 file.write(b"TO")
+            await rig.resume(service, "torn")
 
             await partitions_stand(
                 rig,

@@ -1,5 +1,6 @@
 """A flow's transactions whose end a broker has left out: each copy ends as its position did."""
 
+from collections import Counter
 from functools import partial
 
 from integration.hanging_rig import coordinator_of, down, open_on
@@ -14,9 +15,10 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.raw_copying import QUICK
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.task.target_writer import PositionsTopic
+from twinlog_source.task.writing.positions_topic import PositionsTopic
 
 PARTITIONS = 60
+CANDIDATES = 84
 ONE_REPLICA = {"min.insync.replicas": "1"}
 
 
@@ -27,24 +29,24 @@ async def test_each_hanging_copy_ends_as_its_position_did(
     for topic in ("A.t", positions_topic):
         await create_topic(three_brokers, topic, ONE_REPLICA, PARTITIONS, replication_factor=1)
     async with open_target(three_brokers) as session:
-        stage = Stage(session, positions_topic)
-        await stage.look_around()
-        *ids, another_id = await stage.ids_coordinated_elsewhere(7)
-        copy_commits = stage.find(copy_is_away=True, position_is_away=False)
-        copy_aborts = stage.find(copy_is_away=True, position_is_away=False)
-        position_commits = stage.find(copy_is_away=False, position_is_away=True)
-        position_aborts = stage.find(copy_is_away=False, position_is_away=True)
-        both = stage.find(copy_is_away=True, position_is_away=True)
+        rig = Rig(session, positions_topic)
+        await rig.look_around()
+        *ids, another_id = rig.ids_coordinated_elsewhere(7)
+        copy_commits = rig.find(copy_is_away=True, position_is_away=False)
+        copy_aborts = rig.find(copy_is_away=True, position_is_away=False)
+        position_commits = rig.find(copy_is_away=False, position_is_away=True)
+        position_aborts = rig.find(copy_is_away=False, position_is_away=True)
+        both = rig.find(copy_is_away=True, position_is_away=True)
         cases = {copy_commits: True, copy_aborts: False, position_commits: True, position_aborts: False}
-        surpassed = stage.find(copy_is_away=True, position_is_away=True)
+        surpassed = rig.find(copy_is_away=True, position_is_away=True)
         cases |= {both: True, surpassed: True}
         producers = [RawProducer(session, QUICK, transactional_id=each) for each in ids]
         for producer, (partition, _) in zip(producers, cases.items(), strict=True):
             await producer.__aenter__()
-            await stage.copy(producer, partition, b"first", position=1)
+            await rig.copy(producer, partition, b"first", position=1)
             await producer.commit()
-            await stage.copy(producer, partition, b"second", position=2)
-        async with down(three_brokers, stage.away):
+            await rig.copy(producer, partition, b"second", position=2)
+        async with down(three_brokers, rig.away):
             for producer, commits in zip(producers, cases.values(), strict=True):
                 await (producer.commit() if commits else producer.abort())
                 await producer.__aexit__(None, None, None)
@@ -52,13 +54,13 @@ async def test_each_hanging_copy_ends_as_its_position_did(
             outcomes = await fence(session, ids, timeout_seconds=60, transaction_timeout_seconds=60)
             assert not [each for each in outcomes.values() if isinstance(each, KafkaError)]
         async with RawProducer(session, QUICK, transactional_id=another_id) as another:
-            await stage.copy(another, surpassed, b"third", position=3)
+            await rig.copy(another, surpassed, b"third", position=3)
             await another.commit()
         for partition in (copy_commits, copy_aborts, both, surpassed):
-            await eventually(partial(open_on, session, stage.copy_of(partition)))
+            await eventually(partial(open_on, session, rig.copy_of(partition)))
         for partition in (position_commits, position_aborts, both, surpassed):
-            await eventually(partial(open_on, session, stage.place_of(partition)))
-        positions = stage.positions_log()
+            await eventually(partial(open_on, session, rig.place_of(partition)))
+        positions = rig.positions_log()
         take_over = TakeOver(
             session=session,
             positions=positions,
@@ -66,7 +68,7 @@ async def test_each_hanging_copy_ends_as_its_position_did(
             timeout_seconds=30,
             transaction_timeout_seconds=60,
         )
-        await take_over.take(ids, {stage.copy_of(partition): partition for partition in cases})
+        await take_over.take(ids, {rig.copy_of(partition): partition for partition in cases})
         assert await positions.refresh() == {
             copy_commits: 2,
             copy_aborts: 1,
@@ -83,10 +85,10 @@ async def test_each_hanging_copy_ends_as_its_position_did(
         both: [b"first"],
         surpassed: [b"first", b"second", b"third"],
     }.items():
-        assert await committed_values(three_brokers, stage.copy_of(partition)) == values
+        assert await committed_values(three_brokers, rig.copy_of(partition)) == values
 
 
-class Stage:
+class Rig:
     """Copies of topic `t` of cluster A and their positions, some of whose brokers will be away."""
 
     def __init__(self, session: DataClientPool, topic: str) -> None:
@@ -96,6 +98,7 @@ class Stage:
             topic=topic, partition_count=PARTITIONS, source_alias="A", connector_name="MirrorSourceConnector"
         )
         self._leaders: dict[TopicPartition, int] = {}
+        self._coordinators: dict[str, int] = {}
         self._found: set[TopicPartition] = set()
 
     async def look_around(self) -> None:
@@ -103,12 +106,15 @@ class Stage:
             for number in range(PARTITIONS):
                 partition = TopicPartition(topic, number)
                 self._leaders[partition] = await self._session.leader(partition, "look")
-        self.away = max(self._leaders.values())
+        names = [f"id-{number}" for number in range(CANDIDATES)]
+        self._coordinators = {each: await coordinator_of(self._session, each) for each in names}
+        # After an outage one broker may coordinate everything until the leaders are balanced again.
+        coordinates = Counter(self._coordinators.values())
+        self.away = min(self._leaders.values(), key=lambda broker: (coordinates[broker], broker))
 
-    async def ids_coordinated_elsewhere(self, count: int) -> list[str]:
+    def ids_coordinated_elsewhere(self, count: int) -> list[str]:
         """Transactional ids whose coordinators stay."""
-        names = [f"id-{number}" for number in range(12 * count)]
-        return [each for each in names if await coordinator_of(self._session, each) != self.away][:count]
+        return [name for name, broker in self._coordinators.items() if broker != self.away][:count]
 
     def find(self, *, copy_is_away: bool, position_is_away: bool) -> TopicPartition:
         """A source partition whose copy and position are where they should be; another one each time."""

@@ -13,8 +13,8 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.source_reader import SourceReader
-from twinlog_source.task.throttle import Throttle
+from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.throttle import Throttle
 
 LIMIT = 1_000_000
 BATCHES = 12

@@ -40,24 +40,6 @@ def scope(rig: Rig, topic: str = "", partition: int | None = None) -> pb.Scope:
     return pb.Scope(flow=rig.flow, source_topic=topic, partition=partition)
 
 
-async def pause(rig: Rig, service: ServiceProcess, topic: str) -> None:
-    """Returns once it rests."""
-    request = pb.PauseReplicationRequest(scope=scope(rig, topic), by="test")
-    answer = await stub_of(service).PauseReplication(request, timeout=CALL_SECONDS)
-    assert (topic, "test") in {(pause.scope.source_topic, pause.by) for pause in answer.pauses}
-
-    async def paused() -> bool:
-        (found,) = await rig.partitions(service, topic)
-        return (found.state, found.reason) == (pb.PARTITION_STATE_PAUSED, "PAUSED_BY_OPERATOR")
-
-    await eventually(paused)
-
-
-async def resume(rig: Rig, service: ServiceProcess, topic: str) -> None:
-    request = pb.ResumeReplicationRequest(scope=scope(rig, topic), by="test")
-    await stub_of(service).ResumeReplication(request, timeout=CALL_SECONDS)
-
-
 async def gaps(rig: Rig, service: ServiceProcess, topic: str) -> list[tuple[int, int, str]]:
     answer = await stub_of(service).ListGaps(pb.ListGapsRequest(flow=rig.flow), timeout=CALL_SECONDS)
     return [
@@ -89,7 +71,7 @@ async def test_topics_are_paused_moved_limited_lost_and_made_anew_while_others_g
                     ("slow", a_throttled_topic_keeps_its_rate),
                 ):
                     stories.create_task(story(rig, service, topic), name=topic)
-            await pause(rig, service, "rests")
+            await rig.pause(service, "rests")
             await rig.produce("rests", [b"waits"])
             await rig.produce("goes-on", [b"copied"])
             await rig.same("goes-on")
@@ -101,10 +83,10 @@ async def test_topics_are_paused_moved_limited_lost_and_made_anew_while_others_g
             await rig.same("codecs", 2)
             await rig.same("goes-on")
             assert await count(rig, "rests") == 1
-            await resume(rig, service, "rests")
+            await rig.resume(service, "rests")
             await rig.same("rests")
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await resume(rig, service, "rests")
+                await rig.resume(service, "rests")
             assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
@@ -160,7 +142,7 @@ async def positions_move_after_a_dry_run_has_said_what_that_means(
     (change,) = answer.changes
     assert (answer.applied, change.applied, change.reason) == (False, False, "OFFSET_OUT_OF_RANGE")
 
-    await pause(rig, service, topic)
+    await rig.pause(service, topic)
     await rig.produce(topic, [b"left out"] * 10)
     request.target.latest.SetInParent()
     (change,) = (await stub.SetPositions(request, timeout=CALL_SECONDS)).changes
@@ -173,14 +155,14 @@ async def positions_move_after_a_dry_run_has_said_what_that_means(
     acknowledge = pb.AcknowledgeGapsRequest(scope=scope(rig, topic), by="test")
     (gap,) = (await stub.AcknowledgeGaps(acknowledge, timeout=CALL_SECONDS)).gaps
     assert (gap.from_offset, gap.acknowledged_by) == (100, "test")
-    await resume(rig, service, topic)
+    await rig.resume(service, topic)
 
 
 async def retention_that_overtakes_the_copy_is_a_gap(rig: Rig, service: ServiceProcess, topic: str) -> None:
-    await pause(rig, service, topic)
+    await rig.pause(service, topic)
     await rig.produce(topic, [b"%d" % number for number in range(50)])
     await retry_admin(lambda: rig.source.delete_records({TopicPartition(topic, 0): 30}))
-    await resume(rig, service, topic)
+    await rig.resume(service, topic)
 
     async def entered() -> bool:
         return await gaps(rig, service, topic) == [(1, 30, "RETENTION")]

@@ -12,7 +12,7 @@ from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
 FIRST = [b"first %d" % number for number in range(30)]
@@ -62,8 +62,27 @@ async def all_there(rig: Rig, topic: str) -> None:
 
 async def offsets_are(rig: Rig, service: ServiceProcess, topic: str, *expected: object) -> None:
     async def equal() -> bool:
-        found = await rig.partitions(service, topic)
-        return [(each.offsets, each.offsets_reason, each.offsets_since) for each in found] == [expected]
+        rows = await rig.partitions(service, topic)
+        found = [(each.offsets, each.offsets_reason, each.offsets_since) for each in rows]
+        assert found == [expected], f"{topic}: {found}"
+        return True
+
+    await eventually(equal)
+
+
+async def ends_are_equal(rig: Rig, topic: str) -> None:
+    """Also the ends of transactions are filled on the target."""
+
+    async def equal() -> bool:
+        ends = [
+            (await cluster.list_offsets(OffsetSpec.LATEST, [partition]))[partition]
+            for cluster, partition in (
+                (rig.source, TopicPartition(topic, 0)),
+                (rig.target, TopicPartition(rig.remote(topic), 0)),
+            )
+        ]
+        assert ends[0] == ends[1], ends
+        return True
 
     await eventually(equal)
 
@@ -101,6 +120,58 @@ async def recreate(rig: Rig, topic: str) -> None:
         return True
 
     await eventually(made)
+
+
+async def test_topics_continue_where_they_come_from_once_applications_have_moved(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    """Copied to B under their own names, written there, and copied back: nothing twice, same offsets."""
+    prefix = unique_name("back")
+    plain, transactions, parted = topics = [f"{prefix}-{kind}" for kind in ("plain", "tx", "parted")]
+    same_names = {"replication.policy.class": "IdentityReplicationPolicy", "topics": f"{prefix}-.*"}
+    async with (
+        open_rig(kafka_pair.a, kafka_pair.b, tmp_path / "forth", **same_names) as forth,
+        open_rig(kafka_pair.b, kafka_pair.a, tmp_path / "back", **same_names) as back,
+    ):
+        for topic in topics:
+            await forth.create(topic)
+            await forth.produce(topic, FIRST, transactional=topic == transactions)
+        async with forth.configsync() as configsync, forth.running(configsync) as service:
+            for topic in topics:
+                await same_offsets(forth, topic)
+                await ends_are_equal(forth, topic)
+                await offsets_are(forth, service, topic, "preserved", "", 0)
+        # Applications write to B now. One producer was late: nobody has copied what it wrote to A.
+        await forth.produce(parted, [b"late"])
+        for topic in topics:
+            await back.produce(topic, MORE, transactional=topic == transactions)
+        async with back.configsync() as configsync:
+            async with back.running(configsync) as service:
+                for topic in (plain, transactions):
+                    await same_offsets(back, topic)
+                    await offsets_are(back, service, topic, "preserved", "", 0)
+                await offsets_are(back, service, parted, "translated", "TARGET_DIFFERS", len(FIRST))
+                await all_there(back, parted)
+            async with back.running(configsync) as service:
+                for topic in topics:
+                    await back.produce(topic, [b"after a restart"])
+                await same_offsets(back, plain)
+                await same_offsets(back, transactions)
+                await all_there(back, parted)
+        # And there again: what came from B is not copied to it once more.
+        for topic in (plain, transactions):
+            await forth.produce(topic, [b"there again"], transactional=topic == transactions)
+        async with forth.configsync() as configsync, forth.running(configsync) as service:
+            for topic in (plain, transactions):
+                await same_offsets(forth, topic)
+                await offsets_are(forth, service, topic, "preserved", "", 0)
+        copied = GrowingLog(back.target, TopicPartition(parted, 0))
+        assert [each.value for each in await copied.records()] == [
+            *FIRST,
+            b"late",
+            *MORE,
+            b"after a restart",
+        ]
 
 
 async def test_copies_keep_their_offsets_through_what_happens_to_them(rig: Rig) -> None:

@@ -21,12 +21,13 @@ from twinlog.service.errors_wire import error_from_rpc
 from twinlog.testing.brokers import eventually
 from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState
-from twinlog_source.driver.task_settings import TaskSettings
-from twinlog_source.driver.worker_port import WorkerPort
-from twinlog_source.driver.worker_servicer import WorkerServicer
+from twinlog_source.driver.stream.task_commands import Start
+from twinlog_source.driver.stream.task_settings import TaskSettings
+from twinlog_source.driver.stream.worker_port import WorkerPort
+from twinlog_source.driver.stream.worker_servicer import WorkerServicer
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.reasons import EndReason
-from twinlog_source.task.session import DRIVER_NAME, Outcome, TaskConnection
+from twinlog_source.task.stream.session import DRIVER_NAME, Outcome, TaskConnection
 
 FLOW = Flow("A", "B")
 PATIENCE_SECONDS = 60.0
@@ -49,8 +50,8 @@ class Host:
         self.prepared.set()
         return TaskSettings(flow=self.flow).prepare(epoch.number, slot.index, positions_partition_count=1)
 
-    async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
-        return pb.Start()
+    async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
+        return Start()
 
     async def reopened(self, epoch: Epoch) -> None:
         """It may go on."""
@@ -60,7 +61,7 @@ class Host:
 
 
 @dataclass(slots=True)
-class Bench:
+class Rig:
     host: Host
     port: int
     certificate: str
@@ -94,7 +95,7 @@ async def silent_broker() -> AsyncIterator[int]:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     async with silent_broker() as broker_port:
         file = tmp_path / "mm2.properties"
         file.write_text(
@@ -112,65 +113,65 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         )
         await port.start()
         try:
-            yield Bench(host=host, port=port.number, certificate=port.certificate)
+            yield Rig(host=host, port=port.number, certificate=port.certificate)
         finally:
             await port.stop()
 
 
-async def test_a_task_that_comes_to_an_epoch_that_is_over_is_refused_and_returns(bench: Bench) -> None:
+async def test_a_task_that_comes_to_an_epoch_that_is_over_is_refused_and_returns(rig: Rig) -> None:
     """A task whose stream only ended would count as lost: Spark would run it again, for ever."""
-    bench.host.epoch.end("NOT_NEEDED")
-    reason, _ = await bench.task()
+    rig.host.epoch.end("NOT_NEEDED")
+    reason, _ = await rig.task()
     assert reason == EndReason.REFUSED
-    assert bench.host.asked == 0
+    assert rig.host.asked == 0
 
 
-async def test_an_epoch_that_ends_while_a_task_gets_ready_ends_the_task(bench: Bench) -> None:
+async def test_an_epoch_that_ends_while_a_task_gets_ready_ends_the_task(rig: Rig) -> None:
     """Its brokers do not answer: it would take ids over at any later time, from a task of a later epoch."""
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(bench.task(), name="task")
-        await bench.host.prepared.wait()
-        bench.host.epoch.end("NOT_NEEDED")
+        task = group.create_task(rig.task(), name="task")
+        await rig.host.prepared.wait()
+        rig.host.epoch.end("NOT_NEEDED")
     assert task.result() == (EndReason.EPOCH_OVER, "NOT_NEEDED")
-    slot = bench.host.epoch.slots[0]
+    slot = rig.host.epoch.slots[0]
     assert await eventually(lambda: slot.state is SlotState.WAITING)
     assert slot.final is None, "nobody may take this for the last words of a task that copied"
 
 
-async def test_a_task_that_always_crashes_waits_longer_each_time(bench: Bench) -> None:
+async def test_a_task_that_always_crashes_waits_longer_each_time(rig: Rig) -> None:
     """Once it crashed several times it is told to get ready later; an end of the epoch does not wait."""
-    slot = bench.host.epoch.slots[0]
+    slot = rig.host.epoch.slots[0]
     slot.losses = 100
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(bench.task(), name="task")
+        task = group.create_task(rig.task(), name="task")
         await eventually(lambda: slot.joined == 1)
-        bench.host.epoch.end("NOT_NEEDED")
+        rig.host.epoch.end("NOT_NEEDED")
     assert task.result() == (EndReason.EPOCH_OVER, "NOT_NEEDED")
-    assert bench.host.asked == 0
+    assert rig.host.asked == 0
 
 
-async def test_a_task_gives_nothing_to_a_driver_that_is_not_its_own(bench: Bench) -> None:
+async def test_a_task_gives_nothing_to_a_driver_that_is_not_its_own(rig: Rig) -> None:
     """Not even its token: somebody else listens where its driver was."""
     other = WorkerPort(
-        WorkerServicer({FLOW: bench.host}),
+        WorkerServicer({FLOW: rig.host}),
         listen=Address(host="127.0.0.1", port=0),
         meter=NoOpMeterProvider().get_meter("test"),
         clock=SystemClock(),
     )
     await other.start()
     try:
-        impostor = Bench(host=bench.host, port=other.number, certificate=bench.certificate)
+        impostor = Rig(host=rig.host, port=other.number, certificate=rig.certificate)
         reason, _ = await impostor.task(connect_timeout_seconds=2.0)
     finally:
         await other.stop()
     assert reason == EndReason.LEASE_LOST
-    assert bench.host.asked == 0
+    assert rig.host.asked == 0
 
 
-async def test_operators_calls_are_not_served_where_tasks_come(bench: Bench) -> None:
-    trusted = grpc.ssl_channel_credentials(bench.certificate.encode())
+async def test_operators_calls_are_not_served_where_tasks_come(rig: Rig) -> None:
+    trusted = grpc.ssl_channel_credentials(rig.certificate.encode())
     options = (("grpc.ssl_target_name_override", DRIVER_NAME),)
-    async with grpc.aio.secure_channel(f"127.0.0.1:{bench.port}", trusted, options) as channel:
+    async with grpc.aio.secure_channel(f"127.0.0.1:{rig.port}", trusted, options) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         call: Any = stub.ServerReflectionInfo(timeout=PATIENCE_SECONDS)
         with pytest.raises(grpc.aio.AioRpcError) as refused:

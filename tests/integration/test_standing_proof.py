@@ -1,5 +1,6 @@
 """The standing proof on real brokers: copies are proven while they are made, foreign records are found."""
 
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -99,3 +100,43 @@ async def test_what_is_proven_outlives_the_service(mirror: VerifyRig) -> None:
             assert seen[good].proven_until == 40
             assert seen[good].HasField("proven_at")
             assert dict(seen[bad].differences) == {"FOREIGN": 1}
+
+
+async def test_what_is_proven_is_told_and_stored_while_the_first_verification_runs(mirror: VerifyRig) -> None:
+    """One that would take hours; the process ends before."""
+    topic = unique_name("slow")
+    mirror.rig.extra |= {
+        "topics": topic,
+        "twinlog.verify.interval.seconds": "5",
+        "twinlog.verify.max.bytes.per.second": "200000",
+    }
+    now_ms = SystemClock().now_ms()
+    small = [NewRecord(None, b"%d" % number, now_ms) for number in range(60_000)]
+    large = [NewRecord(None, random.Random(number).randbytes(500_000), now_ms) for number in range(40)]
+    await mirror.rig.create(topic)
+    await mirror.write_source(
+        topic, [(0, Codec.LZ4, small[at : at + 10_000]) for at in range(0, 60_000, 10_000)]
+    )
+    for record in large:
+        await mirror.write_source(topic, [(0, Codec.NONE, [record])])
+    seen = [0]
+
+    async def is_partly_proven() -> bool:
+        proof = await proof_of(mirror, service, topic)
+        seen[0] = proof.proven_until
+        return proof.verdict == "EQUAL" and 50_000 <= proof.proven_until < 60_000 + len(large)
+
+    async with mirror.rig.configsync() as configsync:
+        async with mirror.rig.running(configsync) as service:
+            await eventually(is_partly_proven, timeout_seconds=180)
+            await eventually(lambda: mirror.proof_is_stored(topic, "EQUAL"))
+        before = seen[0]
+        # Nothing more is proven from now on.
+        mirror.rig.extra |= {"twinlog.verify.max.bytes.per.second": "1"}
+        async with mirror.rig.running(configsync) as service:
+
+            async def is_remembered() -> bool:
+                proof = await proof_of(mirror, service, topic)
+                return proof.verdict == "EQUAL" and proof.proven_until >= before
+
+            await eventually(is_remembered)

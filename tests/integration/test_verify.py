@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -312,22 +313,36 @@ async def test_a_cluster_that_goes_away_in_the_middle_is_incomplete(
 async def test_what_is_on_the_target_may_be_deleted_on_the_source(
     mirror: VerifyRig, records: list[NewRecord]
 ) -> None:
-    whole, short = unique_name("safe"), unique_name("unsafe")
-    for topic in (whole, short):
+    whole, short, shorter = unique_name("safe"), unique_name("unsafe"), unique_name("unsafe")
+    many = [NewRecord(b"k", b"%d" % number, records[0].timestamp_ms + number) for number in range(600)]
+    for topic, written in ((whole, records), (short, records), (shorter, many)):
         await mirror.topics(topic)
-        await mirror.write_source(topic, [(0, Codec.LZ4, records)])
-        await mirror.write_copy(topic, [(0, Codec.LZ4, records)])
-        await mirror.store_position(topic, len(records))
-    copy = TopicPartition(mirror.rig.remote(short), 0)
-    await retry_admin(lambda: mirror.rig.target.delete_records({copy: 20}))
+        await mirror.write_source(topic, [(0, Codec.LZ4, written)])
+        await mirror.write_copy(topic, [(0, Codec.LZ4, written)])
+        await mirror.store_position(topic, len(written))
     exit_code, told = await mirror.command("--topic", whole, "--before", "40", name="safe-to-delete")
     assert (exit_code, told["safe"]) == (0, True), told
     assert [each["safe_until"] for each in told["partitions"]] == [40]
-    exit_code, told = await mirror.command("--topic", short, name="safe-to-delete")
-    assert (exit_code, told["safe"]) == (1, False), told
-    (found,) = told["partitions"]
-    assert (found["safe_until"], found["reason"]) == (0, "TARGET_RETENTION")
-    assert (await mirror.verify(short))["verdict"] == "EQUAL", "the copy is as it should be, all the same"
+    for topic, deleted in ((short, 20), (shorter, 400)):
+        before = {TopicPartition(mirror.rig.remote(topic), 0): deleted}
+        await retry_admin(partial(mirror.rig.target.delete_records, before))
+        exit_code, told = await mirror.command("--topic", topic, name="safe-to-delete")
+        assert (exit_code, told["safe"]) == (1, False), told
+        (found,) = told["partitions"]
+        assert (found["source_begin"], found["safe_until"], found["reason"]) == (0, 0, "TARGET_RETENTION")
+        assert (await mirror.verify(topic))["verdict"] == "EQUAL", "the copy is as it should be, all the same"
+    uncommitted = unique_name("uncommitted")
+    await mirror.topics(uncommitted)
+    aborted = [(0, Codec.NONE, records[:5])]
+    await mirror.write_source(uncommitted, aborted, transactional_id=uncommitted, abort=True)
+    await mirror.write_source(uncommitted, [(0, Codec.NONE, records[5:6])])
+    await mirror.write_copy(uncommitted, [(0, Codec.NONE, records[:6])])
+    await mirror.store_position(uncommitted, 7)
+    for isolation, expected in (("read_committed", 1), ("read_uncommitted", 0)):
+        exit_code, _ = await mirror.command(
+            "--topic", uncommitted, "--isolation", isolation, name="safe-to-delete"
+        )
+        assert exit_code == expected, isolation
 
 
 async def test_who_wrote_a_foreign_record_is_told(mirror: VerifyRig, records: list[NewRecord]) -> None:
@@ -342,6 +357,8 @@ async def test_who_wrote_a_foreign_record_is_told(mirror: VerifyRig, records: li
     assert differences(report) == [("FOREIGN", None, 3, 1)]
     writer = report["differences"][0]["written_by"]
     assert (writer["producer_id"] >= 0, writer["transactional"]) == (True, True)
+    exit_code, told = await mirror.command("--topic", topic, "--report", "/dev/full")
+    assert (exit_code, told["verdict"]) == (2, "DIFFERENT"), "a full disk does not take the result"
 
 
 async def test_a_copy_of_a_topic_that_was_created_again_is_not_accused(

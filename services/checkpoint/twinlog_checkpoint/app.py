@@ -20,6 +20,7 @@ from twinlog.service.lease import open_lease
 from twinlog.service.runtime import Loop
 from twinlog_checkpoint.api.board import CheckpointBoard
 from twinlog_checkpoint.api.servicer import CheckpointServicer
+from twinlog_checkpoint.api.source_copy_states import SourceCopyStates
 from twinlog_checkpoint.assembly import (
     FlowClusters,
     SharedDependencies,
@@ -32,7 +33,6 @@ from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.instruments import observe_flows
-from twinlog_checkpoint.moves.copy_states import SourceCopyStates
 from twinlog_checkpoint.translation.alignment_log import BatchLog
 from twinlog_checkpoint.translation.exact import LogSide
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from twinlog.config import CheckpointSettings, ClientConfig, Configuration, FlowConfig, OffsetSyncsLocation
-from twinlog.config.precedence import Connector
-from twinlog.filters import DefaultGroupFilter, GroupFilter, NameFilter, PatternList
+from twinlog.config.flow.filters import group_filter
+from twinlog.config.values.precedence import Connector
+from twinlog.filters import GroupFilter
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
 from twinlog.policy.internal_topics import OffsetSyncsLocation as HostedLocation
@@ -65,12 +66,7 @@ def checkpoint_flow(config: FlowConfig) -> CheckpointFlow:
         flow=flow,
         policy=policy,
         topics=topic_selector(config, settings.topics),
-        groups=DefaultGroupFilter(
-            names=NameFilter(
-                include=PatternList("groups", settings.groups.include),
-                exclude=PatternList("groups.exclude", settings.groups.exclude),
-            )
-        ),
+        groups=group_filter(config),
         syncs_topic=syncs_topic,
         checkpoints_topic=policy.checkpoints_topic(flow.source),
         settings=settings,

@@ -17,7 +17,7 @@ TURN_GROUPS = 50
 async def in_turns(items: Iterable[T], *, most: int = TURN_ITEMS) -> AsyncIterator[T]:
     """Give the items one by one, and let other tasks run after every `most` of them.
 
-    A list of all offsets of a large flow takes seconds. Whoever keeps the flow's lease, or answers calls,
+    A list of all offsets of a large flow takes seconds. Who keeps the flow's lease, or answers calls,
     must not wait for that long: the lease would be lost.
     """
     for number, item in enumerate(items, start=1):

@@ -10,8 +10,10 @@ from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.lease import FlowLease, open_lease
 from twinlog.service.runtime import Loop
-from twinlog.telemetry import metrics
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
+from twinlog_configsync.clusters.forwarding import forwarded
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.commands import FlowCommands
@@ -77,13 +79,14 @@ async def _flow(
 ) -> ServedFlow:
     journal = Journal(
         flow=flow.flow,
-        changes=metrics.counter(context.meter, metrics.CONFIGSYNC_CHANGES),
+        changes=instruments.counter(context.meter, CONFIGSYNC_CHANGES),
         clock=context.clock,
     )
+    target = await context.clusters.get(flow.target_client)
     passes = FlowPasses(
         flow,
         source=await context.clusters.get(flow.source_client),
-        target=await context.clusters.get(flow.target_client),
+        target=forwarded(target, flow.forwarding_class, flow.target_client.properties),
         boards=boards,
         claims=claims,
         clock=context.clock,

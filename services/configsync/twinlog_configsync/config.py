@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.config import ClientConfig, ConfigSyncSettings, Configuration, FlowConfig
-from twinlog.config.live import LIVE_KEYS, live_overrides
-from twinlog.filters import DefaultGroupFilter, NameFilter, PatternList
+from twinlog.config.flow.filters import config_property_filter, group_filter
+from twinlog.config.values.live import LIVE_KEYS, live_overrides
+from twinlog.filters import PatternList
 from twinlog.loops import refuse_loops
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
+from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.selection_configured import topic_selector
 from twinlog_configsync.access.acl_rules import AclRules, AclSyncMode
 from twinlog_configsync.model.schedule import Scope
@@ -40,6 +42,8 @@ class ConfigSyncFlow:
     """
     source_client: ClientConfig
     target_client: ClientConfig
+    forwarding_class: str
+    """What makes changes on the target."""
 
     @property
     def flow(self) -> Flow:
@@ -70,6 +74,7 @@ def _configsync_flow(configuration: Configuration, config: FlowConfig) -> Config
         registry_replication_factor=config.source.offset_storage.replication_factor,
         source_client=config.clients.source_admin.for_role(config.flow, name, "replication-source-admin"),
         target_client=config.clients.target_admin.for_role(config.flow, name, "replication-target-admin"),
+        forwarding_class=config.configsync.forwarding_class,
     )
 
 
@@ -77,17 +82,12 @@ def flow_rules(config: FlowConfig) -> FlowRules:
     """Compile a flow's rules. Raises ConfigError for a pattern that does not compile."""
     settings = config.configsync
     selector = topic_selector(config)
-    groups = DefaultGroupFilter(
-        names=NameFilter(
-            include=PatternList("groups", config.checkpoint.groups.include),
-            exclude=PatternList("groups.exclude", config.checkpoint.groups.exclude),
-        )
-    )
+    groups = group_filter(config)
     return FlowRules(
         flow=config.flow,
         selector=selector,
         named_topics=frozenset(name for name in settings.topics.include if _NAME.fullmatch(name)),
-        topics=_topic_rules(settings),
+        topics=_topic_rules(config),
         deletes=DeleteRules(
             enabled=settings.follow_deletes,
             grace_seconds=settings.delete_grace_seconds,
@@ -103,16 +103,24 @@ def flow_rules(config: FlowConfig) -> FlowRules:
         intervals_seconds=_intervals(settings),
         refresh_enabled=settings.refresh_topics_enabled,
         automatic=settings.apply_automatically,
+        offsets=OffsetsRule(config.source.offsets),
+        exactly_once=config.source.exactly_once,
     )
 
 
-def _topic_rules(settings: ConfigSyncSettings) -> TopicRules:
+def _topic_rules(config: FlowConfig) -> TopicRules:
+    settings = config.configsync
+    included_by, included = config_property_filter(config)
     exclude = PatternList("config.properties.exclude", settings.config_properties_exclude)
     return TopicRules(
         replication_factor=settings.replication_factor,
         configs=ConfigRules(
-            excluded_by=exclude.deciding_pattern, source_defaults=settings.use_source_defaults
+            included=included,
+            included_by=included_by,
+            excluded_by=exclude.deciding_pattern,
+            source_defaults=settings.use_source_defaults,
         ),
+        fixed=settings.fixed_configs,
         create_without_configs=not settings.sync_configs_enabled,
     )
 

@@ -13,10 +13,12 @@ from twinlog.service.grpc_server import GrpcService
 from twinlog.service.lease import open_lease
 from twinlog.service.runtime import Loop
 from twinlog_heartbeat.api.servicer import HeartbeatServicer
+from twinlog_heartbeat.api.source_log_ends import SourceLogEnds
 from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows
 from twinlog_heartbeat.flow.beats import FlowBeats
 from twinlog_heartbeat.flow.emitter import BeatEmitter
-from twinlog_heartbeat.flow.log_ends import LogEndsWatch, SourceLogEnds
+from twinlog_heartbeat.flow.instruments import HeartbeatInstruments
+from twinlog_heartbeat.flow.log_ends import LogEndsWatch
 from twinlog_heartbeat.flow.topic_keeper import TopicKeeper
 from twinlog_heartbeat.flow.watcher import HeartbeatWatcher
 from twinlog_heartbeat.model.beats import Purpose, planned_beats
@@ -26,9 +28,9 @@ from twinlog_heartbeat.model.state import HeartbeatState
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     """Connect the parts; waits for no broker and no peer."""
     flows = heartbeat_flows(context.configuration)
-    state = HeartbeatState(
-        flows, clock=context.clock, meter=context.meter, statuses=context.clusters.statuses
-    )
+    instruments = HeartbeatInstruments(context.meter)
+    state = HeartbeatState(flows, clock=context.clock, meter=instruments, statuses=context.clusters.statuses)
+    instruments.show(state.delays)
     rules = RulesWatch(
         context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
     )
@@ -132,8 +134,8 @@ async def _watchers(
             paths=state.paths,
             clock=context.clock,
             on_heartbeat=state.on_heartbeat,
-            on_obstacle=state.on_watch_obstacle,
-            on_read_obstacle=state.on_read_obstacle,
+            on_blocker=state.on_watch_blocker,
+            on_read_blocker=state.on_read_blocker,
             expected=frozenset(
                 each.policy.format_remote_topic(each.flow.source, each.policy.heartbeats_topic())
                 for each in flows

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig
-from twinlog.config.precedence import Connector
-from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
+from twinlog.config.flow.filters import topic_filter
+from twinlog.config.values.precedence import Connector
 from twinlog.model import Flow
 from twinlog.policy import ReplicationPolicy, policy_from_config
 
@@ -54,13 +54,6 @@ def heartbeat_flows(configuration: Configuration) -> tuple[HeartbeatFlow, ...]:
 def heartbeat_flow(config: FlowConfig) -> HeartbeatFlow:
     """One flow. Raises as `heartbeat_flows`."""
     policy = policy_from_config({**config.policy_config, "source.cluster.alias": config.flow.source})
-    selection = config.configsync.topics
-    topic_filter = DefaultTopicFilter(
-        names=NameFilter(
-            include=PatternList("topics", selection.include),
-            exclude=PatternList("topics.exclude", selection.exclude),
-        )
-    )
     clients = config.clients
 
     def client(config_of_client: ClientConfig, role: str) -> ClientConfig:
@@ -72,7 +65,7 @@ def heartbeat_flow(config: FlowConfig) -> HeartbeatFlow:
         emits=config.heartbeat.enabled,
         copies_heartbeats=(
             config.configsync.heartbeats_replication_enabled
-            or topic_filter.should_replicate_topic(policy.heartbeats_topic())
+            or topic_filter(config).should_replicate_topic(policy.heartbeats_topic())
         ),
         interval_seconds=config.heartbeat.interval_seconds,
         topic_replication_factor=config.heartbeat.topic_replication_factor,

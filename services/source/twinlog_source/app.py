@@ -32,10 +32,10 @@ from twinlog_source.driver.ownership import Fence, Ownership
 from twinlog_source.driver.positions_follower import PositionsFollower
 from twinlog_source.driver.shared_workers import shared_worker
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.task_host import TaskHost
-from twinlog_source.driver.task_settings import TaskSettings
-from twinlog_source.driver.worker_port import WorkerPort, endpoint_of, listen_address
-from twinlog_source.driver.worker_servicer import WorkerHost, WorkerServicer
+from twinlog_source.driver.stream.task_host import TaskHost
+from twinlog_source.driver.stream.task_settings import TaskSettings
+from twinlog_source.driver.stream.worker_port import WorkerPort, endpoint_of, listen_address
+from twinlog_source.driver.stream.worker_servicer import WorkerHost, WorkerServicer
 from twinlog_source.log.facts import ProofFact
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.internal_topics import InternalTopics
@@ -46,7 +46,7 @@ from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import local_cores
 from twinlog_source.preserved.target_probe import KafkaTargetProbe
-from twinlog_source.task.producer_settings import producer_settings
+from twinlog_source.task.writing.producer_settings import producer_settings
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
 from twinlog_source.topics.source_ends import SourceEnds
@@ -93,7 +93,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         flow: FlowOperations(driver=driver, clock=context.clock) for flow, driver in drivers.items()
     }
     moves = {
-        flow: PositionMoves(driver=driver, source=driver.estate.known.source, clock=context.clock)
+        flow: PositionMoves(driver=driver, source=driver.state.known.source, clock=context.clock)
         for flow, driver in drivers.items()
     }
     observe_flows(context.meter, list(drivers.values()))
@@ -173,7 +173,7 @@ async def _driver(
         source_alias=flow.flow.source,
         connector_name=flow.settings.connector_name,
     )
-    table = PartitionTable()
+    table = PartitionTable(is_heartbeats=flow.policy.is_heartbeats_topic)
     instruments = FlowInstruments(context.meter, flow, table, positions.control, context.clock)
     journal = Journal(
         flow=flow.flow,
@@ -193,7 +193,7 @@ async def _driver(
         fence=_fence(flow, positions, session),
         clock=context.clock,
     )
-    estate = FlowState(
+    state = FlowState(
         flow=flow,
         ownership=ownership,
         watch=watch,
@@ -217,10 +217,10 @@ async def _driver(
     )
     jobs = EpochJobs(flow=flow.flow, runner=runner, instruments=instruments, clock=context.clock)
     return FlowDriver(
-        estate=estate,
+        state=state,
         jobs=jobs,
         host=TaskHost(
-            estate=estate,
+            state=state,
             tasks=TaskSettings(flow=flow, flows=flows),
             jobs=jobs,
             instruments=instruments,
@@ -245,47 +245,47 @@ async def _driver(
 async def _monitor(
     context: ServiceContext, flow: SourceFlow, driver: FlowDriver, stack: AsyncExitStack
 ) -> FlowMonitor:
-    estate = driver.estate
+    state = driver.state
     # Connections of their own: what a broker that hangs holds up must not hold up these.
     admin = await context.clusters.get(flow.clients.source_admin, timeout_seconds=ENDS_TIMEOUT_SECONDS)
     reading = await context.clusters.get(flow.clients.source_consumer, timeout_seconds=ENDS_TIMEOUT_SECONDS)
     read_committed = flow.settings.read_committed
     return FlowMonitor(
-        table=estate.table,
-        control=estate.control,
+        table=state.table,
+        control=state.control,
         ends=SourceEnds(
             source=admin,
             reader=await stack.enter_async_context(reading.reader(read_committed=read_committed)),
-            table=estate.table,
+            table=state.table,
             read_committed=read_committed,
             clock=context.clock,
-            flows=estate.flows,
+            flows=state.flows,
         ),
         follower=PositionsFollower(
             flow=flow,
-            target=estate.known.target,
-            positions=estate.positions,
-            watch=estate.watch,
-            table=estate.table,
+            target=state.known.target,
+            positions=state.positions,
+            watch=state.watch,
+            table=state.table,
             is_owned=lambda: driver.owned,
             clock=context.clock,
         ),
         clock=context.clock,
-        flows=estate.flows,
+        flows=state.flows,
     )
 
 
 def _standing_proof(context: ServiceContext, flow: SourceFlow, driver: FlowDriver) -> StandingProof:
     def tell(found: Mapping[TopicPartition, ProofStanding]) -> None:
-        driver.estate.table.apply(Proven(proofs=found), context.clock.monotonic())
+        driver.state.table.apply(Proven(proofs=found), context.clock.monotonic())
 
     async def store(facts: Collection[ProofFact], gone: Collection[TopicPartition]) -> None:
-        journal, control = driver.estate.journal, driver.estate.control
-        await journal.states(facts)
+        journal, control = driver.state.journal, driver.state.control
+        await journal.record_all(facts)
         for fact in facts:
             control.record(fact)
         for partition in gone:
-            await journal.take_back("proof", partition.topic, partition.partition)
+            await journal.retract("proof", partition.topic, partition.partition)
             control.retract("proof", partition.topic, partition.partition)
 
     return StandingProof(
@@ -295,7 +295,7 @@ def _standing_proof(context: ServiceContext, flow: SourceFlow, driver: FlowDrive
         max_bytes_per_second=flow.settings.verify_max_bytes_per_second,
         is_owned=lambda: driver.owned,
         tell=tell,
-        stored=lambda: driver.estate.control.proofs,
+        stored=lambda: driver.state.control.proofs,
         store=store,
         clock=context.clock,
     )

@@ -25,20 +25,6 @@ class Codec(IntEnum):
     LZ4 = 3
     ZSTD = 4
 
-    @classmethod
-    def of_topic_config(cls, compression_type: str) -> "Codec | None":
-        """Read a topic's `compression.type`: None for `producer`, NONE for `uncompressed`. Raises
-        ValueError."""
-        name = compression_type.strip().lower()
-        if name == "producer":
-            return None
-        if name in ("uncompressed", "none"):
-            return cls.NONE
-        try:
-            return cls[name.upper()]
-        except KeyError:
-            raise ValueError(f"{compression_type!r} is no compression.type of Kafka") from None
-
 
 DEFAULT_LEVELS = {Codec.GZIP: 1, Codec.LZ4: 1, Codec.ZSTD: 1}
 

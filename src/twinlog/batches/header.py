@@ -103,10 +103,6 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
     @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id >= 0
-
-    @property
     def is_dense(self) -> bool:
         """Every offset from first to last has its record: no compaction holes."""
         return self.record_count == self.last_offset_delta + 1

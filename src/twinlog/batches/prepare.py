@@ -1,12 +1,10 @@
 """From the bytes of one partition's fetch to the batches to send: the whole copy decision in one pure
 call."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from twinlog.batches.bodies import OpenRecord
-from twinlog.batches.codec import MAX_OPEN_BYTES, Codec
+from twinlog.batches.codec import Codec
 from twinlog.batches.header import (
     HEADER_BYTES,
     HIGHEST_OFFSET,
@@ -19,8 +17,9 @@ from twinlog.batches.header import (
     iter_batches,
     read_batch,
 )
-from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits, choose_lane
+from twinlog.batches.lanes import Lane, LaneReason, choose_lane
 from twinlog.batches.outgoing import OutgoingBatch
+from twinlog.batches.prepared import CopyFault, CopyPolicy, LaneShare, LeaderEpoch, Prepared
 from twinlog.batches.raw_lane import take_raw
 from twinlog.batches.recode_lane import Packed, dense_pieces, pack, transcode
 from twinlog.batches.records import open_records
@@ -30,80 +29,6 @@ from twinlog.errors import WireFormatError
 
 _NO_EPOCH_YET = -2
 """Unlike every leader epoch; -1 stands for none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyPolicy:
-    """How one topic is copied."""
-
-    target: TargetTopicLimits = field(default_factory=TargetTopicLimits)
-    read_committed: bool = True
-    check_crc: bool = True
-    """Kafka's `check.crcs`."""
-    coalesce_below_bytes: int = 64 * 1024
-    """A backlog whose batches are smaller than this on average, and of few records, is packed together; 0
-    never does."""
-    coalesced_bytes: int = 1 << 20
-    """What packing together aims at, uncompressed, below the target's limit. As much as one fetch brings of a
-    partition by default: a little less would leave a small batch over from each."""
-    max_open_bytes: int = MAX_OPEN_BYTES
-    """What a batch that has to be opened may take uncompressed; a larger one is a fault."""
-    keeps_offsets: bool = False
-    """A batch ends where source offsets are missing: the copy has them at the same offsets
-    (docs/adr/0008)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyFault:
-    """Why a partition cannot go on: a value, as the others of its group do go on."""
-
-    reason: str
-    """RECORD_TOO_LARGE, BATCH_TOO_LARGE or CORRUPT_BATCH, as in docs/reasons.md."""
-    offset: int
-    """The source position that cannot be passed: the record's offset (RECORD_TOO_LARGE), or where the batch
-    begins (the others)."""
-    message: str
-    size_bytes: int | None = None
-    limit_bytes: int | None = None
-
-
-class LeaderEpoch(NamedTuple):
-    """From `offset` on, batches were written under `epoch`. A log that was cut off and went on shows another
-    one."""
-
-    epoch: int
-    offset: int
-
-
-@dataclass(slots=True)
-class LaneShare:
-    """What went one way: batches and bytes as fetched, records as far as headers tell."""
-
-    batches: int = 0
-    records: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """The outcome for one partition."""
-
-    batches: tuple[OutgoingBatch, ...]
-    """To be sent in this order."""
-    next_offset: int
-    """The source position once all of `batches` are committed: past dropped batches too, before a fault."""
-    fault: CopyFault | None = None
-    shares: Mapping[tuple[Lane, LaneReason], LaneShare] = field(default_factory=dict)
-    leader_epochs: tuple[LeaderEpoch, ...] = ()
-    """Of the batches up to `next_offset`, in order; one entry for each change, without what has none."""
-
-    @property
-    def record_count(self) -> int:
-        return sum(batch.record_count for batch in self.batches)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(batch.size_bytes for batch in self.batches)
 
 
 def prepare(

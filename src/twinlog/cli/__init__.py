@@ -88,7 +88,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "verify": LazyCommand(
         target="twinlog.cli.verify:verify_command",
-        summary="Prove that the copies of a flow are complete and equal, or name what is not.",
+        summary="Prove that the copies of a flow equal their source, or name what does not.",
     ),
     "repair": LazyCommand(
         target="twinlog.cli.repair:repair_command",

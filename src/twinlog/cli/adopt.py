@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
-from twinlog.cli.common.location import load_config
+from twinlog.cli.common.location import load_config, note_file
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.printable import printable
 
@@ -33,7 +33,9 @@ Exit codes: 0 Twinlog may begin; 1 not now; 2 the file is wrong. Then: `twinlog 
 
 
 def adopt_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.", callback=note_file)
+    ],
     connect_group: Annotated[
         str,
         typer.Option(

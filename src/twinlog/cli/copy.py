@@ -16,7 +16,7 @@ from twinlog.cli.verify import check_writable, flow_of, print_report, write_repo
 from twinlog.cli.verify_progress import shown_copy
 from twinlog.cli.verifying import engine, verified
 from twinlog.clock import SystemClock
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -29,10 +29,11 @@ What was copied before counts: a copy that was stopped, or held behind by twinlo
 where it was, and ends exactly there. twinlog.delay.seconds does not hold this copy.
 
 --until TIME ends before the first record of that time or later, in each partition. \
---until TOPIC:PARTITION=OFFSET,… copies only these partitions.
+--until TOPIC:PARTITION=OFFSET,… copies only these partitions, up to the offset, exclusive. \
+Consumer groups are not translated: run the services afterwards.
 
-Exit codes: 0 everything is copied, and equal; 1 the copy is different; 3 not everything was copied or could \
-be compared; 2 wrong use.
+Exit codes: 0 everything is copied, and EQUAL; 1 the copy is different; 3 not everything was copied or \
+could be compared; 2 wrong use.
 
 Examples:
 
@@ -70,26 +71,44 @@ def copy_command(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    from twinlog.verify.report import EXIT_CODES, document
+    from twinlog.verify.report import EXIT_CODES, Verdict, document
 
-    with reported_failures():
+    incomplete = EXIT_CODES[Verdict.INCOMPLETE]
+    with reported_failures(incomplete):
         if config is None:
             raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
         name = required_flow(flow, flow_option)
         where = until_of(until)
         for file in (report_file, html_file):
             check_writable(file)
-        report: FlowReport = run_async(_copied(config, name, topic or [], where, timeout))
+        report: FlowReport = run_async(_reported(config, name, topic or [], where, timeout), incomplete)
         told = document(report)
-        write_reports(told, report_file, html_file)
         if output is Output.JSON:
             print_json(told)
         else:
             print_report(told)
+        write_reports(told, report_file, html_file)
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 
 copy_command.__doc__ = _HELP
+
+
+async def _reported(config: Path, name: str, topics: list[str], until: Any, timeout: float) -> "FlowReport":
+    """Of a copy that ended, however. Raises ConfigError."""
+    from twinlog.verify.report import FlowFailure, FlowReport
+
+    began_at_ms = SystemClock().now_ms()
+    try:
+        return await _copied(config, name, topics, until, timeout)
+    except ConfigError:
+        raise
+    except TwinlogError as error:
+        failures = [FlowFailure(reason=error.reason, detail=str(error))]
+    now_ms = SystemClock().now_ms()
+    return FlowReport(
+        flow=flow_of(name), began_at_ms=began_at_ms, ended_at_ms=now_ms, proofs=(), failures=failures
+    )
 
 
 async def _copied(config: Path, name: str, topics: list[str], until: Any, timeout: float) -> "FlowReport":
@@ -100,8 +119,8 @@ async def _copied(config: Path, name: str, topics: list[str], until: Any, timeou
     flow = flow_of(name)
     began_at_ms = SystemClock().now_ms()
     ends = await engine("ends").find_ends(configuration, flow, topics, until)
-    arrivals = Arrivals(starts=ends.starts, ends=ends.with_records)
-    if ends.with_records:
+    arrivals = Arrivals(starts=ends.starts, ends=ends.to_copy, without_copy=ends.without_copy)
+    if ends.to_copy:
         async with engine("ends").watched_topics(configuration, flow, ends) as gone:
             with shown_copy() as on_progress:
                 copy = FiniteCopy(
@@ -119,6 +138,9 @@ async def _copied(config: Path, name: str, topics: list[str], until: Any, timeou
     failures = [
         FlowFailure(topic=each, reason="TOPIC_UNKNOWN", detail=f"{each} was deleted while it was copied")
         for each in sorted(arrivals.gone)
+    ]
+    failures += [
+        FlowFailure(topic=topic, reason=reason, detail=detail) for topic, reason, detail in arrivals.obstacles
     ]
     if ends.ends and not left:
         now_ms = SystemClock().now_ms()
@@ -143,13 +165,15 @@ def until_of(text: str) -> Any:
     pieces = [piece.strip() for piece in text.split(",")]
     found = [_OFFSET.fullmatch(piece) for piece in pieces]
     if all(found):
-        return until(
-            offsets={
-                TopicPartition(each["topic"], int(each["partition"])): int(each["offset"])
-                for each in found
-                if each is not None
-            }
-        )
+        named = [
+            (TopicPartition(each["topic"], int(each["partition"])), int(each["offset"]))
+            for each in found
+            if each is not None
+        ]
+        offsets = dict(named)
+        if len(offsets) < len(named):
+            raise ConfigError(f"--until {text}: a partition is named twice", metadata={"key": "--until"})
+        return until(offsets=offsets)
     try:
         return until(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms()))
     except ConfigError:

@@ -11,8 +11,9 @@ from pathlib import Path
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.source.client import every_partition, list_flows, source_stub
 from twinlog.cli.source.partition_rows import is_troubled, state_name
-from twinlog.config.copy_until import until_json
+from twinlog.config.flow.copy_until import until_json
 from twinlog.errors import ConfigError, StateError, TwinlogError
+from twinlog.kafka.errors import KAFKA_REASONS
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
@@ -23,6 +24,8 @@ _START_SECONDS = 120.0
 _STOP_SECONDS = 120.0
 _FAULTED_SECONDS = 60.0
 """When all that is left has been set aside for so long, nobody comes but an operator."""
+_REFUSALS = frozenset(each.name for each in KAFKA_REASONS.values() if not each.retriable) - {"TOPIC_UNKNOWN"}
+"""Answers of Kafka that stay the same until somebody acts. A topic may be about to be created."""
 _MOST_ARGUMENT_BYTES = 100_000
 _SHOWN_LINES = 15
 
@@ -41,11 +44,14 @@ class Arrivals:
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
-    """Of those that have something to copy."""
+    """Of those that have something to copy, or no copy yet."""
+    without_copy: frozenset[TopicPartition] = frozenset()
+    """Their copies are to be created, also where there is nothing to copy."""
     gone: frozenset[str] = frozenset()
     """Topics that nobody can copy any more."""
-    flow_trouble: str = ""
-    """Why the flow as a whole does not copy, in words."""
+    _flow_trouble: tuple[str, str] = ("", "")
+    """Reason and words why the flow as a whole does not copy."""
+    _flow_troubled_since: float | None = None
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
     _troubles: dict[TopicPartition, tuple[str, str]] = field(default_factory=dict)
     _faulted_since: float | None = None
@@ -55,6 +61,8 @@ class Arrivals:
         for each in statuses:
             partition = TopicPartition(each.source.topic, each.source.partition)
             self._positions[partition] = each.position
+            if each.target_topic_id:
+                self.without_copy -= {partition}
             words = f"{each.reason} {each.message}".strip()
             self._troubles.pop(partition, None)
             if is_troubled(each):
@@ -66,26 +74,56 @@ class Arrivals:
         elif self._faulted_since is None:
             self._faulted_since = now
 
+    def observe_flow(self, reason: str, message: str, now: float) -> None:
+        """Why the flow, or something of it, does not copy; empty: it does."""
+        if reason != self._flow_trouble[0]:
+            self._flow_troubled_since = now
+        self._flow_trouble = reason, message
+
     @property
     def left(self) -> list[TopicPartition]:
         """Those that are not where the copy ends, and may come there."""
         return [
             partition
             for partition, end in self.ends.items()
-            if partition.topic not in self.gone and self._positions.get(partition, -1) < end
+            if partition.topic not in self.gone
+            and (partition in self.without_copy or self._positions.get(partition, -1) < end)
         ]
 
     def is_over(self, now: float) -> bool:
         """Everything has arrived, or nothing more will without an operator."""
         if not self.left:
             return True
-        return self._faulted_since is not None and now - self._faulted_since >= _FAULTED_SECONDS
+        since = self._flow_troubled_since if self._has_not_begun else None
+        if self._faulted_since is not None:
+            since = self._faulted_since
+        return since is not None and now - since >= _FAULTED_SECONDS
+
+    @property
+    def _has_not_begun(self) -> bool:
+        """Kafka refuses what the flow needs before it can copy anything."""
+        return self._flow_trouble[0] in _REFUSALS and not any(each in self._positions for each in self.left)
+
+    @property
+    def obstacles(self) -> list[tuple[str | None, str, str]]:
+        """Topic, reason and words of what the copy did not wait for; of the flow as a whole without a
+        topic."""
+        found: list[tuple[str | None, str, str]] = []
+        if self._has_not_begun:
+            found.append((None, *self._flow_trouble))
+        for partition in self.left:
+            state, words = self._troubles.get(partition, ("", ""))
+            if state == "FAULTED":
+                reason, _, message = words.partition(" ")
+                found.append((partition.topic, reason or "NOT_COPIED", f"{partition}: {message}"))
+        return found
 
     @property
     def progress(self) -> CopyProgress:
         troubles = {str(each): " ".join(self._troubles[each]) for each in self.left if each in self._troubles}
-        if self.flow_trouble and not troubles:
-            troubles = {"the flow": self.flow_trouble}
+        words = " ".join(self._flow_trouble).strip()
+        if words and not troubles:
+            troubles = {"the flow": words}
         done = 0
         for partition, end in self.ends.items():
             start = self.starts[partition]
@@ -163,7 +201,7 @@ class FiniteCopy:
                 with suppress(TwinlogError):  # It is started again.
                     self.arrivals.observe(await every_partition(stub, None, ""), loop.time())
                     for flow in await list_flows(stub, None):
-                        self.arrivals.flow_trouble = f"{flow.reason} {flow.message}".strip()
+                        self.arrivals.observe_flow(flow.reason, flow.message, loop.time())
                 if loop.time() >= look_at:
                     self.arrivals.gone |= await self.gone()
                     look_at = loop.time() + _GONE_EVERY_SECONDS

@@ -20,7 +20,7 @@ def demo_command(
 ) -> None:
     """Two real Kafka clusters, four services, and a consumer group that fails over: about a minute.
 
-    Exit code 0 only if every record is on the other side once, and the group went on at exactly its next
+    Exit code 0 only if every record is on the other side once, and the group continued at exactly its next
     record.
     """
     from rich.console import Console

@@ -118,6 +118,7 @@ def mirror_maker_command(
             )
         )
         if dry_run:
+            _require_sound(file.properties)
             typer.echo(file.properties, nl=False)
             return
         path = _write(consumer_config, producer_config, file.properties)
@@ -139,6 +140,20 @@ def _read(path: Path) -> "Properties":
         return parse(path.read_bytes(), file=str(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _require_sound(text: str) -> None:
+    """As the services would read it. Raises ConfigError."""
+    from twinlog.config import load
+    from twinlog.config.values.providers import LocalFileSystem
+
+    name = Path("mirror-maker.properties")
+
+    class Made(LocalFileSystem):
+        def read_bytes(self, path: str) -> bytes:
+            return text.encode("ascii") if path == str(name) else super().read_bytes(path)
+
+    load(name, environ=os.environ, files=Made())
 
 
 def _write(consumer: Path, producer: Path, text: str) -> Path:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from twinlog.cli.topic_again import create_again, topic_as_it_is
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.verify.repair import Remedy
 
 
@@ -19,6 +20,8 @@ class Repaired:
     """What became of one remedy."""
 
     applied: bool
+    is_outdated: bool = False
+    """The copy is not as the report says any more: nothing is known of it."""
     reason: str = ""
     message: str = ""
 
@@ -60,7 +63,7 @@ async def _delete(target: KafkaCluster, topic: str) -> KafkaError | None:
         refusal = (await target.delete_topics([topic]))[topic]
     except KafkaError as error:
         return error
-    return None if refusal is not None and refusal.reason == "TOPIC_UNKNOWN" else refusal
+    return None if refusal is not None and refusal.reason == KafkaReason.TOPIC_UNKNOWN else refusal
 
 
 def _what_is_left(remedy: Remedy, pause: Pause) -> str:

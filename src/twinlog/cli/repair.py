@@ -22,9 +22,9 @@ _HELP = """Repair the differences that `twinlog verify --report FILE` found, or 
 
 A log is only appended to. Records that are missing at the end of a copy are copied again: the position is \
 set back by the source service, which has to run. So are records that a compacted copy lacks. Most others \
-take a new copy. --new-copies makes it: it pauses the topic, deletes the copy, creates it with the same \
-settings, and sets the positions to the start. All of the topic is copied again, at new offsets. It is not \
-done where the copy holds records that the source has no more. Without it the commands are printed.
+take a new copy. --new-copies makes it: it pauses the topic, DELETES the copy, creates it with the same \
+settings, and copies all of the topic again, with the source's offsets where that is possible. It leaves a \
+copy alone that holds records which the source has no more. Without --new-copies the commands are printed.
 
 --dry-run only says what would be done, from the report alone. Else the command asks first, unless --yes. \
 Before a position is set back the partition is paused and verified once more: a report may be old.
@@ -58,7 +58,7 @@ def repair_command(
         told = _read(report)
         found = remedies(told)
         if dry_run or not found:
-            _show(found, (), output)
+            _show(found, (), output, flow=str(told.get("flow")))
             return
         if config is None:
             raise ConfigError(
@@ -73,7 +73,7 @@ def repair_command(
         from twinlog.cli.repairing import repair
 
         done = run_async(repair(str(told["flow"]), found, config, endpoint, new_copies=new_copies))
-        _show(found, done, output)
+        _show(found, done, output, flow=str(told["flow"]))
         if not all(each.applied for each in done):
             raise typer.Exit(EXIT_FAILED)
 
@@ -90,7 +90,7 @@ def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:
             metadata={"key": "--yes"},
         )
     if output is Output.TABLE:
-        _show(feasible, (), output)
+        _show(feasible, (), output, flow="")
     topics = sorted({each.target_topic for each in feasible if each.offset is None})
     count = len(feasible)
     text = f"Set {count} position{'' if count == 1 else 's'} back, and copy from there again?"
@@ -101,7 +101,7 @@ def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:
     typer.confirm(text, abort=True, err=True)
 
 
-def _show(found: "Sequence[Remedy]", done: "Sequence[Repaired]", output: Output) -> None:
+def _show(found: "Sequence[Remedy]", done: "Sequence[Repaired]", output: Output, *, flow: str) -> None:
     if output is Output.JSON:
         outcomes = [_outcome(each) for each in done] or [{} for _ in found]
         print_json([_as_json(remedy) | outcome for remedy, outcome in zip(found, outcomes, strict=True)])
@@ -116,12 +116,25 @@ def _show(found: "Sequence[Remedy]", done: "Sequence[Repaired]", output: Output)
     words = [_words(each) for each in done] or [each.why for each in found]
     rows = [[*_cells(remedy), text] for remedy, text in zip(found, words, strict=True)]
     print_table("", columns, rows, empty="nothing differs: there is nothing to repair")
+    for line in next_steps(found, done, flow=flow):
+        typer.echo(printable(line))
+
+
+def next_steps(found: "Sequence[Remedy]", done: "Sequence[Repaired]", *, flow: str) -> list[str]:
+    """What is left to do, as commands. Nothing that deletes is proposed for a copy that may be equal by now,
+    or that holds what the source has no more."""
     left = [each for number, each in enumerate(found) if not done or not done[number].applied]
-    if any(each.offset is None and not each.holds_older for each in left):
-        typer.echo("twinlog repair --new-copies does this; by hand:")
-    for each in left:
-        for command in each.commands:
-            typer.echo(printable(command))
+    outdated = {number for number, each in enumerate(done) if each.is_outdated}
+    lines = [f"twinlog verify '{flow}' --report FILE"] if outdated else []
+    left = [
+        each
+        for each in left
+        if not each.holds_older and not any(found[number] is each for number in outdated)
+    ]
+    if any(each.offset is None for each in left):
+        lines.append("twinlog repair --new-copies does this; by hand:")
+    # All partitions of a topic are copied again together.
+    return [*lines, *dict.fromkeys(command for each in left for command in each.commands)]
 
 
 def _words(done: "Repaired") -> str:

@@ -15,6 +15,7 @@ from twinlog.cli.new_copy import Pause, Repaired, make_again
 from twinlog.cli.source.client import (
     CALL_TIMEOUT_SECONDS,
     answered,
+    every_gap,
     every_partition,
     list_flows,
     parse_scope,
@@ -26,7 +27,7 @@ from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_or_stop
-from twinlog.verify.repair import Action, Remedy, remedies
+from twinlog.verify.repair import Action, Remedy, remedies, what_was_not_seen
 from twinlog.verify.report import document
 
 _NOTICED_SECONDS = 120.0
@@ -57,6 +58,14 @@ async def repair(
     return done
 
 
+_OUTDATED = Repaired(
+    applied=False,
+    is_outdated=True,
+    reason="NOT_REPAIRED",
+    message="the copy is not as the report says any more: verify again",
+)
+
+
 def _not_repaired(message: str) -> Repaired:
     return Repaired(applied=False, reason="NOT_REPAIRED", message=message)
 
@@ -67,7 +76,7 @@ async def _set_back(
     scope = parse_scope(flow, remedy.topic, remedy.partition)
     async with _paused(stub, scope):
         if not await _still_holds(configuration, flow, remedy, offset):
-            return _not_repaired("the copy is not as the report says any more: verify again")
+            return _OUTDATED
         request = pb2.SetPositionsRequest(scope=scope, target=pb2.PositionTarget(offset=offset), by=who())
         answer = await answered(stub.SetPositions(request, timeout=CALL_TIMEOUT_SECONDS))
     (moved,) = answer.changes
@@ -80,11 +89,14 @@ async def _made_again(stub: SourceServiceStub, configuration: Any, flow: str, re
         request = engine("request").VerifyRequest(
             flow=Flow.parse(flow), topics=frozenset((remedy.topic,)), wait_seconds=0.0
         )
-        found = remedies(document(await verified(configuration, request)))
+        told = document(await verified(configuration, request))
+        found = remedies(told)
         if not any(each.action is Action.NEW_COPY for each in found):
-            return _not_repaired("the copy is not as the report says any more: verify again")
+            return _OUTDATED
         if any(each.holds_older for each in found):
             return _not_repaired("the copy holds records that the source has no more")
+        if (unknown := what_was_not_seen(told)) is not None:
+            return _not_repaired(f"the copy may hold records that the source has no more: {unknown}")
         configured = configuration.flow(Flow.parse(flow))
         client = configured.clients.target_admin
         async with open_cluster(
@@ -117,7 +129,7 @@ async def _set_to_start(
             answer = await answered(stub.SetPositions(request, timeout=CALL_TIMEOUT_SECONDS))
             refused = next((moved for moved in answer.changes if not moved.applied), None)
             if refused is None:
-                found = await every_partition(stub, scope.flow, scope.source_topic)
+                found = await every_partition(stub, scope.flow, scope.source_topic, from_owner=True)
                 if found and all(each.target_topic_id == topic_id for each in found):
                     await _acknowledge(stub, scope)
                     return
@@ -137,8 +149,8 @@ async def _set_to_start(
 async def _acknowledge(stub: SourceServiceStub, scope: pb2.Scope) -> None:
     """What the copy before held is copied again: that it was deleted asks nobody to act. Raises
     TwinlogError."""
-    asked = pb2.ListGapsRequest(flow=scope.flow, source_topic=scope.source_topic)
-    found = await answered(stub.ListGaps(asked, timeout=CALL_TIMEOUT_SECONDS))
+    asked = every_gap(stub, scope.flow, scope.source_topic, timeout_seconds=CALL_TIMEOUT_SECONDS)
+    found = await answered(asked)
     for gap in found.gaps:
         if gap.reason != "TARGET_RECREATED" or gap.acknowledged_by:
             continue

@@ -9,7 +9,7 @@ from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOpt
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.common.times import EXPECTED
-from twinlog.cli.verify import flow_of, instant_of
+from twinlog.cli.verify import IsolationOption, flow_of, instant_of, reads_committed
 from twinlog.cli.verifying import engine, verified
 from twinlog.errors import ConfigError
 
@@ -21,7 +21,9 @@ _HELP = """Say up to which offset of the source everything is on the target, and
 
 The topic is verified from the beginning of its log: nothing is taken from an earlier proof, as the target \
 may have deleted records since. What retention took of the copy, gaps and lag are not on the target. \
-Nothing is deleted by this command.
+This command deletes nothing. \
+Next: see that the copy keeps its records long enough, then delete what lies below `safe before` with \
+kafka-delete-records.sh.
 
 Exit codes: 0 everything before --before (or all that there is) may be deleted on the source; 1 not \
 everything; 2 wrong use.
@@ -48,6 +50,7 @@ def safe_to_delete_command(
     wait: Annotated[
         float, typer.Option(min=0.0, help="Seconds that the copy may take to arrive there.")
     ] = 30.0,
+    isolation: IsolationOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     from twinlog.verify.safety import safe_range
@@ -60,6 +63,7 @@ def safe_to_delete_command(
             topics=frozenset(topic),
             end=instant_of("--before", before),
             wait_seconds=wait,
+            read_committed=reads_committed(isolation),
         )
         configuration = load_config(config)
     report: FlowReport = run_async(verified(configuration, request))

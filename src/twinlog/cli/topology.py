@@ -13,11 +13,14 @@ from google.protobuf.duration_pb2 import Duration
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.cli.common.failures import ANSWERS_IN_JSON, reported_failures, run_async
-from twinlog.cli.common.location import ConfigOption, EndpointOption, service_channel
+from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
 from twinlog.cli.common.output import print_json
+from twinlog.cli.status.query import query_status
+from twinlog.cli.status.rows import Status
+from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
 
-CALL_TIMEOUT_SECONDS = 30.0
+CALL_TIMEOUT_SECONDS = 5.0
 ALIVE = "ALIVE"
 NOTABLE_SKEW_SECONDS = 1.0
 
@@ -72,6 +75,8 @@ class Topology:
     links: Sequence[Link]
     paths: Sequence[tuple[tuple[str, ...], str]]
     """Clusters from the origin of heartbeats to where they were seen, and the topic there."""
+    failure: TwinlogError | None = None
+    """Why nothing is known of heartbeats; None while it is."""
 
 
 def topology_command(
@@ -86,6 +91,9 @@ def topology_command(
 
     What is listed below the tree are the paths that heartbeats were seen to take, over several hops as well.
 
+    Without the heartbeat service the other services tell of clusters and flows, and no delay is known: exit
+    code 1.
+
     Example: twinlog topology -o dot --config mm2.properties | dot -Tsvg > topology.svg
     """
     with reported_failures():
@@ -97,10 +105,40 @@ def topology_command(
                 typer.echo("\n".join(as_dot(found)))
             case TopologyOutput.TREE:
                 typer.echo("\n".join(as_tree(found)))
+        if found.failure is not None:
+            raise found.failure
 
 
 async def _ask(config: Path | None, endpoint: list[str] | None) -> Topology:
-    async with service_channel(config, endpoint, "heartbeat") as channel:
+    """Raises TwinlogError where no service tells of a flow."""
+    endpoints, open_to = service_endpoints(config, endpoint), channels(config)
+    try:
+        return await _ask_heartbeat(open_to("heartbeat", endpoints["heartbeat"]))
+    except TwinlogError as error:
+        others = await query_status(endpoints, open_to, timeout_seconds=CALL_TIMEOUT_SECONDS)
+        if not others.flows:
+            raise
+        return without_heartbeats(others, error)
+
+
+def without_heartbeats(status: Status, failure: TwinlogError) -> Topology:
+    """What services tell that know nothing of heartbeats. Pure."""
+    return Topology(
+        clusters={
+            alias: "" if True in row.seen_by.values() or not row.notes else row.notes[0].reason
+            for alias, row in status.clusters.items()
+        },
+        links=[
+            Link(source=source, target=target, state="UNKNOWN", reason=failure.reason, message=str(failure))
+            for source, _, target in (name.partition("->") for name in sorted(status.flows))
+        ],
+        paths=[],
+        failure=failure,
+    )
+
+
+async def _ask_heartbeat(opened: grpc.aio.Channel) -> Topology:
+    async with opened as channel:
         stub = HeartbeatServiceStub(channel)
         try:
             shown = await stub.GetTopology(pb2.GetTopologyRequest(), timeout=CALL_TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""`twinlog verify A->B`: whether the copies of a flow are complete and equal."""
+"""`twinlog verify A->B`: whether the copies of a flow equal their source."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from twinlog.printable import printable
 if TYPE_CHECKING:
     from twinlog.verify.report import FlowReport
 
-_HELP = """Prove that the copies of a flow are complete and equal, or name what is not.
+_HELP = """Prove that the copies of a flow equal their source, or name what does not.
 
 Both clusters are read, and nothing is written. No service has to run; they may. Of every partition the \
 records of the copy are compared with those of the source, in order, up to the ends that are taken at the \
@@ -30,6 +30,12 @@ are compared as bytes.
 
 Differences are MISSING, DUPLICATE, FOREIGN, CHANGED and ORDER, each with both offsets. What cannot be \
 compared is said with its reason: retention, known gaps, what is not copied yet. --show prints the records.
+
+EQUAL means that what both clusters hold is equal. It does not mean that the target holds everything: what \
+retention took there is no difference. `twinlog safe-to-delete` answers that. Once the copier has ended, \
+--complete counts what the copy lacks at its end.
+
+For a copy that MirrorMaker 2 made with its default isolation: --isolation read_uncommitted.
 
 Exit codes: 0 equal; 1 different; 3 nothing differs, but not everything could be compared; 2 wrong use.
 
@@ -45,6 +51,16 @@ twinlog verify 'A->B' --config mm2.properties --from -1d --report proof.json --h
 _COLOURS = {"EQUAL": typer.colors.GREEN, "DIFFERENT": typer.colors.RED, "INCOMPLETE": typer.colors.YELLOW}
 _MOST_ROWS = 200
 _ISOLATIONS = {"read_committed": True, "read_uncommitted": False}
+IsolationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--isolation",
+        metavar="read_committed|read_uncommitted",
+        help="What the copier saw of the source, when the file does not say it.",
+    ),
+]
+_PARQUET = re.compile(r"_SUCCESS|\.?_SUCCESS\.crc|\.?part-.*\.parquet(\.crc)?")
+"""What an earlier run has left in its directory."""
 _SIZE = re.compile(r"(\d+)\s*([kKmMgG]?)")
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
@@ -72,13 +88,7 @@ def verify_command(
     end: Annotated[
         str | None, typer.Option("--to", metavar="TIME|OFFSET", help="End before this time or source offset.")
     ] = None,
-    isolation: Annotated[
-        str | None,
-        typer.Option(
-            metavar="read_committed|read_uncommitted",
-            help="What the copier saw of the source, when the file does not say it.",
-        ),
-    ] = None,
+    isolation: IsolationOption = None,
     wait: Annotated[
         float, typer.Option(min=0.0, help="Seconds that the copy may take to arrive at the source's ends.")
     ] = 30.0,
@@ -143,9 +153,10 @@ def verify_command(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    from twinlog.verify.report import EXIT_CODES, document
+    from twinlog.verify.report import EXIT_CODES, Verdict, document
 
-    with reported_failures():
+    incomplete = EXIT_CODES[Verdict.INCOMPLETE]
+    with reported_failures(incomplete):
         if config is None:
             raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
         request = engine("request").VerifyRequest(
@@ -154,7 +165,7 @@ def verify_command(
             partitions=frozenset(partition or ()),
             begin=instant_of("--from", begin),
             end=instant_of("--to", end),
-            read_committed=_isolation(isolation),
+            read_committed=reads_committed(isolation),
             wait_seconds=wait,
             complete=complete,
             max_bytes_per_second=_bytes(max_bytes),
@@ -172,15 +183,17 @@ def verify_command(
         configuration = load_config(config)
         for file in (report_file, html_file):
             check_writable(file)
+        _check_parquet(parquet)
+        _check_range(request.begin, request.end)
     with shown_progress() as on_progress:
-        report: FlowReport = run_async(verified(configuration, request, on_progress))
-    with reported_failures():
+        report: FlowReport = run_async(verified(configuration, request, on_progress), incomplete)
+    with reported_failures(incomplete):
         told = document(report)
-        write_reports(told, report_file, html_file)
         if output is Output.JSON:
             print_json(told)
         else:
             print_report(told)
+        write_reports(told, report_file, html_file)
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 
@@ -214,7 +227,8 @@ def instant_of(option: str, text: str | None) -> Any:
     return instant(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms()))
 
 
-def _isolation(text: str | None) -> bool | None:
+def reads_committed(text: str | None) -> bool | None:
+    """What `--isolation` says; None = what the file says. Raises ConfigError."""
     if text is None:
         return None
     try:
@@ -236,13 +250,46 @@ def _bytes(text: str) -> int:
 
 
 def check_writable(file: Path | None) -> None:
-    """Before the hours that a verification may take."""
-    if file is not None and not file.resolve().parent.is_dir():
+    """Before the hours that a verification may take. Raises ConfigError."""
+    if file is None:
+        return
+    if not file.resolve().parent.is_dir():
         raise ConfigError(f"{file}: there is no such directory", metadata={"file": str(file)})
+    was_there = file.exists()
+    try:
+        with file.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise _not_written(file, error) from error
+    if not was_there:
+        file.unlink(missing_ok=True)
+
+
+def _check_parquet(directory: Path | None) -> None:
+    """Spark replaces all that is in it."""
+    if directory is None or not directory.exists():
+        return
+    if not directory.is_dir():
+        raise ConfigError(f"--parquet {directory}: not a directory", metadata={"key": "--parquet"})
+    others = [each.name for each in directory.iterdir() if not _PARQUET.fullmatch(each.name)]
+    if others:
+        raise ConfigError(
+            f"--parquet {directory}: it holds {min(others)}, and all that is in it would be deleted: name"
+            " a new directory, or that of an earlier run",
+            metadata={"key": "--parquet"},
+        )
+
+
+def _check_range(begin: Any, end: Any) -> None:
+    """Of two offsets, or of two times; an offset and a time are compared by the source only."""
+    for of in ("offset", "timestamp_ms"):
+        first, behind = getattr(begin, of, None), getattr(end, of, None)
+        if first is not None and behind is not None and first >= behind:
+            raise ConfigError("--from has to lie before --to", metadata={"key": "--from"})
 
 
 def write_reports(told: dict[str, Any], report_file: Path | None, html_file: Path | None) -> None:
-    """Raises ConfigError."""
+    """After the report was printed: a full disk must not take the result of hours. Raises ConfigError."""
     if report_file is not None:
         _write(report_file, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
     if html_file is not None:
@@ -255,7 +302,11 @@ def _write(file: Path, text: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
+        raise _not_written(file, error) from error
+
+
+def _not_written(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{file}: cannot be written: {error.strerror or error}", metadata={"file": str(file)})
 
 
 def print_report(told: dict[str, Any]) -> None:

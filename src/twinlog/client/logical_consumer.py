@@ -13,6 +13,7 @@ from twinlog.errors import KafkaError, NotFoundError, StateError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.groups.consumer import ConsumedRecord, GroupConsumer
 from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias, Headers, TopicPartition
 from twinlog.policy import policy_from_config
 
@@ -133,7 +134,7 @@ class LogicalConsumer:
         try:
             await consumer.commit(self._handed_out)
         except KafkaError as error:
-            if error.reason != "GROUP_REBALANCED":
+            if error.reason != KafkaReason.GROUP_REBALANCED:
                 raise
         self._handed_out = {}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from twinlog.config.client_keys import CLUSTER_CLIENT_KEYS
+from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS
 from twinlog.errors import ConfigError
 
 ADMIN = "admin"

@@ -1,35 +1,34 @@
 """The configuration of every service: an MM2 properties file, read by MM2's rules, as frozen typed
 records."""
 
-from twinlog.config.load import load
-from twinlog.config.problems import Notice, NoticeLevel
-from twinlog.config.settings import (
+from twinlog.config.client_settings import ClientConfig, ClusterConfig, FlowClients, Origin
+from twinlog.config.flow.settings import (
     AclSyncMode,
-    Address,
     AutoOffsetReset,
     CheckpointSettings,
-    ClientConfig,
-    ClusterConfig,
     ConfigSyncSettings,
-    Configuration,
-    FlowClients,
     FlowConfig,
     HeartbeatSettings,
-    LogFormat,
     OffsetsMode,
     OffsetsSettings,
     OffsetStorage,
     OffsetSyncsLocation,
     OffsetSyncsSettings,
     OnDataLoss,
-    Origin,
-    RuntimeSettings,
     Selection,
-    ServiceEndpoints,
     SourceSettings,
+)
+from twinlog.config.keys.spec import Service
+from twinlog.config.load import load
+from twinlog.config.problems import Notice, NoticeLevel
+from twinlog.config.runtime_settings import (
+    Address,
+    LogFormat,
+    RuntimeSettings,
+    ServiceEndpoints,
     SparkSettings,
 )
-from twinlog.config.spec import Service
+from twinlog.config.settings import Configuration
 
 __all__ = [
     "load",

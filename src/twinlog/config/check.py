@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from twinlog.config.client_keys import (
+from twinlog.config.keys.client import (
     CLUSTER_CLIENT_KEYS,
     EFFECTIVE_BY_CLIENT,
     KEYS_BY_CLIENT,
@@ -16,11 +16,11 @@ from twinlog.config.client_keys import (
     SECURITY_KEYS,
     is_secret,
 )
-from twinlog.config.keys import BY_ANY_NAME
-from twinlog.config.keys_twinlog import SPARK_CONF_PREFIX
-from twinlog.config.precedence import Settings
+from twinlog.config.keys.spec import KeySpec, Scope, expected, parse_value
+from twinlog.config.keys.table import BY_ANY_NAME
+from twinlog.config.keys.twinlog import SPARK_CONF_PREFIX
 from twinlog.config.problems import Findings
-from twinlog.config.spec import KeySpec, Scope, expected, parse_value
+from twinlog.config.values.precedence import Settings
 from twinlog.model import ClusterAlias
 from twinlog.properties import Property
 
@@ -28,7 +28,10 @@ _AT_TOP = frozenset((Scope.TOP, Scope.FLOW, Scope.TARGET_OR_TOP))
 _AT_FLOW = frozenset((Scope.FLOW, Scope.FLOW_ONLY))
 _AT_CLUSTER = frozenset((Scope.TARGET, Scope.TARGET_OR_TOP))
 
-_OPEN_PREFIXES = ("config.providers.", "replication.policy.", SPARK_CONF_PREFIX)
+_OPEN_PREFIXES = (
+    *("config.providers.", "replication.policy.", SPARK_CONF_PREFIX),
+    *("topic.filter.", "group.filter.", "config.property.filter."),
+)
 """Below these every name is somebody else's."""
 _POSITIONS_TOPIC_PREFIX = "offset.storage."
 _TOPIC_SETTING_PREFIXES = ("config.storage.", "status.storage.")

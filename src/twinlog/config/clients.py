@@ -4,13 +4,13 @@ added."""
 from collections.abc import Mapping
 from dataclasses import replace
 
-from twinlog.config import precedence
-from twinlog.config.client_keys import is_secret
-from twinlog.config.precedence import Settings, Side
+from twinlog.config.client_settings import ClientConfig, ClusterConfig, FlowClients
+from twinlog.config.keys.client import is_secret
 from twinlog.config.problems import Findings
-from twinlog.config.providers import Resolver
-from twinlog.config.rereading import notes
-from twinlog.config.settings import ClientConfig, ClusterConfig, FlowClients
+from twinlog.config.values import precedence as precedence
+from twinlog.config.values.precedence import Settings, Side
+from twinlog.config.values.providers import Resolver
+from twinlog.config.values.rereading import notes
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property
 

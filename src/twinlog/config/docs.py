@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from twinlog.config.client_keys import EFFECTIVE_BY_CLIENT
-from twinlog.config.keys import ALL_KEYS
-from twinlog.config.spec import KeySpec, Service, ValueType, expected
+from twinlog.config.keys.client import EFFECTIVE_BY_CLIENT
+from twinlog.config.keys.spec import KeySpec, Service, ValueType, expected
+from twinlog.config.keys.table import ALL_KEYS
 
 _INTRODUCTION = """\
 # Configuration

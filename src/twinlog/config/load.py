@@ -7,29 +7,29 @@ from functools import partial
 from pathlib import Path
 
 from twinlog import properties
-from twinlog.config import precedence
 from twinlog.config.check import check_keys
+from twinlog.config.client_settings import ClusterConfig
 from twinlog.config.clients import ClientBuilder
-from twinlog.config.flows import flow_config
-from twinlog.config.keys import BY_NAME
-from twinlog.config.keys_twinlog import SPARK_CONF_PREFIX
-from twinlog.config.live import require_literals
-from twinlog.config.precedence import Connector
+from twinlog.config.flow.flows import flow_config
+from twinlog.config.keys.spec import Service
+from twinlog.config.keys.table import BY_NAME
+from twinlog.config.keys.twinlog import SPARK_CONF_PREFIX
 from twinlog.config.problems import Findings
-from twinlog.config.providers import FileSystem, LocalFileSystem, Resolver, configured_resolver
-from twinlog.config.reader import SettingsReader
-from twinlog.config.security import security_settings
-from twinlog.config.settings import (
+from twinlog.config.runtime_settings import (
     Address,
-    ClusterConfig,
-    Configuration,
     LogFormat,
     RuntimeSettings,
     ServiceEndpoints,
     SparkSettings,
 )
-from twinlog.config.spec import Service
-from twinlog.config.suspicious_values import check_values
+from twinlog.config.security import security_settings
+from twinlog.config.settings import Configuration
+from twinlog.config.values import precedence as precedence
+from twinlog.config.values.live import require_literals
+from twinlog.config.values.precedence import Connector
+from twinlog.config.values.providers import FileSystem, LocalFileSystem, Resolver, configured_resolver
+from twinlog.config.values.reader import SettingsReader
+from twinlog.config.values.suspicious import check_values
 from twinlog.errors import ConfigError
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property

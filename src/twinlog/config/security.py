@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from twinlog.config.keys.spec import Service
 from twinlog.config.loopback import is_loopback
 from twinlog.config.problems import Findings
-from twinlog.config.reader import SettingsReader
-from twinlog.config.spec import Service
+from twinlog.config.values.reader import SettingsReader
 
 PRINCIPAL_KINDS = ("cn", "dns", "uri", "email", "sub", "group")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from twinlog.errors import KafkaError
 from twinlog.kafka.groups.consumer import GroupConsumer
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Record, TopicPartition
 
 POLL_SECONDS = 0.5
@@ -53,7 +54,7 @@ async def group_position(cluster: KafkaCluster, group: str) -> Mapping[TopicPart
     """The group's committed offsets on a cluster; empty when it has none. Raises KafkaError."""
     answer = (await cluster.group_offsets([group])).get(group, {})
     if isinstance(answer, KafkaError):
-        if answer.reason == "GROUP_UNKNOWN":
+        if answer.reason == KafkaReason.GROUP_UNKNOWN:
             return {}
         raise answer
     return answer

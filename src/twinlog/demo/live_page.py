@@ -19,7 +19,7 @@ _READY = "ready: "
 
 @asynccontextmanager
 async def live_page(file: Path, directory: Path) -> AsyncIterator[str]:
-    """What to say of the page of a run: its address, or why there is none. The demo goes on without it."""
+    """What to say of the page of a run: its address, or why there is none. The demo continues without it."""
     log = directory / "ui.log"
     command: list[str | Path] = [
         sys.executable,

@@ -10,6 +10,7 @@ repetition of a repetition, scripts and blocks in `\p{..}`).
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from twinlog.filters.java_classes import CharacterClasses, RegexSyntaxError
 from twinlog.filters.linear import LONGEST_PATTERN, LinearPattern
@@ -27,6 +28,8 @@ _ESCAPES = {
     "R": r"(?:\r\n|[\n\x0b\x0c\r\x85\u2028\u2029])",
 }
 _ANCHORS = "AbB"
+_REMEMBERED_CHARACTERS = 500
+"""Of a pattern whose compiled form is kept: what others may send stays a few megabytes."""
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
@@ -46,11 +49,19 @@ def compile_linear(pattern: str) -> LinearPattern:
     """
     if len(pattern) > LONGEST_PATTERN:
         raise RegexSyntaxError(f"it has more than {LONGEST_PATTERN} characters")
+    return _compile_again(pattern) if len(pattern) <= _REMEMBERED_CHARACTERS else _compile_linear(pattern)
+
+
+def _compile_linear(pattern: str) -> LinearPattern:
     compile_java(pattern)
     try:
         return LinearPattern(translate(pattern))
     except RecursionError as error:
         raise RegexSyntaxError("its groups are nested too deeply") from error
+
+
+_compile_again = lru_cache(maxsize=512)(_compile_linear)
+"""The flows of a file have mostly the same patterns, and each pattern is also tried by itself."""
 
 
 def translate(pattern: str) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from twinlog.config.client_keys import CLUSTER_CLIENT_KEYS, KEYS_BY_CLIENT
-from twinlog.config.keys import BY_ANY_NAME
-from twinlog.config.spec import (
+from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, KEYS_BY_CLIENT
+from twinlog.config.keys.spec import (
     KeySpec,
     Scope,
     Service,
@@ -20,6 +19,7 @@ from twinlog.config.spec import (
     parse_value,
     split_list,
 )
+from twinlog.config.keys.table import BY_ANY_NAME
 from twinlog.imports.draft import Draft
 from twinlog.imports.references import References
 from twinlog.imports.report import Setting
@@ -149,7 +149,10 @@ class ConnectorImport:
         elif key.startswith(("transforms", "predicates")):
             if setting.value.strip() and connector.kind is Kind.SOURCE:
                 self._refuse(
-                    flow, setting, "transforms are Java classes; records are copied unchanged or not at all"
+                    flow,
+                    setting,
+                    "transforms are Java classes; records are copied unchanged or not at all (to rename"
+                    " topics write twinlog.topic.rename, docs/policies.md)",
                 )
         elif key.startswith(("source.cluster.", "target.cluster.")):
             self._add_cluster_key(flow, key, setting)

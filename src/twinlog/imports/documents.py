@@ -84,7 +84,12 @@ def read_yaml(text: str, file: str) -> tuple[Tree, ...]:
         return tuple(tree for tree in trees if tree.is_there)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _error(file, mark.line + 1 if mark else 0, error.problem or "not YAML") from error
+        problem = error.problem or "not YAML"
+        if "{{" in text:
+            problem = (
+                f"{problem}; it is a template: render it first, or take what `kubectl get -o yaml` tells"
+            )
+        raise _error(file, mark.line + 1 if mark else 0, problem) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise _error(file, line, "a character that YAML does not allow") from error

@@ -1,6 +1,6 @@
 """The properties file that an import writes, while it grows."""
 
-from twinlog.config.client_keys import is_secret
+from twinlog.config.keys.client import is_secret
 from twinlog.imports.report import Fate, Report, Setting
 from twinlog.properties_text import render_properties
 
@@ -53,9 +53,6 @@ class Draft:
 
     def add_cluster(self, alias: str) -> None:
         self._clusters.setdefault(alias, {})
-
-    def cluster_value(self, alias: str, key: str) -> str | None:
-        return self._clusters.get(alias, {}).get(key)
 
     def set_cluster(self, alias: str, key: str, setting: Setting) -> bool:
         """`A.<key>`. False when the cluster has another value of it already."""

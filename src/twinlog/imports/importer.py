@@ -148,14 +148,15 @@ class _Reading:
         return Format.STRIMZI
 
     def _ureplicator(self, tree: Tree | None) -> Format:
+        renames: list[Setting] = []
         topics = (
             topic_lists.topics_of_json(tree)
             if tree is not None
-            else topic_lists.ureplicator_topics(self._text, self._draft)
+            else topic_lists.ureplicator_topics(self._text, self._draft, renames)
         )
         whole = Setting(value="", place="the list of topics")
         importer = TopicListImport(self._draft, self._source, self._target, group=self._options.group)
-        importer.add([*topics], whole)
+        importer.add([*topics], whole, renames=renames)
         return Format.UREPLICATOR
 
     @property

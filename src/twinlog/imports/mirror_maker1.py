@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from twinlog.config.client_keys import CLUSTER_CLIENT_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
+from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
 from twinlog.errors import ConfigError
 from twinlog.imports.draft import Draft
 from twinlog.imports.report import Line, Report, Setting
@@ -18,6 +18,7 @@ _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 TARGET = "target"
 
 _OF_THE_OLD_CONSUMER = ("zookeeper.connect",)
+_OLD_NAMES = {"bootstrap.servers": "metadata.broker.list"}
 _RESETS = {"smallest": "earliest", "largest": "latest"}
 _DEFAULT_RESET = "latest"
 """Of Java's consumer, so of MirrorMaker 1 as well."""
@@ -109,6 +110,12 @@ def include_pattern(text: str) -> str:
 def _required(properties: Properties, key: str, file: str) -> Property:
     found = properties.entries.get(key)
     if found is None or not found.value.strip():
+        old = properties.entries.get(_OLD_NAMES.get(key, ""))
+        if old is not None:
+            raise ConfigError(
+                f"{file}:{old.line}: {old.key} is for Kafka's old producer: give {key}",
+                metadata={"file": file, "key": key},
+            )
         raise ConfigError(f"{file}: {key} is missing", metadata={"file": file, "key": key})
     return found
 

@@ -3,11 +3,12 @@
 It keeps topic names by default, and commits its positions on the source, for a group of its own.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from twinlog.config.client_keys import CLUSTER_CLIENT_KEYS, CONSUMER_KEYS
-from twinlog.config.spec import java_boolean, split_list
+from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, CONSUMER_KEYS
+from twinlog.config.keys.spec import java_boolean, split_list
 from twinlog.imports.documents import Tree
 from twinlog.imports.draft import Draft
 from twinlog.imports.references import References
@@ -17,7 +18,19 @@ CLASS = "io.confluent.connect.replicator.ReplicatorSourceConnector"
 _SAME_NAME = "${topic}"
 _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 _SIDES = {"src.kafka.": 0, "dest.kafka.": 1}
+_RENAMED = re.compile(r"([A-Za-z0-9._-]*)\$\{topic\}([A-Za-z0-9._-]*)")
+"""Of `topic.rename.format`: what stands before and after the name."""
+_SWITCHES_OFF = {
+    "schema.subject.translator.class": "it changes records",
+    "topic.preserve.partitions": "copies lie in partitions by their keys, new ones in those of the source",
+}
+"""Keys with which copies would not be continued as they were begun, the second one where it is false."""
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_MAPPED = {
+    "tasks.max": "tasks.max",
+    "topic.config.sync": "sync.topic.configs.enabled",
+    "dest.topic.replication.factor": "replication.factor",
+}
 _READ_BELOW = (
     "name", "connector.class", "topic.whitelist", "topic.regex", "topic.blacklist", "topic.rename.format",
     "topic.config.sync", "tasks.max", "offset.topic.commit", "src.consumer.group.id",
@@ -75,10 +88,16 @@ class ReplicatorImport:
             report.impossible(whole, "it has neither topic.whitelist nor topic.regex")
         rename = config.get("topic.rename.format")
         if rename is not None and rename.value.strip() != _SAME_NAME:
-            report.impossible(
-                rename, f"copies have other names; {flow} is switched off until you have decided"
-            )
-            return False
+            around = _RENAMED.fullmatch(rename.value.strip())
+            if around is None:
+                report.impossible(
+                    rename,
+                    f"copies have other names; {flow} is switched off until you have written"
+                    f" {flow}.twinlog.topic.rename (docs/policies.md)",
+                )
+                return False
+            rule = rename.at(f"(.*) -> {around[1]}$1{around[2]}")
+            self.draft.set_flow(flow, "twinlog.topic.rename", rule)
         return bool(included)
 
     def _positions(self, name: str, config: Mapping[str, Setting], whole: Setting) -> bool:
@@ -93,6 +112,15 @@ class ReplicatorImport:
             )
             return False
         group = config.get("src.consumer.group.id") or whole.at(name)
+        if not group.value.strip():
+            self.draft.report.to_do(
+                whole,
+                f"neither the connector's name nor src.consumer.group.id is in it: write"
+                f" {self.flow}.twinlog.start.group, the group that committed for it; it is switched off until"
+                " then",
+                becomes=f"{self.flow}.twinlog.start.group",
+            )
+            return False
         return self.draft.set_flow(self.flow, "twinlog.start.group", group, "the group that committed for it")
 
     def _add_key(self, key: str, setting: Setting) -> bool:
@@ -105,9 +133,21 @@ class ReplicatorImport:
                 draft.set_cluster(alias, name, setting)
             else:
                 report.ignored(setting, "no setting of a cluster")
-        elif key in ("tasks.max", "topic.config.sync"):
-            becomes = {"tasks.max": "tasks.max", "topic.config.sync": "sync.topic.configs.enabled"}[key]
-            draft.set_flow(self.flow, becomes, setting)
+        elif key in _MAPPED:
+            draft.set_flow(self.flow, _MAPPED[key], setting)
+        elif key in _SWITCHES_OFF and (
+            not key.startswith("topic.") or not java_boolean(setting.value.strip())
+        ):
+            report.impossible(
+                setting, f"{_SWITCHES_OFF[key]}; {self.flow} is switched off until you have decided"
+            )
+            return False
+        elif key == "provenance.header.enable" and java_boolean(setting.value.strip()):
+            report.to_do(
+                setting,
+                "copies get no such header here, and records that have one are copied like all others: do not"
+                " run a flow back under the same names beside this one",
+            )
         elif key in _READ_BELOW:
             pass
         elif key.startswith("src.consumer.") and key.removeprefix("src.consumer.") in CONSUMER_KEYS:
@@ -117,7 +157,8 @@ class ReplicatorImport:
                 report.ignored(setting, "records are copied byte for byte, nothing is converted")
             elif setting.value.strip():
                 report.impossible(
-                    setting, f"it changes records; {self.flow} is switched off until you have decided"
+                    setting,
+                    f"it changes records or names; {self.flow} is switched off until you have decided",
                 )
                 return False
         else:

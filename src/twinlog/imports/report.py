@@ -68,5 +68,7 @@ class Report:
         self._add(Fate.IMPOSSIBLE, setting, "", text)
 
     def _add(self, fate: Fate, setting: Setting, becomes: str, text: str) -> None:
-        found = Line(fate=fate, place=setting.place, line=setting.line, becomes=becomes, text=text)
+        found = Line(
+            fate=fate, place=setting.place or "the file", line=setting.line, becomes=becomes, text=text
+        )
         self._lines[found] = None

@@ -7,8 +7,8 @@ way, so that a connector means the same whether its resource or Connect's REST A
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from twinlog.config.keys import BY_ANY_NAME
-from twinlog.config.spec import Scope
+from twinlog.config.keys.spec import Scope
+from twinlog.config.keys.table import BY_ANY_NAME
 from twinlog.imports.connectors import Connector, Kind, kind_of
 from twinlog.imports.documents import Tree
 from twinlog.imports.draft import Draft

@@ -31,14 +31,22 @@ class Side:
 
 
 class TopicListImport:
-    """Writes flows that copy named topics under their own names."""
+    """Writes flows that copy named topics, under their own names where no rule says otherwise."""
 
     def __init__(self, draft: Draft, source: Side, target: Side, *, group: str = "") -> None:
         """`group` committed the positions on the source; empty = not known."""
         self._draft, self._source, self._target, self._group = draft, source, target, group
 
-    def add(self, topics: Iterable[Setting], whole: Setting, *, source_servers: str = "") -> None:
-        """One flow. `whole` is where the list stands; `source_servers` what it says of its source."""
+    def add(
+        self,
+        topics: Iterable[Setting],
+        whole: Setting,
+        *,
+        source_servers: str = "",
+        renames: Sequence[Setting] = (),
+    ) -> None:
+        """One flow. `whole` is where the list stands; `source_servers` what it says of its source; `renames`
+        rules of `twinlog.topic.rename`."""
         patterns: dict[str, Setting] = {}
         for topic in topics:
             if "," in topic.value:
@@ -66,6 +74,10 @@ class TopicListImport:
         for pattern in patterns.values():
             self._draft.report.mapped(pattern, f"{flow}.topics")
         self._draft.decide_flow(flow, "topics", ", ".join(patterns))
+        if renames:
+            self._draft.decide_flow(flow, "twinlog.topic.rename", "; ".join(rule.value for rule in renames))
+            for rule in renames:
+                self._draft.report.mapped(rule, f"{flow}.twinlog.topic.rename")
         self._draft.decide_flow(flow, "replication.policy.class", _IDENTITY)
         self._draft.decide_flow(flow, "sync.topic.acls.enabled", "false")
         self._draft.decide_flow(flow, "emit.checkpoints.enabled", "false")
@@ -90,8 +102,9 @@ def is_ureplicator(text: str) -> bool:
     return _SERVING.match(text) is not None
 
 
-def ureplicator_topics(text: str, draft: Draft) -> Iterator[Setting]:
-    """Topics of the controller's answer, of a list with one a line, or of a topic mapping (`from to`)."""
+def ureplicator_topics(text: str, draft: Draft, renames: list[Setting]) -> Iterator[Setting]:
+    """Topics of the controller's answer, of a list with one a line, or of a topic mapping (`from to`), whose
+    rules are added to `renames`."""
     serving = _SERVING.match(text)
     if serving is not None:
         for name in serving[1].split(","):
@@ -102,14 +115,12 @@ def ureplicator_topics(text: str, draft: Draft) -> Iterator[Setting]:
         if not words or words[0].startswith("#"):
             continue
         setting = Setting(value=words[0], place=words[0][:80], line=number)
-        if not _TOPIC.fullmatch(words[0]) or len(words) > 2:
+        if len(words) > 2 or not all(map(_TOPIC.fullmatch, words)):
             draft.report.impossible(setting, "this line is no topic, and no mapping of a topic to a topic")
-        elif len(words) == 2 and words[1] != words[0]:
-            draft.report.impossible(
-                setting, f"it is renamed to {words[1][:80]}; Twinlog keeps or prefixes names"
-            )
-        else:
-            yield _escaped(setting)
+            continue
+        if len(words) == 2 and words[1] != words[0]:
+            renames.append(setting.at(f"{words[0]} -> {words[1]}"))
+        yield _escaped(setting)
 
 
 def topics_of_json(tree: Tree) -> Iterator[Setting]:
@@ -173,12 +184,16 @@ def _datastream(stream: Tree, draft: Draft) -> tuple[str, Setting] | None:
     metadata = stream.get("metadata")
     prefix = metadata.get("system.destination.destinationTopicPrefix")
     if prefix.scalar and prefix.scalar.strip():
-        draft.report.impossible(prefix.setting, f"{name} puts a prefix before names; Twinlog keeps them")
+        draft.report.impossible(
+            prefix.setting,
+            f"{name} puts a prefix before names: add its topics to the file yourself, with a rule of"
+            " twinlog.topic.rename (docs/policies.md)",
+        )
         return None
     if stream.text("Status").upper() in ("PAUSED", "STOPPED"):
         draft.report.to_do(stream.get("Status").setting, f"datastream {name} was not running")
     if match[1] == "kafkassl":
         draft.report.to_do(place, "the source speaks TLS: write its security.protocol and ssl.* keys")
-    for field in metadata.fields:
+    for field in metadata.fields.keys() - {"group.id"}:
         draft.report.ignored(metadata.fields[field].setting, "about Brooklin itself")
     return match[2], place.at(match[3].removeprefix("^").removesuffix("$"))

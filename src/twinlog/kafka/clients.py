@@ -9,12 +9,17 @@ touches the network. Reading trust and key stores touches files.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from twinlog.config.client_keys import OAUTH_KEYS
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from twinlog.config.keys.client import OAUTH_KEYS
 from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import SaslLogin, refused
+from twinlog.kafka.security.kerberos import GSSAPI, OWN_LIBRDKAFKA, KerberosLogin
 from twinlog.kafka.security.oauth.keeper import TokenKeeper
 from twinlog.kafka.security.oauth.login import OAuthLogin
 
@@ -55,6 +60,7 @@ _SECURITY_KEYS = (
     "security.protocol",
     "sasl.mechanism",
     "sasl.jaas.config",
+    "sasl.kerberos.service.name",
     *OAUTH_KEYS,
     "ssl.truststore.type",
     "ssl.truststore.location",
@@ -145,7 +151,7 @@ def aiokafka_producer_options(
 ) -> dict[str, Any]:
     """Keyword arguments for an idempotent `AIOKafkaProducer`; acks is always `all`.
 
-    Whoever makes a transactional producer adds `transactional_id`; `transaction.timeout.ms` is passed on when
+    The maker of a transactional producer adds `transactional_id`; `transaction.timeout.ms` is passed on when
     set. A configured `acks` below `all` is not obeyed: positions may only follow data that the target cannot
     lose.
     """
@@ -286,6 +292,8 @@ def _librdkafka_security(access: ClusterAccess) -> dict[str, Any]:
     if isinstance(security.sasl, SaslLogin):
         options["sasl.username"] = security.sasl.username
         options["sasl.password"] = security.sasl.password
+    if isinstance(security.sasl, KerberosLogin):
+        options.update(_librdkafka_kerberos(security.sasl))
     if access.keeper is not None and isinstance(security.sasl, OAuthLogin):
         options["oauth_cb"] = _token_callback(access.keeper, dict(security.sasl.extensions))
     if security.tls is not None:
@@ -298,6 +306,34 @@ def _librdkafka_security(access: ClusterAccess) -> dict[str, Any]:
             options["ssl.certificate.pem"] = security.tls.identity.certificate_chain_pem
             options["ssl.key.pem"] = security.tls.identity.key_pem
     return options
+
+
+@cache
+def admin_knows_kerberos() -> bool:
+    """Whether librdkafka, as it is installed, can log in by GSSAPI."""
+    asked = KerberosLogin(service="kafka")
+    try:
+        AdminClient(
+            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": GSSAPI, **_librdkafka_kerberos(asked)}
+        )
+    except KafkaException:
+        return False
+    return True
+
+
+def require_kerberos_of_admin(access: ClusterAccess, *, alias: str) -> None:
+    """Raises ConfigError for a login by Kerberos that librdkafka cannot make."""
+    if isinstance(access.security.sasl, KerberosLogin) and not admin_knows_kerberos():
+        raise refused(alias, "sasl.mechanism", OWN_LIBRDKAFKA)
+
+
+def _librdkafka_kerberos(login: KerberosLogin) -> dict[str, Any]:
+    """librdkafka gets tickets of a key table by `kinit`, into the default cache."""
+    options = {"sasl.kerberos.service.name": login.service}
+    if not login.keytab:
+        return {**options, "sasl.kerberos.kinit.cmd": "true"}  # somebody else renews the tickets
+    named = {"sasl.kerberos.principal": login.principal, "sasl.kerberos.keytab": login.keytab}
+    return {**options, **named}
 
 
 def _token_callback(keeper: TokenKeeper, extensions: dict[str, str]) -> Callable[[str], tuple[Any, ...]]:

@@ -18,6 +18,7 @@ from twinlog.kafka.clients import (
     call_timeout_seconds,
     fetch_options,
     librdkafka_options,
+    require_kerberos_of_admin,
 )
 from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.groups.descriptions import GroupDescriptionsClient
@@ -64,6 +65,7 @@ class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin
         self._suffix = client_id_suffix
         self._fetch_options = fetch_options(properties, alias=alias)
         access = ClusterAccess(properties, alias=alias)
+        require_kerberos_of_admin(access, alias=alias)
         self._admin = AdminSession(
             alias,
             partial(

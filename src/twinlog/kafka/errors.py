@@ -6,7 +6,7 @@ not retried for ever.
 """
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import aiokafka.errors
 from confluent_kafka import KafkaError as LibrdkafkaError
@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.protocol.frames import FrameTooLargeError
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.kafka.security.oauth.login import TokenError
 
 
@@ -37,9 +38,11 @@ def _fatal(name: str, meaning: str) -> Reason:
 
 NO_LEADER = _transient("LEADER_UNAVAILABLE", "the partition's leader is moving")
 _COORDINATOR = _transient("COORDINATOR_UNAVAILABLE", "the coordinator is moving or loading")
-_GROUP_ACTIVE = _fatal("GROUP_ACTIVE", "the group has members: stop its consumers first")
+_GROUP_ACTIVE = _fatal(KafkaReason.GROUP_ACTIVE, "the group has members: stop its consumers first")
 _FENCED = _fatal("PRODUCER_FENCED", "another process took over this producer's id")
-_TOO_LARGE = _fatal("RECORD_TOO_LARGE", "the record or batch is above the topic's max.message.bytes")
+_TOO_LARGE = _fatal(
+    KafkaReason.RECORD_TOO_LARGE, "the record or batch is above the topic's max.message.bytes"
+)
 _REPLICAS = _transient("NOT_ENOUGH_REPLICAS", "fewer in-sync replicas than min.insync.replicas")
 _CORRUPT = _fatal("CORRUPT_BATCH", "the batch does not match its checksum")
 _BUSY = _transient("TRANSACTION_BUSY", "the previous transaction of this id is still ending")
@@ -50,10 +53,12 @@ KAFKA_REASONS: dict[int, Reason] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: _transient(
         "KAFKA_SERVER_ERROR", "the broker failed without saying why; its log has the cause"
     ),
-    ErrorCode.OFFSET_OUT_OF_RANGE: _fatal("OFFSET_OUT_OF_RANGE", "the offset is outside the partition's log"),
+    ErrorCode.OFFSET_OUT_OF_RANGE: _fatal(
+        KafkaReason.OFFSET_OUT_OF_RANGE, "the offset is outside the partition's log"
+    ),
     ErrorCode.CORRUPT_MESSAGE: _CORRUPT,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _fatal(
-        "TOPIC_UNKNOWN", "no such topic or partition (or no right to see it)"
+        KafkaReason.TOPIC_UNKNOWN, "no such topic or partition (or no right to see it)"
     ),
     ErrorCode.INVALID_FETCH_SIZE: _fatal("INVALID_REQUEST", "the broker does not accept the request's sizes"),
     ErrorCode.LEADER_NOT_AVAILABLE: NO_LEADER,
@@ -93,15 +98,15 @@ KAFKA_REASONS: dict[int, Reason] = {
     ),
     ErrorCode.ILLEGAL_SASL_STATE: _fatal("AUTHENTICATION_FAILED", "the broker refused the credentials"),
     ErrorCode.UNSUPPORTED_VERSION: _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request"),
-    ErrorCode.TOPIC_ALREADY_EXISTS: _fatal("TOPIC_EXISTS", "the topic is there already"),
+    ErrorCode.TOPIC_ALREADY_EXISTS: _fatal(KafkaReason.TOPIC_EXISTS, "the topic is there already"),
     ErrorCode.INVALID_PARTITIONS: _fatal(
         "PARTITIONS_INVALID", "the partition count is not above the present one"
     ),
     ErrorCode.INVALID_REPLICATION_FACTOR: _fatal(
-        "REPLICATION_FACTOR_INVALID", "the replication factor is above the number of brokers"
+        KafkaReason.REPLICATION_FACTOR_INVALID, "the replication factor is above the number of brokers"
     ),
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: _fatal(
-        "REPLICATION_FACTOR_INVALID", "the replicas cannot be placed"
+        KafkaReason.REPLICATION_FACTOR_INVALID, "the replicas cannot be placed"
     ),
     ErrorCode.INVALID_CONFIG: _fatal("CONFIG_REFUSED", "the broker does not accept a configuration value"),
     ErrorCode.NOT_CONTROLLER: _transient("CONTROLLER_MOVED", "the controller is moving"),
@@ -135,7 +140,7 @@ KAFKA_REASONS: dict[int, Reason] = {
         "REASSIGNMENT_IN_PROGRESS", "the partition's replicas are being moved"
     ),
     ErrorCode.NON_EMPTY_GROUP: _GROUP_ACTIVE,
-    ErrorCode.GROUP_ID_NOT_FOUND: _fatal("GROUP_UNKNOWN", "no such group"),
+    ErrorCode.GROUP_ID_NOT_FOUND: _fatal(KafkaReason.GROUP_UNKNOWN, "no such group"),
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND: _transient(
         "FETCH_SESSION_LOST", "the broker forgot the fetch session"
     ),
@@ -203,7 +208,7 @@ ANSWER_TOO_LARGE = _fatal(
 )
 UNSUPPORTED = _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request")
 GROUP_REBALANCED = _transient(
-    "GROUP_REBALANCED", "the group's members changed; what was not committed comes again"
+    KafkaReason.GROUP_REBALANCED, "the group's members changed; what was not committed comes again"
 )
 REFUSED = _fatal("KAFKA_REFUSED", "the broker or client refused it")
 
@@ -278,10 +283,11 @@ KAFKA_CLIENT_ERRORS = (
 `translate`."""
 
 
-def translate(error: BaseException, doing: str, *, alias: str = "") -> KafkaError:
+def translate(error: BaseException, doing: str, *, alias: str = "", node_id: int | None = None) -> KafkaError:
     """Our error for what a client raised; the caller raises it `from` the original or keeps it as a value.
 
-    `doing` names the attempt and its object: "read orders-3".
+    `doing` names the attempt and its object: "read orders-3". `node_id`: of the one broker that was asked;
+    the others may well be there.
     """
     if isinstance(error, KafkaError):
         return error
@@ -294,11 +300,17 @@ def translate(error: BaseException, doing: str, *, alias: str = "") -> KafkaErro
         return from_code(error.errno, doing, alias=alias, detail=_detail(error))
     if isinstance(error, FrameTooLargeError) or isinstance(error.__cause__, FrameTooLargeError):
         return _make(ANSWER_TOO_LARGE, doing, alias=alias, detail=str(error.__cause__ or error))
+    reason = _reason_of(error)
+    if reason is UNAVAILABLE and node_id is not None:
+        reason = replace(UNAVAILABLE, meaning=f"broker {node_id} cannot be reached")
+    return _make(reason, doing, alias=alias, detail=_detail(error))
+
+
+def _reason_of(error: BaseException) -> Reason:
     for kind, reason in _AIOKAFKA_REASONS:
         if isinstance(error, kind):
-            return _make(reason, doing, alias=alias, detail=_detail(error))
-    retriable = bool(getattr(error, "retriable", False))
-    return _make(UNAVAILABLE if retriable else REFUSED, doing, alias=alias, detail=_detail(error))
+            return reason
+    return UNAVAILABLE if getattr(error, "retriable", False) else REFUSED
 
 
 def from_code(code: int, doing: str, *, alias: str = "", detail: str = "") -> KafkaError:

@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS, Reason
-from twinlog.reasons import REASON_GROUPS, ReasonGroup
+from twinlog.reasons import REASON_GROUPS
+from twinlog.reasons.rows import ReasonGroup
 
 _HEAD = """# Reasons
 
-Generated from `src/twinlog/reasons.py` and `src/twinlog/kafka/errors.py` by `python -m
+Generated from `src/twinlog/reasons/` and `src/twinlog/kafka/errors.py` by `python -m
 twinlog.kafka.reasons_page docs/reasons.md`. Do not edit: a test compares.
 
 Every error of Twinlog has a stable `reason`: in logs, in statuses, in `-o json` and in the `ErrorInfo` of

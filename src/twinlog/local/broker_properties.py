@@ -47,7 +47,7 @@ def server_properties(
         **_identity(node, nodes),
         **_listeners(spec, node),
         **_for_small_machines(spec.broker_count),
-        **_for_quick_tests(),
+        **_for_quick_tests(spec.broker_count),
         **(_share_groups(spec.broker_count) if spec.version is not KafkaVersion.V3_9 else {}),
         **_tls(spec.security, tls),
         **_sasl(spec.security),
@@ -119,12 +119,14 @@ def _for_small_machines(broker_count: int) -> dict[str, str]:
     }
 
 
-def _for_quick_tests() -> dict[str, str]:
+def _for_quick_tests(broker_count: int) -> dict[str, str]:
     return {
+        # By default a record without content every half second: half of what an idle broker costs.
+        "metadata.max.idle.interval.ms": "5000",
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
-        "broker.heartbeat.interval.ms": "500",
+        "broker.heartbeat.interval.ms": "1000" if broker_count == 1 else "500",
         "broker.session.timeout.ms": "3000",
         "log.retention.check.interval.ms": "1000",
         "log.cleaner.backoff.ms": "1000",

@@ -79,10 +79,14 @@ class ConnectWorker:
                 raise ProcessError(f"Kafka Connect did not start:\n{last_lines(self._log, 15)}") from None
             return
 
-    def stop(self) -> None:
-        """SIGTERM; SIGKILL after 30 s. Idempotent."""
+    def end(self) -> None:
+        """SIGTERM; SIGKILL after 30 s. Idempotent; `start` runs it again, with the connectors that it had."""
         if self._process is not None:
             self._process.stop(_STOP_SECONDS)
+
+    def stop(self) -> None:
+        """For good: it keeps no port any more. Idempotent."""
+        self.end()
         self._lease.release()
 
     def call(self, method: str, path: str, body: Any = None) -> Any:

@@ -182,7 +182,7 @@ def _lock(lock: int, name: str) -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            # Whoever looks whether it is owned holds it for an instant.
+            # A process that looks whether it is owned holds it for an instant.
             if time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
                 continue

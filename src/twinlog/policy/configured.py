@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from twinlog.errors import ConfigError
 from twinlog.policy.other_policies import other_policy
+from twinlog.policy.rename import RENAME_KEY, parse_renames
+from twinlog.policy.renaming import RenamingPolicy
 from twinlog.policy.replication import (
     DEFAULT_SEPARATOR,
     DefaultReplicationPolicy,
@@ -24,9 +26,15 @@ def policy_from_config(config: Mapping[str, str]) -> ReplicationPolicy:
     """Build the policy of a flow or client from its resolved configuration.
 
     `replication.policy.internal.topic.separator.enabled` counts only beside an explicit separator (KIP-949).
-    Raises ConfigError for an unknown class, an unusable separator, or a switch that is neither true nor
-    false.
+    Raises ConfigError for an unknown class, an unusable separator, a switch that is neither true nor false,
+    or rules of `twinlog.topic.rename` that cannot be followed (RENAME_REFUSED).
     """
+    renames = parse_renames(config.get(RENAME_KEY, ""))
+    base = _base(config)
+    return RenamingPolicy(base=base, renames=renames) if renames.rules else base
+
+
+def _base(config: Mapping[str, str]) -> ReplicationPolicy:
     separator = config.get(SEPARATOR_KEY, DEFAULT_SEPARATOR)
     internal_separator = separator if _switch(config, INTERNAL_SEPARATOR_KEY) else DEFAULT_SEPARATOR
     name = config.get(POLICY_CLASS_KEY, DEFAULT_POLICY_CLASS).strip()

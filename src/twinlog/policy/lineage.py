@@ -73,11 +73,13 @@ def remote_topics(
 
 def _hops(policy: ReplicationPolicy, topic: str) -> Iterator[ClusterAlias]:
     """Yield the alias of each hop back, until the topic's own beginning."""
+    seen = {topic}
     while (alias := policy.topic_source(topic)) is not None:
         yield alias
         upstream = policy.upstream_topic(topic)
-        if upstream is None or upstream == topic:
-            return
+        if upstream is None or upstream in seen:
+            return  # where names are kept, rules such as `a -> b; b -> a` lead back
+        seen.add(upstream)
         topic = upstream
 
 

@@ -1,6 +1,6 @@
 """Which offsets the configuration wants the copies of a source topic to have, and what that costs. Pure."""
 
-from twinlog.config.settings import OffsetsMode, OffsetsSettings
+from twinlog.config.flow.settings import OffsetsMode, OffsetsSettings
 from twinlog.filters import PatternList
 
 FILLER_BYTES_PER_OFFSET = 0.82

@@ -4,9 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from twinlog.config import NoticeLevel, OffsetSyncsLocation, Service
+from twinlog.config.flow.filters import config_property_filter
+from twinlog.config.flow.fixed_configs import fixed_configs
 from twinlog.errors import KafkaError
 from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
+from twinlog.policy.rename import RENAME_KEY
 from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, TopicFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
 from twinlog.preflight.loops import check_loops
@@ -15,6 +18,8 @@ from twinlog.preflight.rights import check_rights
 from twinlog.service.access.exposure import lacks
 
 OLDEST_RELEASE: Final = "2.5"
+_SINCE_KAFKA_3_7: Final = "telemetry.max.bytes"
+"""A property of brokers (KIP-714)."""
 """Transactions that survive a restart of the producer (KIP-447, KIP-360) came with it."""
 
 _EXCLUDE: Final = "config.properties.exclude"
@@ -34,6 +39,7 @@ def judge(facts: Facts) -> list[Finding]:
         if source.unreachable is not None or target.unreachable is not None:
             continue
         findings += check_ends(flow, source, target)
+        findings += check_renames(flow, source)
         findings += check_factors(flow, source, target)
         for topic in flow.topics:
             findings += check_topic(flow, topic, target)
@@ -150,7 +156,7 @@ def check_factors(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -
                 f"{factor} replicas on {cluster.alias}, which has {_brokers(cluster)}",
                 f"lower {key}, or add brokers",
             )
-        elif min_isr > factor:
+        elif min_isr > factor and not _bounds_min_isr(cluster):
             yield error(
                 about,
                 key,
@@ -159,6 +165,19 @@ def check_factors(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -
             )
         else:
             yield fine(about, key, f"{factor} on {cluster.alias}")
+
+
+def check_renames(flow: FlowFacts, source: ClusterFacts) -> Iterator[Finding]:
+    """Topics that are not copied because another one has, or would have, the name of their copy."""
+    for name in sorted(source.topics):
+        decision = flow.selector.decide(name)
+        if not decision.selected and decision.rule.startswith(RENAME_KEY):
+            yield error(
+                f"{flow.flow} {name}",
+                "rename",
+                f"it is not copied: {decision.rule.removeprefix(f'{RENAME_KEY}: ')}",
+                f"{RENAME_KEY} (docs/policies.md)",
+            )
 
 
 def check_topic(flow: FlowFacts, topic: TopicFacts, target: ClusterFacts) -> Iterator[Finding]:
@@ -255,8 +274,14 @@ def _value_on_target(
     """Empty when nothing is said of it anywhere."""
     if source is None:
         return target.broker_configs.get(broker_name, "")
-    exclude = PatternList(_EXCLUDE, flow.config.configsync.config_properties_exclude)
-    if source.source not in _NOT_COPIED and not exclude.matches(source.name):
+    settings = flow.config.configsync
+    fixed = fixed_configs(settings.fixed_configs, topic.name).get(source.name)
+    if fixed is not None:
+        return fixed.value
+    _, included = config_property_filter(flow.config)
+    exclude = PatternList(_EXCLUDE, settings.config_properties_exclude)
+    follows = included(source.name) and not exclude.matches(source.name)
+    if source.source not in _NOT_COPIED and follows:
         return source.value or ""
     if not isinstance(topic.target_configs, KafkaError):
         present = _entry(topic.target_configs, source.name)
@@ -271,6 +296,11 @@ def _entry(entries: Sequence[ConfigEntry], name: str) -> ConfigEntry | None:
 
 def _of(cluster: ClusterFacts, name: str, default: int) -> int:
     return int(cluster.broker_configs.get(name, default))
+
+
+def _bounds_min_isr(cluster: ClusterFacts) -> bool:
+    """Whether brokers ask for no more replicas in sync than a partition has (KAFKA-15583, Kafka 3.7)."""
+    return _SINCE_KAFKA_3_7 in cluster.broker_configs or _number(cluster.release) >= (3, 8)
 
 
 def _brokers(cluster: ClusterFacts) -> str:

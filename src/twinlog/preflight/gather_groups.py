@@ -5,8 +5,8 @@ from collections.abc import Collection
 from typing import Final
 
 from twinlog.config import FlowConfig, Service
+from twinlog.config.flow.filters import group_filter
 from twinlog.errors import KafkaError
-from twinlog.filters import DefaultGroupFilter, NameFilter, PatternList
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.policy.names import lease_group, transactional_id_prefix
@@ -29,13 +29,7 @@ async def group_rights(
     leases = [lease_group(str(service), config.flow) for service in Service]
     if not config.checkpoint.enabled:
         return GroupRights(elections=await _asked(target_rights, leases))
-    selection = config.checkpoint.groups
-    taken = DefaultGroupFilter(
-        names=NameFilter(
-            include=PatternList("groups", selection.include),
-            exclude=PatternList("groups.exclude", selection.exclude),
-        )
-    )
+    taken = group_filter(config)
     try:
         listed = sorted(group for group in await source.list_groups() if taken.should_replicate_group(group))
     except KafkaError as error:

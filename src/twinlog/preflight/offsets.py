@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError
+from twinlog.policy.expected_offsets import ExpectedReason, NewTopic, expected_offsets
 from twinlog.policy.offsets_rule import FILLER_BYTES_PER_OFFSET, OffsetsRule
 from twinlog.preflight.facts import FlowFacts, TopicFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
@@ -18,35 +19,36 @@ def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
     """Lines for the flow, and one for each new topic that cannot have its source's offsets, although it must
     or a key would let it."""
     rule, about = OffsetsRule(flow.config.source.offsets), str(flow.flow)
-    new = [topic for topic in flow.topics if isinstance(topic.target, KafkaError)]
-    wanted = {topic.name: rule.wanted(topic.name) for topic in new}
-    candidates = [topic for topic in new if wanted[topic.name] is not OffsetsMode.TRANSLATED]
+    new = [
+        NewTopic(name=topic.name, cleanup_policy=_cleanup_policy(topic), log_starts=topic.log_starts)
+        for topic in flow.topics
+        if isinstance(topic.target, KafkaError)
+    ]
+    found = expected_offsets(new, rule, exactly_once=flow.config.source.exactly_once)
+    candidates = {
+        name: each for name, each in found.items() if each.reason != ExpectedReason.OFFSETS_CONFIGURED
+    }
     if not candidates:
         return
     if not flow.config.source.exactly_once:
-        must = any(wanted[topic.name] is OffsetsMode.PRESERVED for topic in candidates)
         what = "copies have offsets of their own: exactly.once.source.support is disabled"
-        if must:
+        if any(each.must for each in candidates.values()):
             yield error(about, _KEY, what, "remove exactly.once.source.support=disabled")
         else:
             yield fine(about, _KEY, what)
         return
-    left, filled, preserved, compacted = rule.fill_total, 0, 0, 0
-    for topic in sorted(candidates, key=lambda each: (max(each.log_starts, default=0), each.name)):
-        if wanted[topic.name] is OffsetsMode.AUTO and "compact" in _cleanup_policy(topic):
-            compacted += 1
+    for name, each in candidates.items():
+        if each.preserved or (each.reason == ExpectedReason.COMPACTED and not each.must):
             continue
-        objection = _objection(topic, rule, left)
-        if objection is None:
-            preserved += 1
-            filled += sum(topic.log_starts)
-            left -= sum(topic.log_starts)
-            continue
-        make = error if wanted[topic.name] is OffsetsMode.PRESERVED else warning
-        what, remedy = objection
-        yield make(about, _KEY, f"{topic.name}: its copy has offsets of its own: {what}", remedy)
+        make = error if each.must else warning
+        remedy = f"raise {each.key} before it is copied for the first time"
+        if each.reason == ExpectedReason.COMPACTED:
+            remedy = "name it in twinlog.offsets.translated.topics"
+        yield make(about, _KEY, f"{name}: its copy has offsets of its own: {each.message}", remedy)
+    preserved = [each for each in candidates.values() if each.preserved]
+    compacted = sum(each.reason == ExpectedReason.COMPACTED and not each.must for each in candidates.values())
     if preserved:
-        yield fine(about, _KEY, _cost(preserved, filled))
+        yield fine(about, _KEY, _cost(len(preserved), sum(each.filled_offsets for each in preserved)))
     if compacted:
         copies = f"{compacted} new compacted {'topic' if compacted == 1 else 'topics'}"
         yield fine(about, _KEY, f"{copies} will have offsets of their own")
@@ -59,25 +61,6 @@ def fills_offsets(flow: FlowFacts) -> bool:
         any(topic.log_starts) and rule.wanted(topic.name) is not OffsetsMode.TRANSLATED
         for topic in flow.topics
     )
-
-
-def _objection(topic: TopicFacts, rule: OffsetsRule, left: int) -> tuple[str, str] | None:
-    """Why not all partitions of a topic can have their source's offsets, and the remedy."""
-    policy = _cleanup_policy(topic)
-    if "compact" in policy:
-        return f"cleanup.policy is {policy}", "name it in twinlog.offsets.translated.topics"
-    most, total = max(topic.log_starts, default=0), sum(topic.log_starts)
-    if most > rule.fill_max:
-        return (
-            f"a partition starts at offset {most}, above twinlog.offsets.fill.max={rule.fill_max}",
-            "raise twinlog.offsets.fill.max before it is copied for the first time",
-        )
-    if total > left:
-        return (
-            f"{total} offsets would have to be filled, and twinlog.offsets.fill.total leaves {max(0, left)}",
-            "raise twinlog.offsets.fill.total before it is copied for the first time",
-        )
-    return None
 
 
 def _cleanup_policy(topic: TopicFacts) -> str:

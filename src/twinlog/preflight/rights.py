@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeGuard
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias
 from twinlog.preflight.facts import ClusterFacts, FlowFacts, InternalTopic, TopicFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
@@ -89,7 +90,9 @@ def _unchecked(flow: FlowFacts) -> Iterator[Finding]:
 
 def _is_unknown(operations: frozenset[str] | KafkaError) -> TypeGuard[KafkaError]:
     """Whether nothing can be said of a topic, neither that it is absent nor that a right is missing."""
-    return isinstance(operations, KafkaError) and operations.reason not in (_FORBIDDEN | {"TOPIC_UNKNOWN"})
+    return isinstance(operations, KafkaError) and operations.reason not in (
+        _FORBIDDEN | {KafkaReason.TOPIC_UNKNOWN}
+    )
 
 
 def _on_clusters(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Right]:

@@ -32,16 +32,18 @@ from twinlog.loops import refuse_loops
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.access.port import open_port_access
 from twinlog.service.clusters import Clusters
-from twinlog.service.credentials import LoginCertificates
+from twinlog.service.credentials import LoginCertificates, Tokens
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.options import load_configuration, parse_options
 from twinlog.service.peers import Peers
 from twinlog.service.runtime import Backoff, Loop, supervise, wait_or_stop
 from twinlog.service.signals import handle_signals
 from twinlog.service.standings import FlowStandings
-from twinlog.telemetry import metrics
+from twinlog.telemetry import instruments
 from twinlog.telemetry.exporter import open_telemetry
 from twinlog.telemetry.logging import configure_logging
+from twinlog.telemetry.metrics.service import CERTIFICATE_EXPIRY, SERVICE_READY
+from twinlog.telemetry.metrics.spec import TWINLOG_SERVICE
 from twinlog.telemetry.process import observe_process
 from twinlog.telemetry.redaction import REDACTED, blank_secrets, is_secret_key
 
@@ -172,10 +174,10 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
             def works() -> bool:
                 return parts.ready() and context.standings.is_ready(parts.first_pass_done)
 
-            metrics.gauge(
+            instruments.gauge(
                 context.meter,
-                metrics.SERVICE_READY,
-                lambda: [Observation(int(works()), {metrics.TWINLOG_SERVICE: name})],
+                SERVICE_READY,
+                lambda: [Observation(int(works()), {TWINLOG_SERVICE: name})],
             )
             server = GrpcServer(
                 parts.grpc,
@@ -188,7 +190,7 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
                 hindrance=context.clusters.hindrance,
                 access=access,
             )
-            metrics.gauge(context.meter, metrics.CERTIFICATE_EXPIRY, lambda: _expiry(server, clock))
+            instruments.gauge(context.meter, CERTIFICATE_EXPIRY, lambda: _expiry(server, clock))
             stack.push_async_callback(server.stop, 0.0)
             await server.start()
             context.bound.number = server.port
@@ -251,9 +253,9 @@ def _open_context(
         _clusters_of_flows(configuration), open_cluster=_open_cluster, stack=stack, clock=clock
     )
     clusters.observe(telemetry.meter)
-    LoginCertificates(
-        {alias: client.properties for alias, client in _clusters_of_flows(configuration).items()}, clock=clock
-    ).observe(telemetry.meter)
+    logins = {alias: client.properties for alias, client in _clusters_of_flows(configuration).items()}
+    LoginCertificates(logins, clock=clock).observe(telemetry.meter)
+    Tokens(logins, token_file=configuration.security.client.token_file, clock=clock).observe(telemetry.meter)
     observe_process(telemetry.meter)
     _log.info(
         "starting",

@@ -15,12 +15,16 @@ from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.interceptors import too_late
 from twinlog.service.runtime import wait_or_stop
-from twinlog.telemetry import metrics
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.service import CLUSTER_REACHABLE
+from twinlog.telemetry.metrics.spec import CLUSTER
 from twinlog.telemetry.repeats import RepeatLimiter
 
 _log = structlog.stdlib.get_logger(__name__)
 
 PROBE_INTERVAL_SECONDS = 10.0
+PROBES_PER_SECOND = 4
+"""Of a process with so many clusters that it would ask more often."""
 _AWAY_PROBE_INTERVAL_SECONDS = 2.0
 PROBE_TIMEOUT_SECONDS = 5.0
 _TIMEOUT_MARGIN_SECONDS = 1.0
@@ -46,6 +50,15 @@ class ClusterStatus:
     """When this was last known, wall-clock milliseconds; 0 before the first probe."""
     cluster_id: str | None = None
     """Kafka's cluster id as last seen; kept while the cluster is away."""
+
+
+def probe_interval_seconds(clusters: int) -> float:
+    """Time between two looks at a cluster that answers, in a process of so many clusters.
+
+    >>> [probe_interval_seconds(clusters) for clusters in (2, 40, 100)]
+    [10.0, 10.0, 25.0]
+    """
+    return max(PROBE_INTERVAL_SECONDS, clusters / PROBES_PER_SECOND)
 
 
 class Clusters:
@@ -123,7 +136,8 @@ class Clusters:
         )
 
     async def probe(self, stop: asyncio.Event) -> None:
-        """Loop: ask every cluster for its id, every 10 s, every 2 s while it is away; each on its own."""
+        """Loop: ask every cluster for its id as often as `probe_interval_seconds` says, every 2 s while it is
+        away; each on its own."""
         async with asyncio.TaskGroup() as group:
             probes = [
                 group.create_task(self._probe_one(alias, stop), name=f"probe-{alias}")
@@ -139,7 +153,8 @@ class Clusters:
             before = self._statuses[alias]
             after = self._statuses[alias] = await self._look_at(alias)
             self._log_change(before, after)
-            seconds = PROBE_INTERVAL_SECONDS if after.reachable else _AWAY_PROBE_INTERVAL_SECONDS
+            usual_seconds = probe_interval_seconds(len(self._probed))
+            seconds = usual_seconds if after.reachable else _AWAY_PROBE_INTERVAL_SECONDS
             await wait_or_stop(stop, seconds)
 
     async def _look_at(self, alias: ClusterAlias) -> ClusterStatus:
@@ -192,9 +207,9 @@ class Clusters:
 
         def states() -> Iterable[Observation]:
             return [
-                Observation(1 if status.reachable else 0, {metrics.CLUSTER: status.alias})
+                Observation(1 if status.reachable else 0, {CLUSTER: status.alias})
                 for status in self._statuses.values()
                 if status.reason != UNKNOWN
             ]
 
-        metrics.gauge(meter, metrics.CLUSTER_REACHABLE, states)
+        instruments.gauge(meter, CLUSTER_REACHABLE, states)

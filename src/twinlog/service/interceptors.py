@@ -23,7 +23,8 @@ from twinlog.service.access.audit import UNKNOWN_CALLER, Audit
 from twinlog.service.access.gate import Gate, last_identified, peer_address
 from twinlog.service.access.roles import is_change
 from twinlog.service.errors_wire import ExhaustedError, internal_status, status_of
-from twinlog.telemetry import metrics
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.service import RPC_SERVER_CALL_DURATION
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.telemetry.tracing import REQUEST_ID, incoming_context, request_id_of, span
 
@@ -98,7 +99,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         self._watches = Counter[str]()
         self._limiter = RepeatLimiter(interval_seconds=LOG_INTERVAL_SECONDS)
         self._refusals = RepeatLimiter(interval_seconds=LOG_INTERVAL_SECONDS)
-        self._duration = metrics.histogram(meter, metrics.RPC_SERVER_CALL_DURATION)
+        self._duration = instruments.histogram(meter, RPC_SERVER_CALL_DURATION)
 
     async def intercept_service(
         self,
@@ -243,7 +244,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
 
     @asynccontextmanager
     async def _admitted(self, method: str, context: Context, request: object) -> AsyncIterator[None]:
-        """Whoever calls may do so; a change is in the audit log, whatever comes of it."""
+        """The caller may do so; a change is in the audit log, whatever comes of it."""
         outcome = "FAILED"
         audit: Audit | None = None
         try:

@@ -6,8 +6,6 @@ before the others may begin: what it was told last counts for less than a sessio
 """
 
 import asyncio
-import hashlib
-import json
 import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator
@@ -19,26 +17,24 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.config import FlowConfig
+from twinlog.config import Service
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import Candidate, ElectionResult, KafkaCluster
 from twinlog.model import Flow
 from twinlog.policy.names import lease_group
 from twinlog.service.app import ServiceContext
+from twinlog.service.deployments import (
+    are_twins,
+    selection_fingerprint,
+    twin_deployment,
+)
+from twinlog.service.owner_name import OWNER_ADDRESS, OwnerName, OwnerReason, own_address
 from twinlog.service.process_mark import is_gone, process_mark
 from twinlog.service.runtime import Backoff, Loop, LoopExited, finish_or_cancel, wait_for_any
 from twinlog.service.waiting import STEP_GRACE_SECONDS
 from twinlog.telemetry.repeats import RepeatLimiter
 
 T = TypeVar("T")
-
-OWNED_ELSEWHERE: Final = "OWNED_ELSEWHERE"
-TWIN_DEPLOYMENT: Final = "TWIN_DEPLOYMENT"
-STANDS_BY: Final = frozenset({OWNED_ELSEWHERE, TWIN_DEPLOYMENT})
-"""Reasons of a refusal that say: another process works at the flow."""
-
-_RULES: Final = ", rules "
-"""In a process's name, before the fingerprint of the selection in its file."""
 
 _STEPS_PER_SESSION: Final = 4
 """One that gets no answer leaves time for another, also on a machine that is busy."""
@@ -91,7 +87,7 @@ class FlowLease:
         self._clock = clock
         self._backoff = backoff
         self._limiter = RepeatLimiter(interval_seconds=60.0)
-        self._tenure = LeaseState.UNKNOWN
+        self._state = LeaseState.UNKNOWN
         self._owner = ""
         self._problem: TwinlogError | None = None
         self._valid_until = 0.0
@@ -103,17 +99,17 @@ class FlowLease:
         self._idle.set()
 
     @property
-    def tenure(self) -> LeaseState:
-        if self._tenure is LeaseState.OWNER and not self._alone and self._seconds_left() <= 0:
+    def state(self) -> LeaseState:
+        if self._state is LeaseState.OWNER and not self._alone and self._seconds_left() <= 0:
             return LeaseState.UNKNOWN
-        if self._tenure is LeaseState.ELSEWHERE and self._problem is not None and self._is_hearsay():
+        if self._state is LeaseState.ELSEWHERE and self._problem is not None and self._is_hearsay():
             return LeaseState.UNKNOWN
-        return self._tenure
+        return self._state
 
     def is_owner(self) -> bool | None:
         """Whether this process is the owner; None = not known."""
-        tenure = self.tenure
-        return None if tenure is LeaseState.UNKNOWN else tenure is LeaseState.OWNER
+        state = self.state
+        return None if state is LeaseState.UNKNOWN else state is LeaseState.OWNER
 
     def _is_hearsay(self) -> bool:
         """Whether the owner was heard of long ago. To take its place would be wrong, where only the right to
@@ -123,28 +119,32 @@ class FlowLease:
     @property
     def is_elected(self) -> bool:
         """Whether the coordinator says now that this process is the owner: nobody else is at work."""
-        return self.tenure is LeaseState.OWNER and not self._alone
+        return self.state is LeaseState.OWNER and not self._alone
 
     def refusal(self) -> TwinlogError | None:
         """Why this process must not work at the flow now; None for the owner."""
-        match self.tenure:
+        match self.state:
             case LeaseState.OWNER:
                 return None
             case LeaseState.ELSEWHERE if self._is_twin():
                 return twin_deployment(self.flow, self._owner)
             case LeaseState.ELSEWHERE:
-                return StateError(
-                    f"{self.flow} is served by another process now ({self._owner}); this one stands by, and "
-                    "takes over when that one is gone. Ask it",
-                    reason=OWNED_ELSEWHERE,
-                    metadata={"flow": str(self.flow), "owner": self._owner},
-                )
+                return self._owned_elsewhere()
             case LeaseState.UNKNOWN:
                 return self._problem or self._unknown()
 
+    def _owned_elsewhere(self) -> StateError:
+        address = OwnerName.parse(self._owner).address_from(socket.gethostname())
+        called = {OWNER_ADDRESS: address} if address else {}
+        return StateError(
+            f"{self.flow} is served by another process now ({self._owner}); this one stands by, and "
+            "takes over when that one is gone. Ask it",
+            reason=OwnerReason.OWNED_ELSEWHERE,
+            metadata={"flow": str(self.flow), "owner": self._owner, **called},
+        )
+
     def _is_twin(self) -> bool:
-        _, _, theirs = self._owner.partition(_RULES)
-        return are_twins(self._rules, theirs)
+        return are_twins(self._rules, OwnerName.parse(self._owner).rules)
 
     def _unknown(self) -> TransientKafkaError:
         return TransientKafkaError(
@@ -160,7 +160,7 @@ class FlowLease:
         Raises StateError (OWNED_ELSEWHERE), or KafkaError when it cannot be found out.
         """
         deadline = self._clock.monotonic() + _REQUIRE_SECONDS
-        while self.tenure is LeaseState.UNKNOWN and (left := deadline - self._clock.monotonic()) > 0:
+        while self.state is LeaseState.UNKNOWN and (left := deadline - self._clock.monotonic()) > 0:
             if not await wait_for_any(self._changed, seconds=left):
                 break
         refusal = self.refusal()
@@ -196,8 +196,15 @@ class FlowLease:
         if failure is not None:
             raise failure
         if not done:
-            raise self.refusal() or self._unknown()
+            raise self._lost() or self._unknown()
         return done[0]
+
+    def _lost(self) -> TwinlogError | None:
+        """Why a step was not ended. It may have been done in part: nobody is sent to the owner with it."""
+        refusal = self.refusal()
+        if refusal is not None:
+            refusal.metadata = {key: value for key, value in refusal.metadata.items() if key != OWNER_ADDRESS}
+        return refusal
 
     def guard(
         self,
@@ -248,8 +255,8 @@ class FlowLease:
         return self._session_seconds / _STEPS_PER_SESSION
 
     def _learn(self, standing: ElectionResult, asked_at: float) -> None:
-        tenure = LeaseState.OWNER if standing.leads else LeaseState.ELSEWHERE
-        is_news = (self.tenure, self._owner) != (tenure, standing.leader)
+        state = LeaseState.OWNER if standing.leads else LeaseState.ELSEWHERE
+        is_news = (self.state, self._owner) != (state, standing.leader)
         if is_news:
             if self._owner != standing.leader:
                 self._on_owner()
@@ -257,7 +264,7 @@ class FlowLease:
             _log.info(event, flow=str(self.flow), owner=standing.leader, group=self._group)
             self._tell_twin(standing)
         is_news |= self._problem is not None or self._alone
-        self._tenure, self._owner, self._problem = tenure, standing.leader, None
+        self._state, self._owner, self._problem = state, standing.leader, None
         self._alone = False
         self._valid_until, self._heard_at = asked_at + self._valid_seconds, asked_at
         if is_news:
@@ -265,17 +272,17 @@ class FlowLease:
             self._tell()
 
     def _tell_twin(self, standing: ElectionResult) -> None:
-        self._tenure, self._owner = (
+        self._state, self._owner = (
             LeaseState.OWNER if standing.leads else LeaseState.ELSEWHERE,
             standing.leader,
         )
         refusal = None if standing.leads else self.refusal()
-        if refusal is not None and refusal.reason == TWIN_DEPLOYMENT:
+        if refusal is not None and refusal.reason == OwnerReason.TWIN_DEPLOYMENT:
             _log.warning("twin_deployment", flow=str(self.flow), reason=refusal.reason, message=str(refusal))
 
     def _failed(self, error: KafkaError) -> None:
         # Who stands by has heard of an owner: were the right to elect lost for a moment, all would begin.
-        works_alone = error.reason in _NO_ELECTION and self._tenure is not LeaseState.ELSEWHERE
+        works_alone = error.reason in _NO_ELECTION and self._state is not LeaseState.ELSEWHERE
         left_out = self._limiter.admit(error.reason, now=self._clock.monotonic())
         if left_out is not None:
             _log.warning(
@@ -288,7 +295,7 @@ class FlowLease:
                 works_on_alone=works_alone,
             )
         if works_alone:
-            self._tenure, self._alone = LeaseState.OWNER, True
+            self._state, self._alone = LeaseState.OWNER, True
         self._problem = error
         self._tell()
 
@@ -297,7 +304,7 @@ class FlowLease:
         changed.set()
 
     def _serves(self, in_doubt: bool) -> bool:
-        return self.tenure is LeaseState.OWNER or (in_doubt and self.tenure is LeaseState.UNKNOWN)
+        return self.state is LeaseState.OWNER or (in_doubt and self.state is LeaseState.UNKNOWN)
 
     def _seconds_left(self) -> float:
         return self._valid_until - self._clock.monotonic()
@@ -320,7 +327,7 @@ class FlowLease:
             changed = self._changed
             if self._serves(in_doubt) is not serves:
                 break
-            expires = self._tenure is LeaseState.OWNER and not self._alone and self._seconds_left() > 0
+            expires = self._state is LeaseState.OWNER and not self._alone and self._seconds_left() > 0
             await wait_for_any(stop, changed, seconds=self._seconds_left() if expires else None)
         halt.set()
 
@@ -368,32 +375,13 @@ def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> Flo
     return lease
 
 
-def are_twins(rules: str, others: str) -> bool:
-    """Whether the fingerprints are of two deployments. Owners of earlier releases do not tell theirs (empty):
-    they count as of this deployment."""
-    return bool(rules and others) and rules != others
-
-
-def twin_deployment(flow: Flow, owner: str) -> StateError:
-    """Why a process must not work at a flow whose owner's file selects something else."""
-    return StateError(
-        f"{flow} is served by another deployment now, whose file selects other topics or groups ({owner}):"
-        f" what only this file selects is not replicated. Put both selections into one file, or give"
-        f" {flow.source} another alias in one of them, so that each has topics of its own on the target",
-        reason="TWIN_DEPLOYMENT",
-        metadata={"flow": str(flow), "owner": owner},
-    )
-
-
-def selection_fingerprint(config: FlowConfig) -> str:
-    """Tells deployments apart whose files select other topics or groups for one flow. Changed rules do not
-    count: they are the flow's, not its owner's.
-    """
-    selections = (config.configsync.topics, config.checkpoint.groups)
-    text = json.dumps([[sorted(each.include), sorted(each.exclude)] for each in selections])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
 def _process_name(context: ServiceContext, rules: str) -> Callable[[], str]:
-    """What people need to find the process, and what tells twins apart."""
-    return lambda: f"{socket.gethostname()}:{context.bound.number}, process {os.getpid()}{_RULES}{rules}"
+    """What people need to find the process, where it is called, and what tells twins apart."""
+
+    def name() -> str:
+        host, port = socket.gethostname(), context.bound.number
+        places = context.configuration.endpoints[Service(context.name)]
+        address = own_address(endpoint=places.endpoint, listen=places.listen, port=port, host=host)
+        return str(OwnerName(process=f"{host}:{port}, process {os.getpid()}", address=address, rules=rules))
+
+    return name

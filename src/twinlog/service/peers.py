@@ -13,6 +13,7 @@ from twinlog.errors import NotFoundError
 from twinlog.service.access.client import Credentials, SecureChannel
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog.service.outgoing import outgoing_interceptors
+from twinlog.service.owner_calls import OwnerChannel
 from twinlog.service.waiting import wait_or_stop
 
 CALL_TIMEOUT_SECONDS = 5.0
@@ -75,6 +76,14 @@ def open_with(endpoint: str, credentials: Credentials | None) -> grpc.aio.Channe
     return SecureChannel(endpoint, credentials, _OPTIONS)
 
 
+def open_to_owner(endpoint: str, shown: Callable[[str], Credentials | None]) -> OwnerChannel:
+    """A channel to HOST:PORT whose calls follow a process on standby to the owner. `shown`: what is shown at
+    an address. Raises what it raises for `endpoint`."""
+    return OwnerChannel(
+        open_with(endpoint, shown(endpoint)), endpoint, lambda address: open_with(address, shown(address))
+    )
+
+
 class Peers:
     """Channels by service name: opened on first use, connected again after a loss."""
 
@@ -90,7 +99,7 @@ class Peers:
         self._endpoints = dict(endpoints)
         self._security = security
         self._stack = stack
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[str, OwnerChannel] = {}
 
     def endpoint(self, name: str) -> str:
         """HOST:PORT of a service. Raises NotFoundError for an unknown name."""
@@ -102,7 +111,8 @@ class Peers:
     def channel(self, name: str) -> grpc.aio.Channel:
         """The process's one channel to a service ("configsync"). Raises NotFoundError for an unknown name."""
         if name not in self._channels:
-            channel = open_channel(self.endpoint(name), self._security(name))
+            security = self._security(name)
+            channel = open_to_owner(self.endpoint(name), lambda at: credentials_for(at, security))
             self._channels[name] = channel
             self._stack.push_async_callback(channel.close)
         return self._channels[name]
@@ -111,5 +121,4 @@ class Peers:
         """Loop: close connections that newer certificates have replaced."""
         while not await wait_or_stop(stop, _TIDY_SECONDS):
             for channel in list(self._channels.values()):
-                if isinstance(channel, SecureChannel):
-                    await channel.tidy()
+                await channel.tidy()

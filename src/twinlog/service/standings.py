@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from opentelemetry.metrics import Counter, Meter, Observation
 
 from twinlog.model import Flow
-from twinlog.telemetry import metrics
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.service import FLOW_OWNER, FLOW_OWNER_CHANGES
+from twinlog.telemetry.metrics.spec import TWINLOG_SERVICE, flow_attributes
 
 IsOwner = Callable[[], bool | None]
 """Whether this process owns a flow; None = not known. May be asked from any thread."""
@@ -27,8 +29,8 @@ class FlowStandings:
     @classmethod
     def observed(cls, service: str, meter: Meter) -> "FlowStandings":
         """With its metrics published."""
-        standings = cls(service, metrics.counter(meter, metrics.FLOW_OWNER_CHANGES))
-        metrics.gauge(meter, metrics.FLOW_OWNER, standings._owners)
+        standings = cls(service, instruments.counter(meter, FLOW_OWNER_CHANGES))
+        instruments.gauge(meter, FLOW_OWNER, standings._owners)
         return standings
 
     def add(self, flow: Flow, is_owner: IsOwner) -> None:
@@ -53,4 +55,4 @@ class FlowStandings:
         ]
 
     def _attributes(self, flow: Flow) -> dict[str, str]:
-        return {**metrics.flow_attributes(flow.source, flow.target), metrics.TWINLOG_SERVICE: self._service}
+        return {**flow_attributes(flow.source, flow.target), TWINLOG_SERVICE: self._service}

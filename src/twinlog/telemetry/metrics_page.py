@@ -5,11 +5,12 @@ docs/metrics.md`.
 import sys
 from pathlib import Path
 
-from twinlog.telemetry.metrics import METRICS, Kind, MetricSpec
+from twinlog.telemetry.metrics import METRICS
+from twinlog.telemetry.metrics.spec import Kind, MetricSpec
 
 _HEAD = """# Metrics
 
-Generated from `src/twinlog/telemetry/metrics.py` by `python -m twinlog.telemetry.metrics_page
+Generated from `src/twinlog/telemetry/metrics/` by `python -m twinlog.telemetry.metrics_page
 docs/metrics.md`. Do not edit: a test compares.
 
 Each service serves its metrics for Prometheus at `http://127.0.0.1:PORT/metrics`: source 17411, checkpoint

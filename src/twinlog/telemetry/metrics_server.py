@@ -19,6 +19,7 @@ from twinlog.config import Address
 
 MAX_CONNECTIONS = 16
 SILENT_SECONDS = 10.0
+METRICS_PATH = "/metrics"
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -33,7 +34,7 @@ def serve_metrics(listen: Address, port: int, registry: CollectorRegistry) -> WS
     class Server(_BoundedServer):
         address_family = family
 
-    app: App = make_wsgi_app(registry)
+    app: App = _of_one_path(make_wsgi_app(registry))
     if listen.is_loopback:
         app = _of_own_host(app)
     server = make_server(str(address[0]), port, app, Server, handler_class=_Handler)
@@ -56,6 +57,19 @@ def is_local_name(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _of_one_path(app: App) -> App:
+    """Anything else is not there: a probe of a path that says nothing of health must not be told that all is
+    well."""
+
+    def guarded(environment: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environment.get("PATH_INFO") == METRICS_PATH:
+            return app(environment, start_response)
+        start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"metrics are at /metrics; health is told by gRPC: python -m twinlog.service.probe\n"]
+
+    return guarded
 
 
 def _of_own_host(app: App) -> App:

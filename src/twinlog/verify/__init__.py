@@ -1,4 +1,4 @@
-"""Whether a copy is complete and equal: decided from the batches of both logs. Pure: no I/O, no clock.
+"""Whether a copy equals its source: decided from the batches of both logs. Pure: no I/O, no clock.
 
     comparison = Comparison(bounds)
     steps = prove(comparison)                 # a generator: yields what it wants to read, is sent the answers

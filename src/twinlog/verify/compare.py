@@ -6,11 +6,14 @@ sides are read on in growing windows and aligned by their longest common subsequ
 a row belong together again; what lies between is a hunk, for `judge`.
 """
 
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+import google_crc32c
+
 from twinlog.batches.codec import MAX_OPEN_BYTES, decompress
-from twinlog.batches.header import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, Batch
+from twinlog.batches.header import CODEC_MASK, CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME_BIT, Batch
 from twinlog.verify.align import Pair, align
 from twinlog.verify.entries import Entry
 from twinlog.verify.kept_offsets import KeptOffsets
@@ -40,6 +43,10 @@ class Hunk:
     """Offset of the next record that belongs together; None: there is none."""
     target_after: int | None
     is_head: bool = False
+    equal_until: int = 0
+    """Offset behind the last record of the source that was found equal before."""
+    is_beyond: bool = False
+    """It continues behind the range that is compared."""
 
     @property
     def is_tail(self) -> bool:
@@ -58,10 +65,13 @@ class Comparison:
     position: int | None = field(init=False)
     proof: PartitionProof = field(init=False)
     offsets: KeptOffsets = field(init=False)
+    _equal_until: int = 0
+    """Offset behind the last record of the source that was found equal."""
 
     def __post_init__(self) -> None:
         bounds = self.bounds
-        self.offsets = KeptOffsets(bounds.offsets_kept_from)
+        self._equal_until = bounds.equal_until
+        self.offsets = KeptOffsets(bounds.offsets_kept_from, bounds.offsets_kept_until)
         self.source = Cursor(
             side=Side.SOURCE,
             offset=bounds.source_start,
@@ -85,7 +95,7 @@ class Comparison:
             target_from=bounds.target_start,
             target_to=bounds.target_start,
             target_compacted=bounds.target_compacted,
-            offsets_promised=bounds.offsets_kept_from is not None,
+            offsets_promised=bounds.has_all_offsets,
         )
 
     def compare(self) -> Steps[None]:
@@ -93,7 +103,11 @@ class Comparison:
         source, target, bounds = self.source, self.target, self.bounds
         while True:
             self._note()
-            if source.at >= bounds.source_goal and target.at >= bounds.target_goal:
+            if (
+                source.at >= bounds.source_goal
+                and target.at >= bounds.target_goal
+                and not self._is_open_ended
+            ):
                 return
             source_has = yield from source.fill()
             target_has = yield from target.fill()
@@ -109,10 +123,20 @@ class Comparison:
                 source.open()
             if not target.is_open:
                 target.open()
-            if source.is_open and target.is_open and not self._pass_equal_records():
+            if (
+                source.is_open
+                and target.is_open
+                and not self._pass_equal_records()
+                and not (yield from self._pass_known_gap())
+            ):
                 yield from self._resync()
         yield from self._finish()
         self._note()
+
+    @property
+    def _is_open_ended(self) -> bool:
+        """What stands between the last record of the range and the next one belongs to the range."""
+        return self.bounds.tail_is_free and self._equal_until <= self.bounds.source_goal
 
     def end(self) -> None:
         """No more is compared: say what was."""
@@ -121,6 +145,8 @@ class Comparison:
     def _note(self) -> None:
         self.proof.source_to = max(self.proof.source_to, min(self.source.at, self.bounds.source_goal))
         self.proof.target_to = max(self.proof.target_to, self.target.at)
+        self.proof.continues_at = self.source.at, self.target.at
+        self.proof.equal_until = self._equal_until
         self.source.hash.take(self.proof.source_to)
         self.target.hash.take(self.proof.target_to)
 
@@ -137,14 +163,21 @@ class Comparison:
     def _pass_equal_batches(self) -> bool:
         source, target = self.source.batches[0], self.target.batches[0]
         begins = source.header.base_offset, target.header.base_offset
+        goal = self.bounds.source_goal
+        if begins[0] < goal <= source.header.last_offset:
+            return False  # only some of its records count
         if not self.offsets.fits(*begins) or not _are_equal(source, target, self.max_open_bytes):
             return False
         self.source.pass_batch()
         self.target.pass_batch()
         count = source.header.record_count
         self.offsets.note(*begins, count)
-        self.proof.records += count
-        self.proof.unopened_records += count
+        self._equal_until = source.header.next_offset
+        if begins[0] < goal:
+            self.proof.records += count
+            self.proof.unopened_records += count
+        else:
+            self.proof.records_after_goal += count
         if source.header.base_offset != target.header.base_offset:
             self.proof.same_offsets = False
         return True
@@ -165,17 +198,43 @@ class Comparison:
                 source.offsets[first : first + equal], target.offsets[other : other + equal]
             )
         if equal:
-            last = equal - 1
             self.offsets.note(source.offsets[first], target.offsets[other], equal)
-            if (
-                source.offsets[first] != target.offsets[other]
-                or source.offsets[first + last] != target.offsets[other + last]
-            ):
+            if source.offsets[first : first + equal] != target.offsets[other : other + equal]:
                 self.proof.same_offsets = False
+            below_goal = bisect_left(source.offsets, self.bounds.source_goal, first, first + equal) - first
+            self.proof.records += below_goal
+            self.proof.records_after_goal += equal - below_goal
             source.pass_records(equal)
             target.pass_records(equal)
-            self.proof.records += equal
+            self._equal_until = source.offset
         return equal == count
+
+    def _pass_known_gap(self) -> Steps[bool]:
+        """Whether a long range that the ledger knows is not on the target was passed: the copy continues
+        behind it. It may hold more records than a window."""
+        at = self.source.at
+        gap = next((gap for gap in self.bounds.gaps if gap.from_offset <= at < gap.to_offset), None)
+        if gap is None or gap.to_offset - at <= FIRST_WINDOW or gap.to_offset >= self.bounds.source_goal:
+            return False
+        source = Window(side=Side.SOURCE, next_offset=gap.to_offset, limit=self.source.limit)
+        target = Window(side=Side.TARGET, next_offset=self.target.offset, limit=self.target.limit)
+        yield from source.grow(FIRST_WINDOW)
+        yield from target.grow(FIRST_WINDOW)
+        wanted = min(SETTLED_RUN, len(source.entries), len(target.entries))
+        if not wanted or _settled_run(align(*aligning_tokens(source, target)), wanted) is None:
+            return False
+        self.proof.not_compared.append(
+            NotCompared(
+                side=Side.SOURCE,
+                from_offset=at,
+                to_offset=gap.to_offset,
+                reason=Reason.KNOWN_GAP,
+                detail=gap.reason,
+                is_harmless=gap.acknowledged,
+            )
+        )
+        self.source.seek(gap.to_offset)
+        return True
 
     def _resync(self) -> Steps[None]:
         source = self._window(Side.SOURCE, self.source.offset, self.source.limit)
@@ -202,9 +261,12 @@ class Comparison:
         self._take(source, target, pairs, cut, is_head=is_head)
 
     def _aligned(self, source: Window, target: Window) -> list[Pair]:
-        """Where records repeat themselves, those at the promised offsets belong together."""
-        tokens, copied = _tokens(source, target)
+        """Where records repeat themselves, those at the promised offsets belong together; and where one side
+        has more before the range, those right before the first ones that surely do."""
+        tokens, copied = aligning_tokens(source, target)
         pairs = align(tokens, copied)
+        if self._is_head and self._may_begin_anywhere and not self._is_compacted:
+            pairs = _from_first_run(pairs, tokens, copied)
         if self.offsets.since is None:
             return pairs
         shift = self.offsets.shift
@@ -217,6 +279,11 @@ class Comparison:
             return placed if len(placed) == len(pairs) else pairs
         begin = settled[0] - SETTLED_RUN, settled[1] - SETTLED_RUN
         return placed if _pairs_before(placed, begin) >= _pairs_before(pairs, begin) else pairs
+
+    @property
+    def _may_begin_anywhere(self) -> bool:
+        bounds = self.bounds
+        return bool(bounds.head_is_free or bounds.begins_anywhere or bounds.source_lost or bounds.target_lost)
 
     @property
     def _is_head(self) -> bool:
@@ -268,6 +335,7 @@ class Comparison:
                         source_after=source.entries[end[0]].offset if pair else None,
                         target_after=target.entries[end[1]].offset if pair else None,
                         is_head=is_head and at == (0, 0),
+                        equal_until=_behind(source, at[0], self._equal_until),
                     )
                 )
             if pair:
@@ -276,7 +344,12 @@ class Comparison:
                 self.offsets.note(offset, place)
                 if offset != place:
                     self.proof.same_offsets = False
-        self.proof.records += len(decided)
+        if decided:
+            self._equal_until = source.entries[decided[-1][0]].offset + 1
+        goal = self.bounds.source_goal
+        below_goal = sum(source.entries[pair[0]].offset < goal for pair in decided)
+        self.proof.records += below_goal
+        self.proof.records_after_goal += len(decided) - below_goal
         is_lost = not decided and cut == (len(source.entries), len(target.entries))
         self.source.seek(_continuation(source, cut[0], self.source.offset))
         self.target.seek(_continuation(target, cut[1], self.target.offset))
@@ -343,6 +416,7 @@ class Comparison:
                     source_after=None,
                     target_after=None,
                     is_head=is_head,
+                    equal_until=self._equal_until,
                 )
             )
         if not rest.is_complete:
@@ -368,16 +442,33 @@ class Comparison:
         )
 
 
-def _settled_run(pairs: Sequence[Pair]) -> Pair | None:
-    """Behind the first SETTLED_RUN pairs in a row."""
+def _settled_run(pairs: Sequence[Pair], wanted: int = SETTLED_RUN) -> Pair | None:
+    """Behind the first pairs in a row that are so many."""
     run = 0
     before = (-2, -2)
     for pair in pairs:
         run = run + 1 if pair == (before[0] + 1, before[1] + 1) else 1
         before = pair
-        if run >= SETTLED_RUN:
+        if run >= wanted:
             return pair[0] + 1, pair[1] + 1
     return None
+
+
+def _from_first_run(pairs: list[Pair], source: Sequence[Hashable], target: Sequence[Hashable]) -> list[Pair]:
+    """A record that is there many times belongs to what follows it, not to another one like it far before:
+    where as many belong together so."""
+    end = _settled_run(pairs)
+    if end is None:
+        return pairs
+    begin = end[0] - SETTLED_RUN, end[1] - SETTLED_RUN
+    near = [max(0, begin[side] - begin[1 - side] - SETTLED_RUN) for side in (0, 1)]
+    before = align(source[near[0] : begin[0]], target[near[1] : begin[1]])
+    if len(before) < _pairs_before(pairs, begin):
+        return pairs
+    return [
+        *((near[0] + one, near[1] + other) for one, other in before),
+        *(pair for pair in pairs if pair >= begin),
+    ]
 
 
 def _pairs_before(pairs: Sequence[Pair], end: Pair) -> int:
@@ -395,15 +486,15 @@ def _continuation(window: Window, index: int, begin: int) -> int:
     return _behind(window, index, begin)
 
 
-def _tokens(source: Window, target: Window) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
+def aligning_tokens(one: Window, other: Window) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
     """What records are aligned by: without timestamps where the target has its own."""
-    if target.own_timestamps:
-        return [entry[2:] for entry in source.entries], [entry[2:] for entry in target.entries]
-    return [entry[1:] for entry in source.entries], [entry[1:] for entry in target.entries]
+    first = 2 if one.own_timestamps or other.own_timestamps else 1
+    return [entry[first:] for entry in one.entries], [entry[first:] for entry in other.entries]
 
 
 def _are_equal(source: Batch, target: Batch, max_open_bytes: int) -> bool:
-    """Whether two whole batches hold the same records, as far as that is seen without cutting them apart."""
+    """Whether two whole batches hold the same records, as far as that is seen without cutting them apart, and
+    consumers of the copy can read its batch: they check the checksum, which covers the header as well."""
     one, other = source.header, target.header
     if (
         one.record_count != other.record_count
@@ -413,6 +504,9 @@ def _are_equal(source: Batch, target: Batch, max_open_bytes: int) -> bool:
     ):
         return False
     records, copied = bytes(source.data[HEADER_BYTES:]), bytes(target.data[HEADER_BYTES:])
+    header = bytes(target.data[CRC_COVERS_FROM:HEADER_BYTES])
+    if google_crc32c.extend(google_crc32c.value(header), copied) != other.crc:
+        return False
     if (one.attributes & CODEC_MASK) == (other.attributes & CODEC_MASK):
         return records == copied
     return decompress(one.codec, records, max_open_bytes) == decompress(other.codec, copied, max_open_bytes)

@@ -78,7 +78,7 @@ def differing(source: Entry, target: Entry) -> tuple[str, ...]:
 def likeness(source: Entry, target: Entry) -> int:
     """How sure it is that one is the other, changed: 0 = not at all, 9 = all but one part is equal.
 
-    Parts that many records have in common (no key, no headers, an empty value) say nothing alone.
+    Parts that many records have in common (no key, no headers, an empty value) say little.
     """
     same_time = target.timestamp_ms is not None and source.timestamp_ms == target.timestamp_ms
     equal = (
@@ -91,6 +91,6 @@ def likeness(source: Entry, target: Entry) -> int:
         or (source.value == target.value and len(source.value) > 1)
         or (source.headers == target.headers and len(source.headers) > 1)
     )
-    if not telling or equal < 2:
-        return 0
-    return 9 if equal >= 3 else 1
+    if equal >= 3:
+        return 9 if telling else 1
+    return 1 if telling and equal == 2 else 0

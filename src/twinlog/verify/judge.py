@@ -5,18 +5,22 @@ two that are mostly equal are one, CHANGED; the rest is MISSING and FOREIGN. Bef
 retention took, the ledger of gaps knows, compaction removed, or was not copied yet.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from twinlog.errors import TwinlogError
 from twinlog.verify.compare import Comparison, Hunk
 from twinlog.verify.entries import Entry
 from twinlog.verify.kept_offsets import Place
 from twinlog.verify.model import (
+    COMPACTED_AWAY,
+    EMPTY_COPY,
     NO_POSITION,
     Bounds,
     Difference,
     Kind,
+    KnownGap,
     NotCompared,
     PartitionProof,
     Range,
@@ -32,11 +36,17 @@ _SCANNED_TOGETHER = 4096
 _NEAR_OFFSETS = 20_000
 """So far back a duplicate is looked for before the whole source is read once more."""
 _MOST_REMEMBERED = 10_000
+_NEAR_END = 64
+"""Records of the copy, behind as many as differ, among which a changed one is looked for at the end of a
+range."""
 END = 1 << 63
 
 
 def judge(comparison: Comparison) -> Steps[PartitionProof]:
-    """To be run after `compare`; reads on where a hunk needs it. The proof with everything in it."""
+    """To be run after `compare`; reads on where a hunk needs it. The proof with everything in it.
+
+    Who drives it may throw a TwinlogError where it wants to read: what was found until then stays found.
+    """
     yield from _Judge(comparison).run()
     return comparison.proof
 
@@ -59,7 +69,12 @@ class _Judge:
         self._take_order()
         self._take_lost()
         if self.bounds.source_compacted or self.bounds.target_compacted:
-            yield from self._take_superseded()
+            try:
+                yield from self._take_superseded()
+            except TwinlogError as error:
+                # Compaction may explain all of them.
+                self._not_read(error)
+                self.hunks = []
         yield from self._take_duplicates()
         for hunk in self.hunks:
             self._take_changed(hunk, least=1)
@@ -67,6 +82,18 @@ class _Judge:
         proof.differences = [*merged(self.found), *self._shifted()]
         proof.differences.sort(key=_place)
         proof.not_compared = merged_ranges(proof.not_compared)
+
+    def _not_read(self, error: TwinlogError) -> None:
+        proof = self.comparison.proof
+        proof.not_compared.append(
+            NotCompared(
+                side=Side.SOURCE,
+                from_offset=proof.source_to,
+                to_offset=max(proof.source_to, self.bounds.source_goal),
+                reason=error.reason,
+                detail=str(error),
+            )
+        )
 
     def _shifted(self) -> list[Difference]:
         """Records at other offsets than promised, unless a difference right before them explains it."""
@@ -84,29 +111,41 @@ class _Judge:
 
     def _below_goals(self, hunk: Hunk) -> Hunk:
         bounds = self.bounds
-        hunk.source = [entry for entry in hunk.source if entry.offset < bounds.source_goal]
-        hunk.target = [entry for entry in hunk.target if entry.offset < bounds.target_goal]
+        within = [entry for entry in hunk.source if entry.offset < bounds.source_goal]
+        hunk.is_beyond = bounds.tail_is_free and (hunk.source_after is None or within != hunk.source)
+        hunk.source = within
+        if not bounds.tail_is_free:
+            hunk.target = [entry for entry in hunk.target if entry.offset < bounds.target_goal]
+        elif hunk.equal_until > bounds.source_goal:
+            hunk.target = []
         return hunk
 
     def _take_known_gaps(self) -> None:
         for gap in self.bounds.gaps:
-            taken = self._take_source(gap.from_offset, gap.to_offset)
+            taken = self._take_source(gap)
             self._not_compared(
                 Side.SOURCE, taken, Reason.KNOWN_GAP, detail=gap.reason, is_harmless=gap.acknowledged
             )
 
-    def _take_source(self, begin: int, end: int) -> list[Entry]:
+    def _take_source(self, gap: KnownGap) -> list[Entry]:
+        """Unless the copy has earlier records of the range: it was copied again since."""
+        begin, end = gap.from_offset, gap.to_offset
         taken: list[Entry] = []
         for hunk in self.hunks:
+            if hunk.equal_until > begin and not gap.is_joined:
+                continue
             taken += [entry for entry in hunk.source if begin <= entry.offset < end]
             hunk.source = [entry for entry in hunk.source if not begin <= entry.offset < end]
         return taken
 
     def _take_order(self) -> None:
-        places: defaultdict[object, list[tuple[Hunk, Entry]]] = defaultdict(list)
+        if not any(hunk.source for hunk in self.hunks):
+            return
+        places: defaultdict[object, deque[int]] = defaultdict(deque)
         for hunk in self.hunks:
             for entry in hunk.target:
-                places[self._identity(entry)].append((hunk, entry))
+                places[self._identity(entry)].append(entry.offset)
+        taken = set()
         for hunk in self.hunks:
             left = []
             for entry in hunk.source:
@@ -114,10 +153,12 @@ class _Judge:
                 if not elsewhere:
                     left.append(entry)
                     continue
-                other, copy = elsewhere.pop(0)
-                other.target.remove(copy)
-                self._find(Kind.ORDER, entry.offset, copy.offset)
+                copy = elsewhere.popleft()
+                taken.add(copy)
+                self._find(Kind.ORDER, entry.offset, copy)
             hunk.source = left
+        for hunk in self.hunks:
+            hunk.target = [entry for entry in hunk.target if entry.offset not in taken]
 
     def _identity(self, entry: Entry) -> Hashable:
         return entry[1:] if self.comparison.proof.timestamps_compared else entry[2:]
@@ -129,19 +170,60 @@ class _Judge:
             source_gone = _touches(self.comparison.source.lost, hunk.source_before, hunk.source_after)
             target_gone = _touches(self.comparison.target.lost, hunk.target_before, hunk.target_after)
             if source_gone or target_gone:
-                self._take_changed(hunk, least=STRONG)
+                # What is behind the hunk belongs together, so its last records do.
+                self._take_last(hunk, STRONG if self.comparison.proof.timestamps_compared else 1)
             if source_gone and hunk.target:
-                self._not_compared(Side.TARGET, hunk.target, Reason.SOURCE_RETENTION)
-                hunk.target = []
+                gone, hunk.target = self._parted(hunk.target, self.comparison.source.lost)
+                self._not_compared(Side.TARGET, gone, Reason.SOURCE_RETENTION)
             if target_gone and hunk.source:
-                self._not_compared(Side.SOURCE, hunk.source, Reason.TARGET_RETENTION)
-                hunk.source = []
+                gone, hunk.source = self._parted(hunk.source, self.comparison.target.lost)
+                self._not_compared(Side.SOURCE, gone, Reason.TARGET_RETENTION)
             if hunk.is_head and bounds.head_is_free:
                 # Also where the copy has nothing of the range yet.
+                self._take_last(hunk, STRONG)
+                hunk.target = []
+            if hunk.is_beyond:
+                del hunk.target[len(hunk.source) + _NEAR_END :]
+                self._take_changed(hunk, least=STRONG)
                 hunk.target = []
             if hunk.is_head and hunk.source_after is not None and bounds.begins_anywhere:
-                self._not_compared(Side.SOURCE, hunk.source, Reason.BEFORE_FIRST_COPY)
-                hunk.source = []
+                begin = (Range(0, bounds.target_start),)
+                gone, hunk.source = self._parted(hunk.source, begin)
+                self._not_compared(Side.SOURCE, gone, Reason.BEFORE_FIRST_COPY)
+            if (
+                hunk.is_head
+                and bounds.begins_anywhere
+                and self.comparison.target.limit == bounds.target_start
+            ):
+                self._take_before_nothing(hunk)
+
+    def _take_before_nothing(self, hunk: Hunk) -> None:
+        """Nothing says where an empty copy has begun."""
+        copied_until = self.comparison.position or 0
+        before = [entry for entry in hunk.source if entry.offset < copied_until]
+        hunk.source = [entry for entry in hunk.source if entry.offset >= copied_until]
+        self._not_compared(
+            Side.SOURCE, before, Reason.BEFORE_FIRST_COPY, detail=EMPTY_COPY, is_harmless=False
+        )
+
+    def _parted(self, entries: list[Entry], lost: Sequence[Range]) -> tuple[list[Entry], list[Entry]]:
+        """What the other side lost, and what it must still have: where offsets are promised, they tell which
+        is which. An empty range is a place where a log was cut off, or is another one."""
+        offsets = self.comparison.offsets
+        if any(each.from_offset == each.to_offset for each in lost):
+            return entries, []
+        end = max((each.to_offset for each in lost), default=0)
+        gone = [entry for entry in entries if entry.offset < end or not offsets.is_promised(entry.offset)]
+        left = [entry for entry in entries if entry.offset >= end and offsets.is_promised(entry.offset)]
+        return gone, left
+
+    def _take_last(self, hunk: Hunk, least: int) -> None:
+        """Of a hunk with records that are not compared: only its last ones may be the same, changed."""
+        both = min(len(hunk.source), len(hunk.target))
+        before = hunk.source[: len(hunk.source) - both], hunk.target[: len(hunk.target) - both]
+        hunk.source, hunk.target = hunk.source[len(before[0]) :], hunk.target[len(before[1]) :]
+        self._take_changed(hunk, least=least)
+        hunk.source, hunk.target = before[0] + hunk.source, before[1] + hunk.target
 
     def _take_superseded(self) -> Steps[None]:
         keys = {entry.key for hunk in self.hunks for entry in (*hunk.source, *hunk.target) if entry.has_key}
@@ -163,6 +245,11 @@ class _Judge:
         superseded = Superseded(bounds=self.bounds, source=last[Side.SOURCE], target=last[Side.TARGET])
         for hunk in self.hunks:
             self.comparison.proof.superseded_records += superseded.take(hunk)
+        if not self.bounds.source_compacted:
+            # The source keeps them all: who deletes them there loses them.
+            self._not_compared(
+                Side.SOURCE, superseded.only_source, Reason.TARGET_RETENTION, detail=COMPACTED_AWAY
+            )
 
     def _take_duplicates(self) -> Steps[None]:
         wanted: dict[object, list[int]] = {
@@ -177,18 +264,24 @@ class _Judge:
                 offsets.append(entry.offset)
 
         begin, end = self.bounds.source_start, self.comparison.source.limit
+        if self.bounds.source_log_start is not None:
+            begin = min(begin, self.bounds.source_log_start)
         places = [hunk.source_before for hunk in self.hunks if hunk.target]
         near, behind = max(begin, min(places) - _NEAR_OFFSETS), min(max(places) + 1, end)
-        yield from self._scan(Side.SOURCE, near, behind, note)
-        # What is mostly equal to the record in its place is that one, changed: worth no reading of all.
-        changed = {
-            self._identity(copy)
-            for hunk in self.hunks
-            for _, copy, _ in changed_pairs(hunk.source, hunk.target, least=STRONG)
-        }
-        if not all(offsets or identity in changed for identity, offsets in wanted.items()):
-            yield from self._scan(Side.SOURCE, begin, near, note)
-            yield from self._scan(Side.SOURCE, behind, end, note)
+        try:
+            yield from self._scan(Side.SOURCE, near, behind, note)
+            # What is mostly equal to the record in its place is that one, changed: worth no reading of all.
+            changed = {
+                self._identity(copy)
+                for hunk in self.hunks
+                for _, copy, _ in changed_pairs(hunk.source, hunk.target, least=STRONG)
+            }
+            if not all(offsets or identity in changed for identity, offsets in wanted.items()):
+                yield from self._scan(Side.SOURCE, begin, near, note)
+                yield from self._scan(Side.SOURCE, behind, end, note)
+        except TwinlogError as error:
+            # They differ all the same: what is not found is FOREIGN.
+            self._not_read(error)
         for hunk in self.hunks:
             left = []
             for entry in hunk.target:
@@ -216,10 +309,12 @@ class _Judge:
             window.entries.clear()
 
     def _take_changed(self, hunk: Hunk, *, least: int) -> None:
-        for entry, copy, parts in changed_pairs(hunk.source, hunk.target, least=least):
-            hunk.source.remove(entry)
-            hunk.target.remove(copy)
+        pairs = changed_pairs(hunk.source, hunk.target, least=least)
+        for entry, copy, parts in pairs:
             self._find(Kind.CHANGED, entry.offset, copy.offset, parts)
+        originals, copies = {entry.offset for entry, _, _ in pairs}, {copy.offset for _, copy, _ in pairs}
+        hunk.source = [entry for entry in hunk.source if entry.offset not in originals]
+        hunk.target = [entry for entry in hunk.target if entry.offset not in copies]
 
     def _take_rest(self, hunk: Hunk) -> None:
         position, bounds = self.comparison.position, self.bounds

@@ -27,12 +27,16 @@ class KeptOffsets:
 
     since: int | None
     """Source offset from which on the offsets are promised; None: they are not."""
+    until: int | None = None
+    """Source offset from which on they are not promised any more; None: they are to the end."""
     shift: int = 0
     """Target offset less source offset of the last record that was found equal."""
     runs: list[Shifted] = field(default_factory=list)
 
     def is_promised(self, source_offset: int) -> bool:
-        return self.since is not None and source_offset >= self.since
+        if self.since is None or source_offset < self.since:
+            return False
+        return self.until is None or source_offset < self.until
 
     def fits(self, source_offset: int, target_offset: int) -> bool:
         """Whether two equal records stand where they are expected to."""
@@ -51,10 +55,10 @@ class KeptOffsets:
 
     def fitting(self, source: Sequence[int], target: Sequence[int]) -> int:
         """How many records, of which these are the offsets, stand where they are expected to."""
-        if not source or not self.is_promised(source[0]):
+        if self.since is None:
             return len(source)
         for number, (one, other) in enumerate(zip(source, target, strict=True)):
-            if other - one != self.shift:
+            if other - one != self.shift and self.is_promised(one):
                 return number
         return len(source)
 

@@ -61,6 +61,15 @@ NO_POSITION = (
 )
 """Detail of NOT_COPIED_YET."""
 
+COMPACTED_AWAY = "only the copy is compacted: some records of this range are not on the target"
+"""Detail of TARGET_RETENTION."""
+
+EMPTY_COPY = (
+    "the flow need not begin at the start of a topic, and this copy is empty: whether it has begun behind"
+    " these or has lost them is not known"
+)
+"""Detail of BEFORE_FIRST_COPY."""
+
 
 class Side(StrEnum):
     SOURCE = "source"
@@ -115,6 +124,8 @@ class KnownGap:
     to_offset: int
     reason: str
     acknowledged: bool = False
+    is_joined: bool = False
+    """Of several, with records between them that are on the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,10 +156,25 @@ class Bounds:
     """The copy may begin later than the source: the flow began at the end."""
     offsets_kept_from: int | None = None
     """Source offset from which on the copy must have the source's offsets; None: nobody promised that."""
+    offsets_kept_until: int | None = None
+    """Source offset from which on a copy that had the source's offsets has its own; None: it still has the
+    source's."""
     may_grow: bool = True
     """More of the copy may come; not in a part that ends before the partition does."""
     head_is_free: bool = False
     """What the target has before the first record of the source's range belongs to what is not compared."""
+    equal_until: int = 0
+    """Source offset behind the last record that was found equal before this range; 0: none was."""
+    source_log_start: int | None = None
+    """Where the source's log begins, if the range begins later: originals of duplicates are looked for from
+    there on."""
+    tail_is_free: bool = False
+    """What the target has behind the last record of the source's range belongs to what is not compared."""
+
+    @property
+    def has_all_offsets(self) -> bool:
+        """The whole copy must have the source's offsets."""
+        return self.offsets_kept_from is not None and self.offsets_kept_until is None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,6 +192,13 @@ class PartitionProof:
     """Of the source, found equal on the target."""
     unopened_records: int = 0
     """Of those: compared by the bytes of their batches."""
+    continues_at: tuple[int, int] | None = None
+    """Source and target offset after the last records that were compared, also of those that came after the
+    source's goal was taken: where a later comparison begins. None: not known."""
+    equal_until: int = 0
+    """Source offset behind the last record that was found equal."""
+    records_after_goal: int = 0
+    """Found equal before `continues_at`, and not among `records`."""
     superseded_records: int = 0
     """Of compacted topics: on one side only, and a later record of the key explains it."""
     target_compacted: bool = False

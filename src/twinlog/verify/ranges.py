@@ -4,7 +4,7 @@ together again when they are equal."""
 from collections.abc import Sequence
 from dataclasses import replace
 
-from twinlog.verify.model import Bounds, PartitionProof
+from twinlog.verify.model import Bounds, PartitionProof, Range
 from twinlog.verify.runs import merged_ranges
 
 
@@ -26,7 +26,9 @@ def parts(bounds: Bounds, cuts: Sequence[tuple[int, int]]) -> list[Bounds]:
     for number, (source, target) in enumerate(begins):
         part = replace(bounds, source_start=source, target_start=target)
         if number:
-            part = replace(part, source_lost=(), target_lost=(), begins_anywhere=False, head_is_free=False)
+            part = replace(part, target_lost=(), begins_anywhere=False, head_is_free=False)
+        end = cuts[number][0] if number < len(cuts) else None
+        part = replace(part, source_lost=_lost_of(bounds, source if number else None, end))
         if number < len(cuts):
             source_end, target_end = cuts[number]
             part = replace(
@@ -37,9 +39,20 @@ def parts(bounds: Bounds, cuts: Sequence[tuple[int, int]]) -> list[Bounds]:
                 target_limit=target_end,
                 position=source_end,
                 may_grow=False,
+                tail_is_free=False,
             )
         found.append(part)
     return found
+
+
+def _lost_of(bounds: Bounds, begin: int | None, end: int | None) -> tuple[Range, ...]:
+    """What the source lost in a part or at its end; None: where the partition begins or ends. What was lost
+    elsewhere explains nothing here."""
+    return tuple(
+        each
+        for each in bounds.source_lost
+        if (begin is None or each.from_offset > begin) and (end is None or each.from_offset <= end)
+    )
 
 
 def joined(proofs: Sequence[PartitionProof]) -> PartitionProof:

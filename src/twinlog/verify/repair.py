@@ -59,6 +59,20 @@ def remedies(report: Mapping[str, Any]) -> list[Remedy]:
         raise ConfigError(f"this is no report of twinlog verify: {error!r}") from None
 
 
+def what_was_not_seen(report: Mapping[str, Any]) -> str | None:
+    """Why nobody can say whether the copy of a topic holds records that the source has no more: a comparison
+    failed, of a log that need not begin at its first record. None: that is known."""
+    from_first = {
+        _place(each) for each in report["partitions"] if each["source_from"] == 0 < each["source_to"]
+    }
+    for each in report["not_compared"]:
+        failed = each["reason"] not in tuple(Reason) or each["reason"] == Reason.TARGET_OPEN_TRANSACTION
+        if failed and _place(each) not in from_first:
+            where = "" if each["partition"] is None else f"{each['topic']}-{each['partition']}: "
+            return f"{where}{each['reason']} {each['detail']}".strip()
+    return None
+
+
 def _place(each: Mapping[str, Any]) -> tuple[str, int]:
     return each["topic"], each["partition"]
 

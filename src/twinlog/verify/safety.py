@@ -33,19 +33,21 @@ class SafeRange:
 
 def safe_range(proof: PartitionProof) -> SafeRange:
     """Of one partition, for a proof from the beginning of its log."""
+    # The comparison may begin behind what the target has not: `source_from` is behind it then.
+    begin = min([proof.source_from, *(each.from_offset for each in _left_out(proof))])
     end = max([proof.source_to, *(each.to_offset for each in _left_out(proof))])
-    until, reason, detail = min([*_obstacles(proof), (end, "", "")])
+    until, reason, detail = min([*_obstacles(proof, begin), (end, "", "")])
     return SafeRange(
         source=proof.source,
-        begin=proof.source_from,
-        until=max(until, proof.source_from),
+        begin=begin,
+        until=max(until, begin),
         end=end,
         reason=reason,
         detail=detail,
     )
 
 
-def _obstacles(proof: PartitionProof) -> Iterator[tuple[int, str, str]]:
+def _obstacles(proof: PartitionProof, begin: int) -> Iterator[tuple[int, str, str]]:
     """Source offset, reason and words of everything that is not proven to be on the target."""
     for each in proof.differences:
         if each.source_offset is not None:  # else it stands behind the last record of the source
@@ -54,7 +56,7 @@ def _obstacles(proof: PartitionProof) -> Iterator[tuple[int, str, str]]:
         if left_out.side is Side.SOURCE:
             yield left_out.from_offset, str(left_out.reason), left_out.detail
         elif not left_out.is_harmless:
-            yield proof.source_from, str(left_out.reason), left_out.detail
+            yield begin, str(left_out.reason), left_out.detail
 
 
 def _left_out(proof: PartitionProof) -> list[NotCompared]:

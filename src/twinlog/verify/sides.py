@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from twinlog.batches.codec import MAX_OPEN_BYTES
-from twinlog.batches.header import Batch
+from twinlog.batches.header import UNKNOWN_COUNT, Batch, BatchHeader
 from twinlog.batches.records import open_records
 from twinlog.verify.entries import Entry, entry_of
 from twinlog.verify.model import Range, Side
@@ -89,7 +89,7 @@ class Cursor:
         if self.is_open:
             return self.offsets[self.index]
         if self.batches:
-            return max(self.offset, self.batches[0].header.base_offset)
+            return max(self.offset, _lowest_offset(self.batches[0].header))
         return max(self.offset, min(self.read_offset, self.limit))
 
     def fill(self) -> Steps[bool]:
@@ -146,10 +146,17 @@ class Cursor:
             self.lost.append(Range(self.read_offset, chunk.lost_until))
             self.offset = max(self.offset, min(chunk.lost_until, self.limit))
         for batch in chunk.batches:
-            if batch.header.next_offset > self.offset and batch.header.base_offset < self.limit:
+            if batch.header.next_offset > self.offset and _lowest_offset(batch.header) < self.limit:
                 self.batches.append(batch)
                 self.hash.note(batch)
-        self.read_offset = chunk.next_offset
+        # What lies behind the limit is left: it is read once the limit has moved.
+        self.read_offset = max(self.read_offset, min(chunk.next_offset, self.limit))
+
+
+def _lowest_offset(header: BatchHeader) -> int:
+    """No record of the batch lies before it. A compressed message of an old format (magic 0 and 1) tells only
+    the offset of its last record."""
+    return 0 if header.record_count == UNKNOWN_COUNT else header.base_offset
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,7 +190,7 @@ class Window:
                 self.lost.append(Range(self.next_offset, chunk.lost_until))
             begin = self.next_offset
             for batch in chunk.batches:
-                if batch.header.next_offset <= begin or batch.header.base_offset >= self.limit:
+                if batch.header.next_offset <= begin or _lowest_offset(batch.header) >= self.limit:
                     continue
                 if self.hash is not None:
                     self.hash.note(batch)

@@ -3,7 +3,7 @@ differs. Pure: takes `now_ms`."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from twinlog.model import TopicPartition
 from twinlog.verify.model import PartitionProof, Reason
@@ -25,7 +25,7 @@ class ProofStanding:
     differences: Mapping[str, int] = field(default_factory=dict)
     """By kind."""
     reason: str = ""
-    """Why it is INCOMPLETE."""
+    """Why it is INCOMPLETE; of a copy that was DIFFERENT, why it could not be compared again."""
 
 
 def standings(
@@ -38,8 +38,27 @@ def standings(
     return after
 
 
+def advanced(
+    before: Mapping[TopicPartition, ProofStanding], reached: Mapping[TopicPartition, int], *, now_ms: int
+) -> dict[TopicPartition, ProofStanding]:
+    """What is news while a verification still runs: copies that are equal up to these source offsets, farther
+    than was known. A copy that is known to differ stays so until its verification has ended."""
+    news = {}
+    for partition, until in reached.items():
+        known = before.get(partition)
+        if known is None or (known.verdict is Verdict.EQUAL and known.proven_until < until):
+            news[partition] = ProofStanding(
+                verdict=Verdict.EQUAL, proven_until=until, proven_at_ms=now_ms, checked_at_ms=now_ms
+            )
+    return news
+
+
 def _standing(before: ProofStanding | None, proof: PartitionProof, now_ms: int) -> ProofStanding:
     harmful = [each for each in proof.not_compared if not each.is_harmless and each.reason not in _LAG]
+    failed = [each.reason for each in harmful if each.reason not in tuple(Reason)]
+    if failed and not proof.differences and before is not None and before.verdict is Verdict.DIFFERENT:
+        # A cluster was away: nobody has seen the copy equal since.
+        return replace(before, checked_at_ms=now_ms, reason=failed[0])
     if harmful and not proof.differences:
         return ProofStanding(
             verdict=Verdict.INCOMPLETE,
@@ -52,6 +71,7 @@ def _standing(before: ProofStanding | None, proof: PartitionProof, now_ms: int) 
     for each in proof.differences:
         kinds[str(each.kind)] += each.count
     first = [each.source_offset for each in proof.differences if each.source_offset is not None]
+    first += [each.from_offset for each in proof.not_compared if each.reason in _LAG]
     return ProofStanding(
         verdict=Verdict.DIFFERENT if state_of(proof) is Verdict.DIFFERENT else Verdict.EQUAL,
         proven_until=min([proof.source_to, *first]),

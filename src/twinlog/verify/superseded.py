@@ -5,7 +5,7 @@ explains that, but only as many as the log has holes there: a log without holes 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twinlog.verify.compare import Hunk
@@ -27,11 +27,15 @@ class Superseded:
     source: Mapping[bytes, LastOfKey]
     target: Mapping[bytes, LastOfKey]
 
+    only_source: list[Entry] = field(default_factory=list)
+    """What was taken that the source has, and the copy has not."""
+
     def take(self, hunk: Hunk) -> int:
         """Take out of a hunk what compaction explains; how many records that were."""
         copies = self._copies(hunk) if self.bounds.source_compacted else set()
         originals = self._originals(hunk, copies) if self.bounds.target_compacted else set()
         hunk.target = [entry for entry in hunk.target if entry.offset not in copies]
+        self.only_source.extend(entry for entry in hunk.source if entry.offset in originals)
         hunk.source = [entry for entry in hunk.source if entry.offset not in originals]
         return len(copies) + len(originals)
 

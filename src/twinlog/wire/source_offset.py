@@ -29,6 +29,10 @@ CONTROL_CONNECTOR = "TwinlogControl"
 PLACEHOLDER_OFFSET = b'{"offset":0}'
 """The value MM2 writes for its checkpoint and heartbeat connectors, and never reads."""
 
+DOCUMENT_FORMAT = 1
+"""Of our own records. A field may be added without a new one; records from before it was written have none.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectKey:
@@ -61,16 +65,27 @@ def decode_connect_key(key: bytes | None) -> ConnectKey | None:
 
 def encode_document(document: Mapping[str, JsonValue]) -> bytes:
     """Return the value of a record of our own (gap, control): a JSON object in Connect's bytes."""
-    return connect_json.dumps(document)
+    return connect_json.dumps({"format": DOCUMENT_FORMAT, **document})
 
 
 def decode_document(value: bytes | None) -> dict[str, Any] | None:
-    """Read such a value; None for a tombstone. Raises WireFormatError when it is not a JSON object."""
+    """Read such a value, without its format; None for a tombstone.
+
+    Raises WireFormatError when it is not a JSON object, and with the reason WIRE_VERSION when a later release
+    wrote it in a format of its own: to leave out a part of what it says would be to misread it.
+    """
     if value is None:
         return None
     document = connect_json.loads(value, "offset value")
     if not isinstance(document, dict):
         raise WireFormatError("offset value: expected a JSON object", metadata={"schema": "offset value"})
+    written_as = document.pop("format", DOCUMENT_FORMAT)
+    if written_as != DOCUMENT_FORMAT:
+        raise WireFormatError(
+            f"a record of Twinlog's own has format {written_as}, this release reads {DOCUMENT_FORMAT}",
+            reason="WIRE_VERSION",
+            metadata={"schema": "offset value", "version": str(written_as)},
+        )
     return document
 
 

@@ -1,4 +1,4 @@
-"""README: `twinlog verify` proves that every copy is complete and equal, or names the record that is not."""
+"""README: `twinlog verify` proves that what both clusters hold is equal, or names the record that is not."""
 
 import asyncio
 import json

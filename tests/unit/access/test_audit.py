@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -29,11 +30,15 @@ def line(request: pytest.FixtureRequest, log_stream: io.StringIO) -> Line:
     """The line of a call with this request, which changes this; at every level of the log."""
     configure_logging(service="s", version="1", format="json", level=request.param, stream=log_stream)
 
-    def written(asked: object = None, **change: object) -> dict[str, Any]:
+    def call(asked: object, change: dict[str, object]) -> None:
         audit = Audit(method="/s/UpdateRules", caller=UNKNOWN_CALLER, peer="ipv4:10.0.0.1:1", request=asked)
         if change:
             changed(before=change.get("before"), after=change.get("after"))
         audit.ended("OK")
+
+    def written(asked: object = None, **change: object) -> dict[str, Any]:
+        # In a context of its own, as each call has one: this call is over for the next test.
+        copy_context().run(call, asked, change)
         found: dict[str, Any] = json.loads(log_stream.getvalue().splitlines()[-1])
         assert (found["event"], found["method"], found["outcome"]) == ("audit", "UpdateRules", "OK")
         return found

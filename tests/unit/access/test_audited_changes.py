@@ -37,11 +37,11 @@ from twinlog_source.driver.moves import PositionMoves
 from twinlog_source.log.gaps import Gap
 from unit.access.test_roles import METHODS, path
 from unit.checkpoint.mirrored_logs import ORIGIN
-from unit.checkpoint.moves.test_moves import Estate, estate
+from unit.checkpoint.moves.test_moves import MoveRig, move_rig
 from unit.checkpoint.service_rig import ServiceOnFakes
 from unit.configsync.api.test_pages import served
-from unit.source.driver.test_moves import Task, moves_of
-from unit.source.flow_rig import P, Site
+from unit.source.driver.test_moves import Task, moves_of, order_number
+from unit.source.flow_rig import FlowRig, P
 
 FLOW = types_pb2.Flow(source="A", target="B")
 SCOPE = source.Scope(flow=FLOW)
@@ -136,17 +136,17 @@ class SourceUnderTest:
 
 
 async def source_service(stack: AsyncExitStack) -> SourceUnderTest:
-    site = Site(stack=stack)
-    moves, task = await moves_of(site)
+    rig = FlowRig(stack=stack)
+    moves, task = await moves_of(rig)
     driver = replace(moves.driver, _owned=True)
     flow = Flow("A", "B")
-    operations = FlowOperations(driver=driver, clock=site.clock)
+    operations = FlowOperations(driver=driver, clock=rig.clock)
     servicer = SourceServicer(
         {flow: operations},
-        moves={flow: PositionMoves(driver=driver, source=site.source, clock=site.clock)},
-        board=PartitionBoard({flow: driver}, history_id="h", meter=METER, clock=site.clock),
+        moves={flow: PositionMoves(driver=driver, source=rig.source, clock=rig.clock)},
+        board=PartitionBoard({flow: driver}, history_id="h", meter=METER, clock=rig.clock),
         clusters=Clusters(
-            {}, open_cluster=lambda _config, _timeout: FakeCluster(), stack=stack, clock=site.clock
+            {}, open_cluster=lambda _config, _timeout: FakeCluster(), stack=stack, clock=rig.clock
         ),
         stop=asyncio.Event(),
     )
@@ -191,7 +191,7 @@ async def positions(port: Port) -> None:
 
         async def confirm() -> None:
             ordered = await eventually(service.task.heard)
-            service.task.says(position=3, repositioned=ordered.reposition.id)
+            service.task.says(position=3, repositioned=order_number(ordered))
 
         request = source.SetPositionsRequest(scope=SCOPE, target=source.PositionTarget(offset=3), by="ann")
         async with asyncio.TaskGroup() as tasks:
@@ -204,7 +204,7 @@ async def positions(port: Port) -> None:
 async def acknowledge(port: Port) -> None:
     async with AsyncExitStack() as stack:
         service = await source_service(stack)
-        ledger = service.operations.driver.estate.ledger
+        ledger = service.operations.driver.state.ledger
         count = 25
         for number in range(count):
             await ledger.write(
@@ -260,7 +260,7 @@ async def rules(port: Port) -> None:
 
 @dataclass
 class MovesUnderTest:
-    world: Estate
+    rig: MoveRig
     service: ServiceOnFakes
 
     @property
@@ -279,13 +279,13 @@ def failover_request(**fields: Any) -> checkpoint.RunFailoverRequest:
 async def with_moves(
     body: Callable[[MovesUnderTest], Awaitable[None]], *, backlog: int = 0, groups: int = 1
 ) -> None:
-    async with estate() as world:
+    async with move_rig() as rig:
         for number in range(groups):
-            world.logs.source.set_group(f"g{number}", {ORIGIN: 100})
-        world.logs.produce(backlog)
-        service = ServiceOnFakes(world.fakes, world.parts)
+            rig.logs.source.set_group(f"g{number}", {ORIGIN: 100})
+        rig.logs.produce(backlog)
+        service = ServiceOnFakes(rig.fakes, rig.parts)
         async with service.hosting():
-            await body(MovesUnderTest(world=world, service=service))
+            await body(MovesUnderTest(rig=rig, service=service))
 
 
 async def failover(port: Port) -> None:
@@ -379,7 +379,7 @@ async def test_a_run_is_on_record_when_it_begins_and_when_it_ends_though_its_cal
         await port.hang_up_at("CHECK", moves.servicer.RunFailover, failover_request(fence=True))
         (line,) = port.lines()
         assert (line["method"], line["outcome"]) == ("RunFailover", "STARTED")
-        await moves.world.copy()
+        await moves.rig.copy()
         await moves.service.moves.host.latest().ended()
 
     await with_moves(body, backlog=40)
@@ -419,8 +419,8 @@ async def test_the_outcome_of_a_run_that_nobody_began_by_a_call_has_no_line(port
 
 
 async def test_a_run_that_the_service_does_not_begin_any_more_has_its_outcome(port: Port) -> None:
-    async with estate() as world:
-        service = ServiceOnFakes(world.fakes, world.parts)
+    async with move_rig() as rig:
+        service = ServiceOnFakes(rig.fakes, rig.parts)
 
         async def ask() -> None:
             with pytest.raises(grpc.aio.AbortError):

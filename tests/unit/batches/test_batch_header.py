@@ -22,7 +22,6 @@ def test_reads_what_another_library_wrote() -> None:
     assert (header.record_count, header.is_dense, header.codec) == (5, True, Codec.NONE)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (4711, 3, 77)
     assert header.is_transactional
-    assert header.has_producer_id
     assert not header.is_control
     assert (header.base_timestamp_ms, header.max_timestamp_ms) == (1_700_000_000_000, 1_700_000_000_004)
     assert header.size_bytes == len(batch.data)

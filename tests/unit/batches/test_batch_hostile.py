@@ -15,7 +15,7 @@ from twinlog.batches import Codec, CopyPolicy, DecodedRecord, TargetTopicLimits,
 from twinlog.batches.codec import compress, decompress
 from twinlog.batches.counting import VisibleCounter
 from twinlog.batches.header import CRC_COVERS_FROM, HEADER_BYTES, HEADER_STRUCT
-from twinlog.batches.prepare import Prepared
+from twinlog.batches.prepared import Prepared
 from twinlog.batches.records import open_records
 from twinlog.errors import WireFormatError
 from twinlog.kafka.raw.wire import FetchAnswer
@@ -141,7 +141,7 @@ def test_a_batch_that_is_not_opened_may_stand_for_anything() -> None:
 
 
 def test_readers_and_counters_refuse_it_too() -> None:
-    data = bomb(Codec.ZSTD, 200 << 20, last_offset=9)
+    data = bomb(Codec.ZSTD, 130 << 20, last_offset=9)
     with pytest.raises(WireFormatError, match="takes more than"):
         VisibleCounter(next_offset=0, stop_offset=5).feed(read_batches(data))
     fetched = answer_of(data)

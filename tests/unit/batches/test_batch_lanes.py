@@ -87,23 +87,3 @@ def test_a_target_with_its_own_codec_gets_it_from_us() -> None:
     assert _lane(TargetTopicLimits(codec=Codec.LZ4)) == (Lane.RAW, LaneReason.UNOPENED)
     assert _lane(TargetTopicLimits(codec=Codec.ZSTD)) == (Lane.RECODE, LaneReason.OTHER_CODEC)
     assert _lane(TargetTopicLimits(codec=Codec.NONE)) == (Lane.RECODE, LaneReason.OTHER_CODEC)
-
-
-@pytest.mark.parametrize(
-    ("config", "codec"),
-    [
-        ("producer", None),
-        ("uncompressed", Codec.NONE),
-        ("gzip", Codec.GZIP),
-        ("snappy", Codec.SNAPPY),
-        ("lz4", Codec.LZ4),
-        (" ZSTD ", Codec.ZSTD),
-    ],
-)
-def test_reads_a_topics_compression_type(config: str, codec: Codec | None) -> None:
-    assert Codec.of_topic_config(config) is codec
-
-
-def test_an_unknown_compression_type_is_refused() -> None:
-    with pytest.raises(ValueError, match="brotli"):
-        Codec.of_topic_config("brotli")

@@ -1,7 +1,6 @@
 """Old message formats, beyond what the golden bytes show: other writers, and damage."""
 
 import struct
-import zlib
 
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
@@ -11,32 +10,19 @@ from twinlog.batches import (
     CopyPolicy,
     Lane,
     LaneReason,
-    compress,
     decode_batch,
     prepare,
     read_batches,
 )
 from twinlog.errors import WireFormatError
+from twinlog.testing.old_messages import old_message, old_wrapper
 
 
-def _message(
-    offset: int,
-    value: bytes | None,
-    *,
-    key: bytes | None = None,
-    magic: int = 1,
-    attributes: int = 0,
-    timestamp_ms: int = 1_500_000_000_000,
-) -> bytes:
-    body = struct.pack(">bb", magic, attributes)
-    body += struct.pack(">q", timestamp_ms) if magic == 1 else b""
-    for field in (key, value):
-        body += struct.pack(">i", -1) if field is None else struct.pack(">i", len(field)) + field
-    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+def _message(offset: int, value: bytes | None, *, magic: int = 1, attributes: int = 0) -> bytes:
+    return old_message(offset, None, value, magic=magic, attributes=attributes)
 
 
-def _wrapper(offset: int, inner: bytes, *, magic: int = 1, codec: Codec = Codec.GZIP) -> bytes:
-    return _message(offset, compress(codec, inner), magic=magic, attributes=codec)
+_wrapper = old_wrapper
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -93,7 +79,7 @@ def test_damaged_wrappers_are_refused(inner: bytes, complaint: str) -> None:
 
 @pytest.mark.parametrize("position", [26, 33], ids=["key", "value"])
 def test_lengths_that_cannot_be_are_refused(position: int) -> None:
-    data = bytearray(_message(7, b"value", key=b"key"))
+    data = bytearray(old_message(7, b"key", b"value"))
     struct.pack_into(">i", data, position, 1 << 30)
     with pytest.raises(WireFormatError):
         decode_batch(read_batches(data)[0])

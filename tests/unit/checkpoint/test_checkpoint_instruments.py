@@ -4,7 +4,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
 from twinlog.model import Flow
-from twinlog.telemetry import metrics
+from twinlog.telemetry.metrics.checkpoint import CHECKPOINT_OFFSETS
+from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.translation.translation import Verdict
 
@@ -24,9 +25,9 @@ def test_judged_offsets_are_counted_by_verdict_and_not_by_group() -> None:
         for scope in resource.scope_metrics
         for metric in scope.metrics
         for point in metric.data.data_points
-        if isinstance(point, NumberDataPoint) and metric.name == metrics.CHECKPOINT_OFFSETS.name
+        if isinstance(point, NumberDataPoint) and metric.name == CHECKPOINT_OFFSETS.name
     ]
-    flow = metrics.flow_attributes("A", "B")
+    flow = flow_attributes("A", "B")
     assert sorted(points, key=lambda each: -each[1]) == [
         ({**flow, "twinlog.outcome": "exact"}, 2),
         ({**flow, "twinlog.outcome": "floor"}, 1),

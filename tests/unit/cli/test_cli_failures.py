@@ -12,7 +12,7 @@ from twinlog.cli import app
 
 def invoke(words: list[str]) -> Any:
     """As a process of its own: what one command notes of its options is not seen by another test."""
-    return contextvars.copy_context().run(CliRunner().invoke, app, words)
+    return contextvars.Context().run(CliRunner().invoke, app, words)
 
 
 def test_an_error_of_a_command_that_answers_in_json_is_json_too(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """`twinlog topology`: what the tree, JSON and Graphviz say of clusters, flows and paths."""
 
-from twinlog.cli.topology import Link, Topology, as_dot, as_json, as_tree
+from twinlog.cli.status.rows import ClusterRow, FlowRow, Note, Status
+from twinlog.cli.topology import Link, Topology, as_dot, as_json, as_tree, without_heartbeats
+from twinlog.errors import TransientKafkaError
 
 ALIVE = Link(source="A", target="B", state="ALIVE", delay_seconds=0.0421, age_seconds=0.3)
 SILENT = Link(
@@ -62,3 +64,23 @@ def test_a_clock_that_is_off_is_said() -> None:
         "A",
         "└─ B  ALIVE, 0.100 s, another writer's clock is 2.0 s behind",
     ]
+
+
+def test_without_the_heartbeat_service_the_others_tell_of_clusters_and_flows() -> None:
+    away = Note(service="source", reason="KAFKA_TIMEOUT", message="no answer")
+    status = Status(
+        services=[],
+        flows={"A->B": FlowRow(flow="A->B"), "B->C": FlowRow(flow="B->C")},
+        clusters={
+            "A": ClusterRow(alias="A", seen_by={"source": True}),
+            "B": ClusterRow(alias="B", seen_by={"source": False, "checkpoint": True}, notes=[away]),
+            "C": ClusterRow(alias="C", seen_by={"source": False}, notes=[away]),
+        },
+    )
+    found = without_heartbeats(status, TransientKafkaError("no answer in time", reason="PEER_TIMEOUT"))
+    assert list(as_tree(found)) == [
+        "A",
+        "└─ B  UNKNOWN: PEER_TIMEOUT",
+        "   └─ C [KAFKA_TIMEOUT]  UNKNOWN: PEER_TIMEOUT",
+    ]
+    assert [flow["state"] for flow in as_json(found)["flows"]] == ["UNKNOWN", "UNKNOWN"]

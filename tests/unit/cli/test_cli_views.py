@@ -124,6 +124,7 @@ def _status() -> Status:
     row.path, row.delay_seconds = "ALIVE", 0.123
     row.group_count, row.groups = 1, {"EXACT": 3}
     row.proofs, row.proven_age_seconds = {"EQUAL": 3, "DIFFERENT": 1}, 300.0
+    row.source_ends_age_seconds, row.source_written_age_seconds = 1.0, 240.0
     return status
 
 
@@ -143,11 +144,12 @@ def test_a_flow_is_one_row() -> None:
         "0.12 s",
         "1 (3 exact)",
         "1 different, 3 equal, 5 min ago",
+        "silent 4 min",
     )
 
 
 def test_what_nobody_said_is_a_dash_and_never_a_zero() -> None:
-    assert flow_cells(FlowRow(flow="A->B")) == ("A->B", *["-"] * 10)
+    assert flow_cells(FlowRow(flow="A->B")) == ("A->B", *["-"] * 11)
 
 
 def test_a_lag_that_is_not_known_shows_what_was_known_last_and_how_old_that_is() -> None:
@@ -155,6 +157,16 @@ def test_a_lag_that_is_not_known_shows_what_was_known_last_and_how_old_that_is()
     assert flow_cells(row)[5:7] == ("? (1,040 3 min ago)", "?")
     row = FlowRow(flow="A->B", records=0, last_known_lag_records=0)
     assert flow_cells(row)[5] == "?", "never 0 before the first look"
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "shown"), [(1.0, 2.0, "write"), (1.0, None, "silent"), (40.0, 2.0, "?")]
+)
+def test_producers_write_are_silent_or_it_is_not_known(
+    read: float, written: float | None, shown: str
+) -> None:
+    row = FlowRow(flow="A->B", source_ends_age_seconds=read, source_written_age_seconds=written)
+    assert flow_cells(row)[-1] == shown
 
 
 def test_a_delay_of_long_ago_is_not_shown_as_the_delay_of_now() -> None:

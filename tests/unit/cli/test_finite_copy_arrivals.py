@@ -40,6 +40,17 @@ def test_it_is_over_when_every_partition_has_arrived() -> None:
     assert copy.is_over(2.0)
 
 
+def test_a_copy_in_which_there_is_nothing_is_waited_for_until_it_is_there() -> None:
+    copy = Arrivals(starts={ORDERS: 7}, ends={ORDERS: 7}, without_copy=frozenset((ORDERS,)))
+    assert not copy.is_over(0.0)
+    copy.observe([status(ORDERS, 7)], 1.0)
+    assert not copy.is_over(1.0)
+    there = status(ORDERS, 7)
+    there.target_topic_id = "id"
+    copy.observe([there], 2.0)
+    assert copy.is_over(2.0)
+
+
 def test_a_topic_that_is_deleted_meanwhile_is_not_waited_for() -> None:
     copy = arrivals()
     copy.observe([status(ORDERS, 200), status(BILLS, 10)], 0.0)
@@ -69,6 +80,32 @@ def test_how_far_it_is_and_what_stands_in_its_way_is_said() -> None:
     line = copy_line(copy.progress, None)
     assert line.endswith("time left not known; orders-0: BACKOFF KAFKA_TIMEOUT no answer")
     copy.observe([status(ORDERS, 150)], 2.0)
-    copy.flow_trouble = "INVALID_REPLICATION_FACTOR topics cannot be created"
+    copy.observe_flow("INVALID_REPLICATION_FACTOR", "topics cannot be created", 0.0)
     line = copy_line(copy.progress, None)
     assert line.endswith("not known; the flow: INVALID_REPLICATION_FACTOR topics cannot be created")
+
+
+def test_a_flow_that_kafka_refuses_to_begin_is_not_waited_for_and_its_refusal_is_told() -> None:
+    copy = arrivals()
+    refusal = "REPLICATION_FACTOR_INVALID", "cluster B has 1 broker(s)"
+    for second in (0.0, 59.0):
+        copy.observe_flow(*refusal, second)
+        assert not copy.is_over(second)
+    copy.observe_flow(*refusal, 60.0)
+    assert copy.is_over(60.0)
+    assert copy.obstacles == [(None, *refusal)]
+    for reason in ("KAFKA_UNAVAILABLE", "TOPIC_UNKNOWN", ""):
+        waiting = arrivals()
+        waiting.observe_flow(reason, "", 0.0)
+        waiting.observe_flow(reason, "", 9_999.0)
+        assert not waiting.is_over(9_999.0), "it comes back by itself"
+
+
+def test_what_stood_in_the_way_of_a_partition_is_told_when_it_was_given_up() -> None:
+    copy = arrivals()
+    given_up = status(BILLS, 10, FAULTED, "DATA_LOSS", "offsets 10 to 20")
+    for second in (0.0, 60.0):
+        copy.observe([status(ORDERS, 200), given_up], second)
+        copy.observe_flow("DATA_LOSS", "offsets 10 to 20", second)
+    assert copy.is_over(60.0)
+    assert copy.obstacles == [("bills", "DATA_LOSS", "bills-1: offsets 10 to 20")]

@@ -56,6 +56,19 @@ def test_what_is_not_named_has_a_place() -> None:
     assert next_command("OFFSETS_CONFIGURED", {}) == "twinlog explain topic <TOPIC>"
 
 
+@pytest.mark.parametrize("reason", REASONS)
+def test_no_advice_takes_the_properties_file_for_a_file_of_state(reason: str) -> None:
+    named = next_command(reason, {**NAMED, "state_file": "backup.jsonl"}, file="mm2.properties")
+    if named.startswith("twinlog state "):
+        assert "mm2.properties" not in named.partition(" --config ")[0]
+    assert next_command(reason, {}, file="mm2.properties").count("mm2.properties") <= 1
+
+
+@pytest.mark.parametrize("reason", ["TOKEN_UNUSABLE", "TOKEN_NEEDS_TLS", "CERTIFICATE_UNUSABLE"])
+def test_what_keeps_every_call_from_being_made_leads_to_a_command_that_makes_none(reason: str) -> None:
+    assert next_command(reason, {}, command="twinlog status", file="f") == "twinlog preflight f"
+
+
 def test_a_name_that_a_shell_would_read_otherwise_is_quoted() -> None:
     told = next_command("OFFSETS_CONFIGURED", {"topic": "a; rm -rf /"})
     assert shlex.split(told) == ["twinlog", "explain", "topic", "a; rm -rf /"]
@@ -91,7 +104,7 @@ def test_a_failure_in_json_has_the_command_as_a_field() -> None:
 
 def invoke(words: list[str]) -> Any:
     """As a process of its own: what one command notes of its options is not seen by another test."""
-    return contextvars.copy_context().run(CliRunner().invoke, app, words)
+    return contextvars.Context().run(CliRunner().invoke, app, words)
 
 
 def commands(command: Any, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
@@ -120,3 +133,33 @@ def test_the_flow_is_the_first_argument_and_help_shows_no_other_spelling(
         assert takes_flow[:1] == [True], "there is no argument for the flow"
     metavars = " ".join(each.metavar or "" for each in arguments)
     assert not re.search(r"\bFLOW\b", metavars), "a flow is shown as A->B"
+
+
+MISSING = "/nowhere/of/them.properties"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["adopt", MISSING], f"twinlog preflight {MISSING}"),
+        (["import", MISSING], "twinlog import --help"),
+        (
+            ["mirror-maker", "--consumer.config", MISSING, "--producer.config", MISSING, "--include", "a"],
+            "twinlog mirror-maker --help",
+        ),
+    ],
+)
+def test_a_failure_leads_to_the_file_or_to_the_help_of_the_command_that_failed(
+    arguments: list[str], told: str
+) -> None:
+    assert invoke(arguments).stderr.splitlines()[-1] == f"next: {told}"
+
+
+def test_mirror_makers_dry_run_refuses_what_would_not_start(tmp_path: Path) -> None:
+    file = tmp_path / "both.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=g\n")
+    both = ["--consumer.config", str(file), "--producer.config", str(file), "--dry-run"]
+    answer = invoke(["mirror-maker", *both, "--include", "a("])
+    assert answer.exit_code == 2
+    assert "no valid regular expression" in answer.stderr
+    assert invoke(["mirror-maker", *both, "--include", "a"]).exit_code == 0

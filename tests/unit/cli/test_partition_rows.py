@@ -93,3 +93,16 @@ def test_partitions_are_a_table_also_on_a_narrow_terminal(width: int) -> None:
 )
 def test_times_are_told_in_one_unit(seconds: float | None, told: str) -> None:
     assert rows.shown_seconds(seconds) == told
+
+
+def test_a_proof_that_could_not_be_renewed_says_why() -> None:
+    proven = pb2.PartitionProof(verdict="EQUAL", proven_until=120)
+    proven.proven_at.FromMilliseconds(NOW_MS)
+    away = pb2.PartitionProof(verdict="INCOMPLETE", proven_until=120, reason="KAFKA_TIMEOUT")
+    away.proven_at.FromMilliseconds(NOW_MS)
+    differs = pb2.PartitionProof(verdict="DIFFERENT", differences={"MISSING": 2}, reason="KAFKA_TIMEOUT")
+    assert [rows._proof_words(pb2.PartitionStatus(proof=each)) for each in (proven, away, differs)] == [
+        "PROVEN to 120 at 22:13:20Z",
+        "PROVEN to 120 at 22:13:20Z, since then INCOMPLETE KAFKA_TIMEOUT",
+        "DIFFERENT: 2 MISSING, since then KAFKA_TIMEOUT",
+    ]

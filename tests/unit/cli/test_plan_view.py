@@ -11,6 +11,7 @@ from twinlog.cli.common.each_flow import ask_each
 from twinlog.cli.common.output import Output
 from twinlog.cli.configsync.plan import print_plans
 from twinlog.cli.configsync.plan_view import (
+    offsets_words,
     outcome_as_json,
     plan_as_json,
     print_next_step,
@@ -28,6 +29,7 @@ CREATE = pb2.PlannedAction(
     configs={"retention.ms": "1000"},
     rule="absent on the target",
     text="CREATE A.orders",
+    offsets=pb2.ExpectedOffsets(preserved=True, filled_offsets=3_000_000, filled_bytes=2_460_000),
 )
 REVERT = pb2.PlannedAction(
     kind=pb2.ACTION_KIND_SET_CONFIG,
@@ -58,12 +60,36 @@ def test_a_plan_is_a_diff_with_the_command_that_carries_it_out(capsys: pytest.Ca
     assert capsys.readouterr().out.splitlines() == [
         "A->B: 3 changes in acls, configs, topics",
         "  + CREATE A.orders",
+        f"      {offsets_words(CREATE.offsets)}",
         "  ~ SET A.users retention.ms 5 (drift)",
         "  - DELETE ACL x",
         "  ! quotas: too old (UNSUPPORTED_VERSION)",
         "  1 thing left out on purpose: `twinlog plan --skips` shows them",
         "  twinlog apply 'A->B' --plan 1234",
     ]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "words"),
+    [
+        (pb2.ExpectedOffsets(preserved=True), "the source's offsets"),
+        (
+            CREATE.offsets,
+            (
+                "the source's offsets; 3000000 offsets before the first records are filled, about 2.5 MB"
+                " on each replica until Kafka deletes them"
+            ),
+        ),
+        (
+            pb2.ExpectedOffsets(reason="COMPACTED", message="cleanup.policy is compact"),
+            "offsets of its own: cleanup.policy is compact (COMPACTED)",
+        ),
+    ],
+)
+def test_a_new_copy_is_shown_with_the_offsets_that_it_will_have(
+    offsets: pb2.ExpectedOffsets, words: str
+) -> None:
+    assert offsets_words(offsets) == words
 
 
 def test_what_is_left_out_is_shown_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,6 +116,13 @@ def test_json_holds_only_what_an_action_has_and_tells_empty_from_absent() -> Non
         "rule": "absent on the target",
         "drift": False,
         "text": "CREATE A.orders",
+        "offsets": {
+            "kind": "preserved",
+            "reason": "",
+            "message": "",
+            "filled_offsets": 3_000_000,
+            "filled_bytes": 2_460_000,
+        },
     }
     assert (revert["before"], revert["after"]) == ("5", "")
     assert "before" not in drop
@@ -101,6 +134,7 @@ def test_an_outcome_says_what_was_refused_and_why(capsys: pytest.CaptureFixture[
     print_outcome(outcome, shown=False)
     assert capsys.readouterr().out.splitlines() == [
         "  + CREATE A.orders",
+        f"      {offsets_words(CREATE.offsets)}",
         "  ! SET A.users retention.ms 5",
         "    refused: too small (POLICY_VIOLATION)",
         "1 done, 1 refused",

@@ -5,6 +5,8 @@ import pytest
 from twinlog.cli.status.rows import FlowRow, ServiceRow, Status
 from twinlog.cli.status.watch import screen_lines
 
+AT = "04:05:06"
+
 
 def status(flows: int) -> Status:
     found = Status(services=[ServiceRow(name="source", endpoint="127.0.0.1:1", health="SERVING")])
@@ -17,13 +19,17 @@ def status(flows: int) -> Status:
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 60)])
 def test_no_line_is_longer_and_no_screen_fuller_than_the_terminal(width: int, height: int) -> None:
-    lines = screen_lines(status(100), width=width, height=height)
+    lines = screen_lines(status(100), at=AT, width=width, height=height)
     assert len(lines) == height
     assert max(map(len, lines)) <= width
     assert "more lines" in lines[-1]
 
 
 def test_what_is_wrong_stands_above_services() -> None:
-    text = "\n".join(screen_lines(status(1), width=120, height=40))
+    text = "\n".join(screen_lines(status(1), at=AT, width=120, height=40))
     assert text.index("A0->B") < text.index("NO_TASK") < text.index("SERVING")
     assert "more lines" not in text
+
+
+def test_it_says_of_when_it_is() -> None:
+    assert screen_lines(status(1), at=AT, width=120, height=40)[0] == f"as of {AT}"

@@ -8,7 +8,7 @@ import pytest
 
 import twinlog.cli
 from twinlog.cli.status.check import Problem
-from twinlog.cli.status.rows import FENCE, GAPS, FlowRow, InForce
+from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, FlowRow, InForce
 from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, refuse_open_page
 from twinlog.cli.ui.drain import Drain, LagHistory, Sample, drain_of
 from twinlog.cli.ui.feed import KEPT_FRAMES, Feed
@@ -21,7 +21,7 @@ LOOPBACK = Address(host="127.0.0.1", port=8890)
 
 
 def ready_flow() -> FlowRow:
-    row = FlowRow(flow="A->B", lag_records=0, path="ALIVE", delay_seconds=0.1, group_count=1)
+    row = FlowRow(flow="A->B", records=9, lag_records=0, path="ALIVE", delay_seconds=0.1, group_count=1)
     row.groups = {"EXACT": 3}
     return row
 
@@ -38,9 +38,12 @@ def test_a_flow_without_lag_problems_and_gaps_may_be_moved() -> None:
         {"lag_records": None},
         {"path": "SILENT"},
         {"path": None},
-        {"group_count": None},
         {"groups": {"EXACT": 3, "NO_SYNC": 1}},
         {"in_force": [InForce(kind=GAPS, about="A->B", message="15 offsets are lost")]},
+        {"gaps_known": False},
+        {"moves_known": False},
+        {"in_force": [InForce(kind=DIFFERS, about="A->B", message="1 copy differs")]},
+        {"in_force": [InForce(kind=FOREIGN, about="A->B", message="others wrote 3 records")]},
     ],
 )
 def test_each_thing_that_is_wrong_or_not_known_is_a_no_go(change: dict[str, object]) -> None:
@@ -50,6 +53,14 @@ def test_each_thing_that_is_wrong_or_not_known_is_a_no_go(change: dict[str, obje
     checks = readiness(row, [], Drain(state="DRAINED"))
     assert overall(checks) == NO_GO
     assert [check.verdict for check in checks].count(NO_GO) == 1
+
+
+def test_what_a_service_that_is_away_would_tell_is_never_called_good() -> None:
+    row = ready_flow()
+    row.records, row.lag_records, row.group_count = None, None, None
+    told = {check.name: check for check in readiness(row, [], Drain(state="UNKNOWN"))}
+    for name in ("nothing is lost", "no difference is known", "no earlier move is cut"):
+        assert (told[name].verdict, told[name].message) == (NO_GO, "not known")
 
 
 def test_problems_of_another_flow_do_not_hold_this_one_up() -> None:

@@ -32,7 +32,10 @@ def file(tmp_path: Path) -> str:
         (["A->B", "--from", "yesterday"], "yesterday"),
         (["A->B", "--isolation", "serializable"], "--isolation"),
         (["A->B", "--max-bytes-per-second", "fast"], "--max-bytes-per-second"),
+        (["A->B", "--from", "500", "--to", "500"], "--from"),
+        (["A->B", "--from", "-1h", "--to", "-2h"], "--from"),
         (["A->B", "--report", "/no/such/directory/report.json"], "no such directory"),
+        (["A->B", "--html", "/"], "cannot be written"),
     ],
 )
 def test_wrong_use_is_named_with_exit_code_2(file: str, arguments: list[str], word: str) -> None:
@@ -41,7 +44,23 @@ def test_wrong_use_is_named_with_exit_code_2(file: str, arguments: list[str], wo
     assert word in json.loads(answer.stderr)["error"]
 
 
+def test_a_wrong_isolation_is_named_by_what_asks_before_a_deletion(file: str) -> None:
+    wrong = ["--topic", "orders", "--isolation", "serializable"]
+    answer = CliRunner().invoke(app, ["safe-to-delete", "A->B", *wrong, "--config", file, "-o", "json"])
+    assert answer.exit_code == 2, answer.output
+    assert "--isolation" in json.loads(answer.stderr)["error"]
+
+
 def test_the_properties_file_is_needed() -> None:
     answer = CliRunner().invoke(app, ["verify", "A->B"], env={"TWINLOG_CONFIG": ""})
     assert answer.exit_code == 2
     assert "--config" in answer.stderr
+
+
+def test_a_directory_with_something_else_is_not_replaced_by_rows(file: str, tmp_path: Path) -> None:
+    answer = CliRunner().invoke(
+        app, ["verify", "A->B", "--config", file, "--parquet", str(tmp_path), "-o", "json"]
+    )
+    assert answer.exit_code == 2, answer.output
+    assert "mm2.properties" in json.loads(answer.stderr)["error"]
+    assert Path(file).exists()

@@ -12,7 +12,8 @@ from twinlog.config import load
 from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import AclBinding, ConfigSource
 from twinlog.service.runtime import Backoff
-from twinlog.telemetry import metrics
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
@@ -70,7 +71,7 @@ class FlowUnderTest:
         self.rules_board = RulesBoard(history_id="test", meter=_METER)
         journal = Journal(
             flow=self.config.flow,
-            changes=metrics.counter(_METER, metrics.CONFIGSYNC_CHANGES),
+            changes=instruments.counter(_METER, CONFIGSYNC_CHANGES),
             clock=self.clock,
         )
         self.passes = passes = FlowPasses(

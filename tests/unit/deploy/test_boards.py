@@ -11,7 +11,8 @@ from deploy.observability.boards import BOARDS, SELECTED
 from deploy.observability.grafana import WIDTH, Board, render
 from deploy.observability.names import grouped, series
 
-from twinlog.telemetry.metrics import METRICS, Kind
+from twinlog.telemetry.metrics import METRICS
+from twinlog.telemetry.metrics.spec import Kind
 from twinlog.telemetry.metrics_page import prometheus_name
 from twinlog.testing.json_schema import violations
 from unit.deploy.wheels import PROJECT

@@ -1,18 +1,24 @@
 """What the image and compose files promise, held against the code they start."""
 
 import re
+import subprocess
 import tomllib
 from importlib.metadata import requires
+from pathlib import Path
 
 import pytest
-import typer
+from deploy.supply.locks import read
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from twinlog import __version__
-from twinlog.cli import app
 from twinlog.config import Service, load
-from twinlog.config.keys_twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
+from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
+from twinlog.config.security import TlsFiles
+from twinlog.service.access.exposure import refuse_open_port
+from twinlog.service.access.pem_files import Pem, PemFiles
+from unit.deploy.compose_files import EACH, FILES, IDS, TLS, merged
 from unit.deploy.wheels import PROJECT, Distribution, distribution, needed_by
 
 COMPOSE = (PROJECT / "deploy/compose/compose.yaml").read_text()
@@ -20,7 +26,7 @@ MM2_FILE = PROJECT / "deploy/compose/mm2.properties"
 PROBE = "twinlog.service.probe"
 TOOL = PROJECT / "deploy/twinlog/Dockerfile"
 INSTALLED = re.compile(r" (\.(?:/\S+)?)(?= )")
-"""In the line of a Dockerfile that installs our own distributions: the directories."""
+"""In the line of a Dockerfile that builds our own distributions: the directories."""
 PINS = {"twinlog-source": "source.txt", "twinlog": "twinlog.txt"}
 
 services = pytest.mark.parametrize("service", list(Service))
@@ -34,7 +40,7 @@ def dockerfile(service: Service) -> str:
 def installed_in(image: str) -> list[Distribution]:
     """Our distributions in an image, those that its `pip check` looks at."""
     text = TOOL.read_text() if image == "twinlog" else dockerfile(Service(image.removeprefix("twinlog-")))
-    command = next(line for line in text.splitlines() if "--prefix" in line)
+    command = next(line for line in text.splitlines() if "--wheel-dir /ours" in line)
     return [distribution(PROJECT / directory) for directory in INSTALLED.findall(command)]
 
 
@@ -46,15 +52,12 @@ def compose_sections() -> dict[str, str]:
 
 
 def pinned(name: str) -> dict[str, str]:
-    """Versions by canonical name, of a file of deploy/requirements and of those it includes."""
-    versions: dict[str, str] = {}
-    for line in (PROJECT / "deploy/requirements" / name).read_text().splitlines():
-        if line.startswith("-r "):
-            versions |= pinned(line.removeprefix("-r "))
-        elif not line.startswith("#"):
-            package, _, version = line.partition("==")
-            versions[canonicalize_name(package)] = version
-    return versions
+    """Versions by canonical name of a lock, as far as they apply here."""
+    return {
+        each.name: each.version
+        for each in read(PROJECT / "deploy/requirements" / name)
+        if not each.marker or Marker(each.marker).evaluate()
+    }
 
 
 def test_compose_starts_both_clusters_and_every_service() -> None:
@@ -64,12 +67,7 @@ def test_compose_starts_both_clusters_and_every_service() -> None:
 
 
 def test_the_live_page_runs_from_the_image_of_the_command_line() -> None:
-    section = compose_sections()["ui"]
-    assert "dockerfile: deploy/twinlog/Dockerfile" in section
-    words = re.findall(r'"([^"]+)"', section.partition("command: [")[2].partition("]")[0])
-    command = typer.main.get_command(app).get_command(None, words[0])  # type: ignore[attr-defined]
-    options = {name for parameter in command.params for name in parameter.opts}
-    assert {word for word in words[1:] if word.startswith("--")} <= options
+    assert "dockerfile: deploy/twinlog/Dockerfile" in compose_sections()["ui"]
 
 
 def test_every_published_port_is_on_loopback() -> None:
@@ -81,6 +79,98 @@ def test_every_published_port_is_on_loopback() -> None:
 def test_the_clusters_have_different_ids() -> None:
     ids = re.findall(r"CLUSTER_ID: (\S+)", COMPOSE)
     assert len(ids) == len(set(ids)) == 2
+
+
+each_container = pytest.mark.parametrize(("file", "name"), EACH, ids=IDS)
+
+
+@each_container
+def test_what_a_container_refers_to_is_there(file: str, name: str) -> None:
+    container = merged(file, name)
+    for volume in container.get("volumes", ()):
+        source, target, *_ = volume.split(":")
+        if source.startswith("."):
+            assert (MM2_FILE.parent / source).exists(), volume
+        else:
+            assert source in {**FILES["compose.yaml"]["volumes"], **FILES[file]["volumes"]}, volume
+        assert target.startswith("/")
+    if "build" in container:
+        context = MM2_FILE.parent / container["build"]["context"]
+        assert context.resolve() == PROJECT
+        assert (context / container["build"]["dockerfile"]).is_file()
+    known = {**FILES["compose.yaml"]["services"], **FILES[file]["services"]}
+    needed = container.get("depends_on", {})
+    for other in needed:
+        assert other in known
+        if isinstance(needed, dict) and needed[other]["condition"] == "service_healthy":
+            assert "healthcheck" in known[other]
+
+
+@each_container
+def test_a_container_that_stays_says_when_it_is_ready_and_is_reached_from_this_machine_alone(
+    file: str, name: str
+) -> None:
+    container = merged(file, name)
+    if "profiles" not in container and container["restart"] != "no":
+        assert set(container["healthcheck"]) >= {"test", "interval", "timeout", "retries"}
+        assert container["restart"] == "unless-stopped"
+    for port in container.get("ports", ()):
+        assert re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port)
+
+
+def test_no_two_containers_publish_one_port() -> None:
+    ports = [port for file, name in EACH for port in FILES[file]["services"][name].get("ports", ())]
+    assert len(ports) == len(set(ports))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Pem:
+    """What the container `certificates` makes, by the same script."""
+    made = tmp_path_factory.mktemp("tls")
+    script = str(MM2_FILE.parent / "make-certificates.sh")
+    for _ in range(2):  # the second start of the stack keeps it
+        subprocess.run(["/bin/sh", script, str(made)], check=True, capture_output=True)
+    assert {path.name for path in made.iterdir()} == {"ca.crt", "tls.crt", "tls.key"}, "no key of the CA"
+    assert (made / "tls.key").stat().st_mode & 0o077 == 0
+    names = {name: str(made / f"tls.{name}") for name in ("crt", "key")}
+    return PemFiles(TlsFiles(certificate=names["crt"], key=names["key"], ca=str(made / "ca.crt"))).current()
+
+
+def test_the_file_with_tls_is_the_other_one_with_certificates_instead_of_open_ports() -> None:
+    tls_file = MM2_FILE.with_name("mm2.tls.properties")
+    configuration = load(tls_file, environ={}, strict=True)
+    for service in Service:
+        assert configuration.security.port(service).client_certificates
+        refuse_open_port(configuration, service)
+
+    def lines(file: Path) -> list[str]:
+        lines = file.read_text().splitlines()
+        return [line for line in lines if not re.match(r"#|twinlog\.(tls|insecure)", line)]
+
+    assert lines(tls_file) == lines(MM2_FILE)
+
+
+@pytest.mark.parametrize("service", [each for each in Service if each != "heartbeat"])
+def test_each_replica_has_the_name_of_the_service_and_one_of_its_own_both_in_the_certificate(
+    service: Service, certificate: Pem
+) -> None:
+    own: dict[str, str] = {}
+    for name in (str(service), f"{service}-2"):
+        replica = merged(TLS, name)
+        aliases = replica["networks"]["default"]["aliases"]
+        assert str(service) in (name, *aliases)
+        (endpoint,) = [word for word in replica["command"] if "endpoint=" in word]
+        key, _, address = endpoint.partition("=")
+        assert key == f"twinlog.{service}.endpoint"
+        host, _, port = address.partition(":")
+        assert host in (name, *aliases)
+        assert int(port) == DEFAULT_PORTS[service]
+        assert replica["healthcheck"]["test"][-1] == f"{service}=127.0.0.1:{port}"
+        assert {f"dns:{host}", f"dns:{service}"} <= certificate.names
+        own[name] = host
+        assert "./mm2.tls.properties:/etc/twinlog/mm2.properties:ro" in replica["volumes"]
+        assert replica["image"] == merged("compose.yaml", str(service))["image"]
+    assert len(set(own.values())) == 2, "an owner is called by a name that leads to it alone"
 
 
 @services

@@ -1,18 +1,22 @@
 """The manifests of deploy/kubernetes: made from the chart as it is, with files that the services take, and
 with nothing that a cluster would have to forbid."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
-from deploy.kubernetes.render import MANIFESTS, VALUES, head
+from deploy.kubernetes.render import CHART, KUBERNETES, MANIFESTS, OTHERS_KINDS, VALUES, head
+from jsonschema import Draft7Validator
 
 from twinlog.config import Configuration, Service, load
-from twinlog.config.keys_twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
+from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
 from twinlog.service.access.exposure import refuse_open_port
 
+DEPLOY = CHART.parents[1]
 manifests = pytest.mark.parametrize("name", sorted(path.name for path in VALUES.glob("*.yaml")))
 
 
@@ -39,7 +43,7 @@ class _File:
 
 
 def configuration(name: str) -> Configuration:
-    [config] = of_kind(name, "ConfigMap")
+    config = next(each for each in of_kind(name, "ConfigMap") if "mm2.properties" in each["data"])
     reader = _File(config["data"]["mm2.properties"])
     return load(Path("mm2.properties"), environ={}, files=reader, strict=True)
 
@@ -48,6 +52,38 @@ def configuration(name: str) -> Configuration:
 def test_they_are_made_from_the_chart_as_it_is(name: str) -> None:
     text = (MANIFESTS / name).read_text()
     assert text.startswith(head(VALUES / name)), "run python -m deploy.kubernetes.render"
+
+
+@manifests
+def test_kubernetes_takes_every_field_of_them(name: str) -> None:
+    own = [document for document in documents(name) if document["kind"] not in OTHERS_KINDS]
+    assert own
+    for document in own:
+        kubernetes_validate.validate(document, KUBERNETES, strict=True)
+
+
+def test_kubernetes_takes_the_pod_that_executors_are_made_of() -> None:
+    [config] = of_kind("everything.yaml", "ConfigMap")[:1]
+    pod = yaml.safe_load(config["data"]["executor.yaml"])
+    kubernetes_validate.validate(pod, KUBERNETES, strict=True)
+
+
+def test_a_field_that_kubernetes_does_not_have_is_found() -> None:
+    [first, *_] = of_kind("plain.yaml", "StatefulSet")
+    first["spec"]["replica"] = 1
+    with pytest.raises(kubernetes_validate.ValidationError, match="replica"):
+        kubernetes_validate.validate(first, KUBERNETES, strict=True)
+
+
+@manifests
+def test_the_chart_takes_the_values_of_an_example_and_no_misspelt_ones(name: str) -> None:
+    validator = Draft7Validator(json.loads((CHART / "values.schema.json").read_text()))
+    values = yaml.safe_load((VALUES / name).read_text())
+    validator.validate(values)
+    [flow, *_] = values["flows"]
+    values["flows"][flow]["topic"] = "orders"
+    [error] = validator.iter_errors(values)
+    assert "topic" in error.message
 
 
 @manifests
@@ -85,7 +121,8 @@ def test_every_service_runs_with_the_rights_of_nobody(name: str) -> None:
     assert {each["metadata"]["name"] for each in sets} == {f"twinlog-{service}" for service in Service}
     for each in sets:
         pod = each["spec"]["template"]["spec"]
-        assert pod["automountServiceAccountToken"] is False
+        makes_pods = each["metadata"]["name"] == "twinlog-source" and runs_executors(name)
+        assert pod["automountServiceAccountToken"] is makes_pods
         assert pod["securityContext"]["runAsNonRoot"] is True
         [container] = pod["containers"]
         rights = container["securityContext"]
@@ -94,6 +131,97 @@ def test_every_service_runs_with_the_rights_of_nobody(name: str) -> None:
         assert rights["capabilities"] == {"drop": ["ALL"]}
         assert container["resources"]["limits"]["memory"]
         assert pod["terminationGracePeriodSeconds"] > 21, "drain and grace of a service"
+
+
+def runs_executors(name: str) -> bool:
+    return configuration(name).spark.master.startswith("k8s://")
+
+
+@manifests
+def test_rights_in_kubernetes_are_those_of_a_driver_of_spark_and_of_nobody_else(name: str) -> None:
+    roles = of_kind(name, "Role")
+    assert not of_kind(name, "ClusterRole")
+    assert bool(roles) == runs_executors(name)
+    for role in roles:
+        [rule] = role["rules"]
+        assert set(rule["resources"]) == {"pods", "configmaps", "persistentvolumeclaims"}, "no secrets"
+    for binding in of_kind(name, "RoleBinding"):
+        assert [subject["name"] for subject in binding["subjects"]] == ["twinlog-spark"]
+    using = {
+        each["metadata"]["name"]
+        for each in of_kind(name, "StatefulSet")
+        if each["spec"]["template"]["spec"]["serviceAccountName"] == "twinlog-spark"
+    }
+    assert using == ({"twinlog-source"} if roles else set())
+
+
+def test_executors_find_the_driver_and_the_tasks_port_by_the_name_of_its_pod() -> None:
+    conf = configuration("everything.yaml").spark
+    ports = {"driver": conf.conf["spark.driver.port"], "blocks": conf.conf["spark.driver.blockManager.port"]}
+    assert conf.worker_listen is not None
+    ports["workers"] = str(conf.worker_listen.port)
+    [source] = [
+        each for each in of_kind("everything.yaml", "StatefulSet") if "source" in each["metadata"]["name"]
+    ]
+    [container] = source["spec"]["template"]["spec"]["containers"]
+    opened = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
+    assert ports.items() <= opened.items()
+    set_to = dict(word.split("=", 1) for word in container["args"] if "=" in word)
+    own = "$(POD_NAME).twinlog-source-pods"
+    assert set_to["twinlog.source.worker.endpoint"] == f"{own}:{ports['workers']}"
+    assert set_to["twinlog.spark.conf.spark.driver.host"] == f"{own}.kafka.svc"
+    assert set_to["twinlog.spark.conf.spark.kubernetes.executor.podNamePrefix"] == "$(POD_NAME)"
+    [policy] = [
+        each
+        for each in of_kind("everything.yaml", "NetworkPolicy")
+        if each["metadata"]["name"] == "twinlog-source"
+    ]
+    let_in = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    assert let_in >= ports.keys()
+    [config] = of_kind("everything.yaml", "ConfigMap")[:1]
+    pod = yaml.safe_load(config["data"]["executor.yaml"])
+    assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "executor"
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert pod["spec"]["automountServiceAccountToken"] is False
+
+
+def test_the_examples_set_every_value_that_a_flow_has_a_name_for() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    named = schema["properties"]["flows"]["additionalProperties"]["properties"].keys()
+    flows = [
+        flow for path in VALUES.glob("*.yaml") for flow in yaml.safe_load(path.read_text())["flows"].values()
+    ]
+    used = {name for flow in flows for name in flow}
+    # Classes of other packages, which are not here.
+    assert named - used == {"topicFilterClass", "groupFilterClass"}
+
+
+def test_named_values_of_today_reach_the_flow() -> None:
+    found = configuration("everything.yaml")
+    flow = found.flows[0]
+    assert flow.source.exactly_once
+    assert flow.source.delay_seconds == 60
+    assert not flow.configsync.apply_automatically
+    assert flow.configsync.acl_mode == "read-only"
+    assert flow.configsync.sync_quotas_enabled
+    assert not flow.configsync.follow_deletes
+    assert flow.policy_config["twinlog.topic.rename"] == "team-(.*) -> eu-team-$1"
+    assert found.security.auth.tokens_file == "/etc/twinlog/auth/twinlog-tokens/tokens"
+    assert found.security.client.token_file == "/etc/twinlog/auth/twinlog-own-token/token"
+    assert found.security.auth.oidc is not None
+    assert found.security.auth.oidc.audience == "twinlog"
+
+
+def test_grafana_and_prometheus_get_what_compose_gives_them() -> None:
+    """Rendering holds what they get against these files; what is linked is in no manifest."""
+    assert (CHART / "boards").resolve() == DEPLOY / "grafana/boards"
+    assert (CHART / "alerts.yaml").resolve() == DEPLOY / "prometheus/alerts.yaml"
+    template = (CHART / "templates/observability.yaml").read_text()
+    assert '.Files.Glob "boards/*.json"' in template
+    assert '.Files.Get "alerts.yaml"' in template
+    assert not of_kind("everything.yaml", "PrometheusRule")
+    [monitor] = of_kind("everything.yaml", "ServiceMonitor")
+    assert monitor["spec"]["jobLabel"] == "app.kubernetes.io/name", "alerts look for the job twinlog"
 
 
 @manifests
@@ -130,7 +258,7 @@ def test_two_replicas_are_not_evicted_together_and_the_owner_has_a_name(name: st
 @manifests
 def test_only_those_who_are_named_reach_a_port(name: str) -> None:
     policies = of_kind(name, "NetworkPolicy")
-    assert len(policies) == len(Service)
+    assert len(policies) == len(Service) + runs_executors(name)
     for policy in policies:
         for rule in policy["spec"]["ingress"]:
             assert rule["from"], "an empty list would let everybody in"
@@ -141,3 +269,26 @@ def test_no_secret_stands_in_a_manifest(name: str) -> None:
     assert not of_kind(name, "Secret")
     text = (MANIFESTS / name).read_text()
     assert all(match.startswith("${secrets:") for match in re.findall(r'password="([^"]*)"', text))
+
+
+def test_the_pod_of_the_docs_reaches_the_services_and_serves_none_of_them() -> None:
+    page = (DEPLOY.parent / "docs/kubernetes.md").read_text()
+    (text,) = re.findall(r"^## Commands\n.*?```yaml\n(.*?)```", page, re.MULTILINE | re.DOTALL)
+    pod = yaml.safe_load(text)
+    labels = pod["metadata"]["labels"].items()
+    policies = {
+        each["metadata"]["name"]: each["spec"]["ingress"] for each in of_kind("plain.yaml", "NetworkPolicy")
+    }
+    for service in Service:
+        let_in = [
+            peer["podSelector"]["matchLabels"].items()
+            for rule in policies[f"twinlog-{service}"]
+            if {"port": "grpc"} in rule["ports"]
+            for peer in rule["from"]
+        ]
+        assert any(wanted <= labels for wanted in let_in)
+    for each in of_kind("plain.yaml", "Service"):
+        assert not each["spec"]["selector"].items() <= labels
+    assert pod["spec"]["volumes"][0]["configMap"]["name"] in {
+        each["metadata"]["name"] for each in of_kind("plain.yaml", "ConfigMap")
+    }

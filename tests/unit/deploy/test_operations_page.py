@@ -1,10 +1,17 @@
 """docs/operations.md: what somebody reads whom an alert has woken."""
 
 import re
+import shlex
+from typing import Any
 
 import pytest
+import typer
 from deploy.observability.alerts import ALERTS
+from deploy.observability.boards import BOARDS
 
+from twinlog.cli import app
+from twinlog.telemetry.metrics import METRICS
+from twinlog.telemetry.metrics_page import prometheus_name
 from unit.deploy.wheels import PROJECT
 
 PAGE = (PROJECT / "docs/operations.md").read_text()
@@ -22,8 +29,48 @@ def test_no_section_is_of_an_alert_that_is_gone() -> None:
     assert {name for name in SECTIONS if name.startswith("Twinlog")} == known
 
 
-def test_every_command_of_the_page_exists() -> None:
-    from twinlog.cli import COMMANDS
+def test_the_table_of_alerts_says_how_urgent_each_is_and_when_it_fires() -> None:
+    rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (\w+) \| (\w+) \|", PAGE, re.MULTILINE)
+    assert rows == [(each.name, each.name.lower(), str(each.severity), each.held) for each in ALERTS]
 
-    used = set(re.findall(r"`twinlog ([a-z-]+)", PAGE))
-    assert used - set(COMMANDS) == set()
+
+def test_the_table_of_boards_lists_each_with_what_it_shows() -> None:
+    section = PAGE.partition("## The boards")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d: .+) \| (.+) \|$", section, re.MULTILINE)
+    assert rows == [(board.title.removeprefix("Twinlog "), board.meaning) for board in BOARDS]
+
+
+COMMANDS = sorted(
+    set(re.findall(r"`(twinlog [^`]+)`", PAGE))
+    | set(re.findall(r"^(?:docker compose run --rm )?(twinlog [a-z][^#\n]*)", PAGE, re.MULTILINE))
+)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_of_the_page_exists_with_its_options(line: str) -> None:
+    words = shlex.split(line)
+    command: Any = typer.main.get_command(app)
+    rest = words[1:]
+    while rest and hasattr(command, "get_command"):
+        command, rest = command.get_command(None, rest[0]), rest[1:]
+        assert command is not None, line
+    options = {name for parameter in command.params for name in parameter.opts} if rest else set()
+    assert {word for word in rest if word.startswith("-")} <= options
+
+
+def test_every_key_and_series_of_the_page_exists() -> None:
+    known = (PROJECT / "docs/configuration.md").read_text() + (PROJECT / "docs/metrics.md").read_text()
+    keys = set(re.findall(r"`(twinlog\.[a-z.]+)`", PAGE))
+    assert keys
+    assert {key for key in keys if f"`{key}`" not in known} == set()
+    series = set(re.findall(r"`((?:twinlog|process)_[a-z_]+)`", PAGE))
+    labels = {attribute.replace(".", "_") for spec in METRICS for attribute in spec.attributes}
+    assert series <= {prometheus_name(spec) for spec in METRICS} | labels
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("TwinlogOwnerFlapping", "twinlog.owner.timeout.seconds"), ("TwinlogLagOverRpo", "twinlog.max.slots")],
+)
+def test_a_remedy_names_the_key_that_decides(name: str, key: str) -> None:
+    assert f"`{key}`" in SECTIONS[name]

@@ -17,6 +17,7 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog.wire import Heartbeat
 from twinlog_heartbeat.api.servicer import HeartbeatServicer
 from twinlog_heartbeat.config import heartbeat_flows
+from twinlog_heartbeat.flow.instruments import HeartbeatInstruments
 from twinlog_heartbeat.model.beats import Beat, Purpose
 from twinlog_heartbeat.model.state import HeartbeatState
 
@@ -30,7 +31,9 @@ def state_of(directory: Path, clock: FakeClock) -> HeartbeatState:
         "clusters = A, B\nA.bootstrap.servers = a:9092\nB.bootstrap.servers = b:9092\nA->B.enabled = true\n"
     )
     flows = heartbeat_flows(load(file, environ={}))
-    return HeartbeatState(flows, clock=clock, meter=NoOpMeterProvider().get_meter("test"), statuses=list)
+    return HeartbeatState(
+        flows, clock=clock, meter=HeartbeatInstruments(NoOpMeterProvider().get_meter("test")), statuses=list
+    )
 
 
 async def next_of(stream: AsyncIterator[pb2.WatchDelaysResponse]) -> pb2.WatchDelaysResponse:

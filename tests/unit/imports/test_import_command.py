@@ -47,7 +47,7 @@ def test_a_file_is_written_for_its_owner_alone_and_replaced_only_when_asked(topi
 
 def test_the_report_is_json_when_asked_and_the_exit_code_tells_what_is_impossible(tmp_path: Path) -> None:
     mapping = tmp_path / "mapping"
-    mapping.write_text("orders orders2\npayments\n")
+    mapping.write_text("orders orders2 orders3\npayments\n")
     command = ["import", str(mapping), "--format", "ureplicator", *PLACES, "-o", "json"]
 
     answer = CliRunner().invoke(app, command)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from twinlog.imports import Fate, Format
+from twinlog.policy.rename import parse_renames
 from unit.imports.estates import imported, read_back, texts
 
 CONFIG = {
@@ -55,7 +56,10 @@ def test_the_group_may_have_a_name_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("more", "fate", "word"),
     [
-        ({"topic.rename.format": "${topic}.copy"}, Fate.IMPOSSIBLE, "other names"),
+        ({"topic.rename.format": "all"}, Fate.IMPOSSIBLE, "twinlog.topic.rename"),
+        ({"topic.preserve.partitions": "false"}, Fate.IMPOSSIBLE, "partitions by their keys"),
+        ({"schema.subject.translator.class": "x"}, Fate.IMPOSSIBLE, "changes records"),
+        ({"src.consumer.group.id": " "}, Fate.TO_DO, "twinlog.start.group"),
         ({"src.value.converter": "org.example.AvroConverter"}, Fate.IMPOSSIBLE, "changes records"),
         ({"topic.regex": "a{1,3}"}, Fate.IMPOSSIBLE, "a comma"),
         ({"offset.topic.commit": "false"}, Fate.TO_DO, "twinlog.start.time"),
@@ -68,3 +72,15 @@ def test_a_flow_that_would_copy_something_else_is_switched_off(
 
     assert word in texts(found, fate)
     assert "A->B.enabled=false" in found.properties
+
+
+@pytest.mark.parametrize(
+    ("format_", "copy"), [("${topic}.replica", "a.b.replica"), ("dc1_${topic}", "dc1_a.b")]
+)
+def test_a_format_of_names_is_a_rule_that_gives_the_same_names(format_: str, copy: str) -> None:
+    found = imported(as_rest(**{"topic.rename.format": format_}), **ALIASES)
+
+    assert found.complete
+    [flow] = read_back(found).flows
+    assert flow.enabled
+    assert parse_renames(flow.policy_config["twinlog.topic.rename"]).apply("a.b") == copy

@@ -53,14 +53,13 @@ def test_where_the_clusters_are_is_a_named_placeholder_if_nobody_says_it() -> No
     assert "set the variable TARGET_BOOTSTRAP_SERVERS" in texts(found, Fate.TO_DO)
 
 
-def test_a_renamed_topic_is_not_copied_under_another_name() -> None:
-    found = imported("orders orders.copy\npayments\n", format=Format.UREPLICATOR, **PLACES)
+def test_a_renamed_topic_has_a_rule() -> None:
+    found = imported("or.ders orders.copy\npayments\n", format=Format.UREPLICATOR, **PLACES)
 
-    assert not found.complete
-    [line] = [each for each in found.lines if each.fate is Fate.IMPOSSIBLE]
-    assert line.line == 1
+    assert found.complete
     [flow] = read_back(found).flows
-    assert flow.configsync.topics.include == ("payments",)
+    assert flow.configsync.topics.include == (r"or\.ders", "payments")
+    assert flow.policy_config["twinlog.topic.rename"] == "or.ders -> orders.copy"
 
 
 def _stream(name: str, source: str, **metadata: str) -> dict[str, object]:

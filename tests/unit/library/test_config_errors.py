@@ -40,7 +40,11 @@ POLICIES = (
         ("offset.lag.max", "-1", "a whole number of at least 0 (records)"),
         ("refresh.topics.interval.seconds", "0", "a number of at least 0.1 (s)"),
         ("replication.policy.class", "com.example.Mine", POLICIES),
-        ("topic.filter.class", "com.example.Mine", f"one of {MM2}.DefaultTopicFilter"),
+        (
+            "topic.filter.class",
+            "com.example.Mine",
+            f"one of {MM2}.DefaultTopicFilter or that of an installed package",
+        ),
         ("transforms", "mask", "nothing"),
         ("B.exactly.once.source.support", "yes", "one of disabled, preparing, enabled"),
         ("A.consumer.isolation.level", "committed", "one of read_committed, read_uncommitted"),

@@ -136,6 +136,11 @@ def test_topic_settings_of_offset_storage_reach_the_positions_topic() -> None:
     }
 
 
+def test_a_forwarding_admin_is_refused_with_what_takes_its_place() -> None:
+    (problem,) = problems(f"{TWO_CLUSTERS}\nforwarding.admin.class = com.example.Admin")
+    assert "set twinlog.sync.mode=manual" in problem
+
+
 @pytest.mark.parametrize(
     "line",
     [

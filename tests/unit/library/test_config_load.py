@@ -18,6 +18,7 @@ from twinlog.config import (
     Service,
     load,
 )
+from twinlog.config.flow.fixed_configs import fixed_configs
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from unit.library.config_files import FILE, TWO_CLUSTERS, OneFile, load_more, load_text, problems
@@ -216,6 +217,8 @@ def test_settings_of_configsync_and_heartbeat() -> None:
         "topics = ",
         "A->B.use.defaults.from = source",
         "config.properties.exclude = a, b",
+        "A->B.twinlog.sync.topic.configs.include = retention.*, cleanup.policy",
+        "A->B.twinlog.sync.topic.configs.fixed = orders retention.ms=1",
         "replication.factor = -1",
         "sync.topic.acls.enabled = false",
         "emit.heartbeats.interval.seconds = 2.5",
@@ -224,6 +227,8 @@ def test_settings_of_configsync_and_heartbeat() -> None:
     assert flow.configsync.topics.exclude == (r"mm2.*\.internal", r".*\.replica", "__.*")
     assert flow.configsync.use_source_defaults
     assert flow.configsync.config_properties_exclude == ("a", "b")
+    assert flow.configsync.config_properties_include == ("retention.*", "cleanup.policy")
+    assert fixed_configs(flow.configsync.fixed_configs, "orders")["retention.ms"].value == "1"
     assert flow.configsync.replication_factor == -1
     assert flow.configsync.refresh_topics_interval_seconds == 30
     assert not flow.configsync.sync_acls_enabled
@@ -330,3 +335,10 @@ def test_metrics_and_calls_of_one_service_never_share_a_port() -> None:
     assert moved.metrics_listen == Address(host="127.0.0.1", port=0)
     with pytest.raises(ConfigError, match=r"twinlog\.source\.metrics\.listen: .*twinlog\.source\.listen"):
         load_more("twinlog.source.listen = 0.0.0.0:5", "twinlog.source.metrics.listen = 127.0.0.1:5")
+
+
+def test_fixed_configs_that_say_nothing_clear_name_their_line_and_an_example() -> None:
+    with pytest.raises(
+        ConfigError, match=r"twinlog.sync.topic.configs.fixed: expected rules such as 'orders"
+    ):
+        load_more("twinlog.sync.topic.configs.fixed = orders retention.ms: 1")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from twinlog.config import precedence
-from twinlog.config.precedence import Connector, Settings, Side
+from twinlog.config.values import precedence as precedence
+from twinlog.config.values.precedence import Connector, Settings, Side
 from twinlog.model import Flow
 from twinlog.properties import Property
 

@@ -3,7 +3,7 @@
 import pytest
 
 from twinlog.config.problems import Findings
-from twinlog.config.providers import Resolver, configured_resolver
+from twinlog.config.values.providers import Resolver, configured_resolver
 from twinlog.errors import ConfigError
 from twinlog.properties import Property
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.config import load
-from twinlog.config.settings import ClientConfig
+from twinlog.config.client_settings import ClientConfig
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import SaslLogin
 from twinlog.local.tls import CertificateAuthority

@@ -15,7 +15,7 @@ from twinlog.config.security import (
 )
 from twinlog.errors import ConfigError
 from twinlog.service.access.exposure import lacks, refuse_open_port
-from twinlog_source.driver.worker_port import listen_address
+from twinlog_source.driver.stream.worker_port import listen_address
 
 BASE = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
 TLS = "twinlog.tls.certificate.file = /c\ntwinlog.tls.key.file = /k\ntwinlog.tls.ca.file = /a\n"

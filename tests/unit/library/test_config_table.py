@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from twinlog.config import docs
-from twinlog.config.client_keys import EFFECTIVE_BY_CLIENT, KEYS_BY_CLIENT, is_secret
-from twinlog.config.keys import ALL_KEYS
-from twinlog.config.spec import KeySpec, expected, parse_value
+from twinlog.config.keys.client import EFFECTIVE_BY_CLIENT, KEYS_BY_CLIENT, is_secret
+from twinlog.config.keys.spec import KeySpec, expected, parse_value
+from twinlog.config.keys.table import ALL_KEYS
 from twinlog.kafka import clients
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"

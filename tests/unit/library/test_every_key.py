@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.config.client_keys import EFFECTIVE_BY_CLIENT
-from twinlog.config.keys import ALL_KEYS
+from twinlog.config.keys.client import EFFECTIVE_BY_CLIENT
+from twinlog.config.keys.table import ALL_KEYS
 
 TESTS = Path(__file__).parents[2]
 
@@ -60,6 +60,11 @@ OF_FLOWS = {
             twinlog.sync.mode
         """,
     },
+    "integration/test_rename.py": {
+        "test_data_settings_and_groups_go_by_the_new_names_and_none_meets_another": """
+            twinlog.topic.rename
+        """,
+    },
     "integration/test_finite_copy.py": {
         "test_a_flow_is_held_behind_and_brought_to_an_instant_and_to_the_end": """
             twinlog.delay.seconds
@@ -80,6 +85,7 @@ OF_FLOWS = {
             emit.heartbeats.interval.seconds heartbeats.replication.enabled refresh.topics.enabled
             refresh.topics.interval.seconds sync.topic.configs.enabled sync.topic.configs.interval.seconds
             config.properties.exclude offset-syncs.topic.location offset.lag.max
+            twinlog.sync.topic.configs.include twinlog.sync.topic.configs.fixed
             twinlog.offset-syncs.min.compaction.lag.seconds refresh.groups.enabled
             refresh.groups.interval.seconds emit.checkpoints.enabled emit.checkpoints.interval.seconds
             emit.offset-syncs.enabled sync.group.offsets.enabled sync.group.offsets.interval.seconds
@@ -174,8 +180,8 @@ OF_FLOWS = {
             config.providers
         """,
     },
-    "unit/library/test_filters_names.py": {
-        "test_a_foreign_filter_class_is_refused": """
+    "unit/library/test_other_filters.py": {
+        "test_a_file_may_name_filters_of_an_installed_package": """
             topic.filter.class group.filter.class config.property.filter.class
         """,
     },
@@ -189,7 +195,7 @@ OF_FLOWS = {
             twinlog.metrics.strimzi.cluster
         """,
     },
-    "unit/source/task/test_horizon.py": {
+    "unit/source/task/reading/test_horizon.py": {
         "test_where_a_copy_ends_comes_from_the_file_to_its_tasks": """
             twinlog.copy.until
         """,
@@ -237,6 +243,11 @@ OF_CLIENTS = {
         """,
         "test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backoff_says": """
             reconnect.backoff.ms reconnect.backoff.max.ms
+        """,
+    },
+    "unit/library/test_kafka_kerberos.py": {
+        "test_a_key_table_a_ticket_and_the_service_are_read_as_java_reads_them": """
+            sasl.kerberos.service.name
         """,
     },
     "integration/test_kafka_security.py": {
@@ -294,7 +305,7 @@ OF_CLIENTS = {
             sasl.client.callback.handler.class
         """,
     },
-    "unit/source/task/test_client_settings.py": {
+    "unit/source/task/writing/test_client_settings.py": {
         "test_the_dials_of_the_producer_are_as_the_file_says": """
             delivery.timeout.ms retry.backoff.ms
         """,

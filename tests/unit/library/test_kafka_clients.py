@@ -97,7 +97,28 @@ def test_words_are_taken_in_any_case() -> None:
     [
         ({"security.protocol": "TLS"}, "security.protocol", "SASL_SSL"),
         ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism", "SCRAM-SHA-256"),
-        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism", "OAUTHBEARER"),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.jaas.config", "OAUTHBEARER"),
+        (
+            {
+                "sasl.mechanism": "GSSAPI",
+                "sasl.jaas.config": "x.Krb5LoginModule required useKeyTab=true keyTab=k;",
+            },
+            "sasl.kerberos.service.name",
+            "kafka",
+        ),
+        (
+            {"sasl.mechanism": "GSSAPI", "sasl.jaas.config": "Krb5LoginModule required serviceName=kafka;"},
+            "sasl.jaas.config",
+            "useTicketCache=true",
+        ),
+        (
+            {
+                "sasl.mechanism": "GSSAPI",
+                "sasl.jaas.config": "Krb5LoginModule required serviceName=kafka useKeyTab=true keyTab=k;",
+            },
+            "sasl.jaas.config",
+            "principal is missing",
+        ),
         ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.jaas.config", "OAuthBearerLoginModule"),
         (
             {"sasl.login.callback.handler.class": "org.acme.Vault"},

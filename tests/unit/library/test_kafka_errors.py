@@ -100,6 +100,15 @@ def test_errors_of_both_libraries_are_translated(raised: Exception, reason: str)
     assert translate(raised, "ask").reason == reason
 
 
+def test_a_broker_that_was_asked_alone_is_the_one_that_is_named() -> None:
+    """The others may well be there."""
+    closed = aiokafka.errors.KafkaConnectionError("Connection at b1:9092 closed")
+    error = translate(closed, "ask for the end of logs", alias="B", node_id=1)
+    assert error.reason == "KAFKA_UNAVAILABLE"
+    assert "broker 1 cannot be reached" in str(error)
+    assert "no broker can be reached" in str(translate(closed, "connect", alias="B"))
+
+
 def test_our_own_errors_pass_as_they_are() -> None:
     error = from_reason(TIMEOUT, "ask")
     assert translate(error, "ask again") is error

@@ -41,7 +41,7 @@ class Connection:
         return self.asked[-1]
 
 
-class Bench:
+class Rig:
     def __init__(self) -> None:
         self.now = 0.0
         self.connection = Connection()
@@ -82,145 +82,145 @@ class Bench:
 
 
 async def test_a_partition_is_clear_while_its_leader_is_heard_without_a_break() -> None:
-    bench = Bench()
-    assert not bench.is_clear()
-    bench.ask(P)
-    bench.ask(P)
-    assert len(bench.connection.asked) == 1
-    await bench.told((P, 0, [OpenTransaction(OURS.producer_id + 1, 0, 5)]))
-    assert bench.is_clear()
-    assert bench.changes == 1
-    bench.connection.quiet = True
-    assert not bench.is_clear()
-    bench.connection.quiet = False
-    bench.connection.contact += 1
-    assert not bench.is_clear()
-    bench.ask(P)
-    await bench.told((P, 0, []))
-    assert bench.is_clear()
-    assert not bench.guard.is_clear(P, cast("DataConnection", Connection()))
-    bench.guard.forget()
-    assert not bench.is_clear()
+    rig = Rig()
+    assert not rig.is_clear()
+    rig.ask(P)
+    rig.ask(P)
+    assert len(rig.connection.asked) == 1
+    await rig.told((P, 0, [OpenTransaction(OURS.producer_id + 1, 0, 5)]))
+    assert rig.is_clear()
+    assert rig.changes == 1
+    rig.connection.quiet = True
+    assert not rig.is_clear()
+    rig.connection.quiet = False
+    rig.connection.contact += 1
+    assert not rig.is_clear()
+    rig.ask(P)
+    await rig.told((P, 0, []))
+    assert rig.is_clear()
+    assert not rig.guard.is_clear(P, cast("DataConnection", Connection()))
+    rig.guard.forget()
+    assert not rig.is_clear()
 
 
 async def test_what_stays_open_is_refused_and_what_is_just_ending_is_not() -> None:
-    bench = Bench()
-    bench.guard.all_committed_from(OURS.producer_epoch)
+    rig = Rig()
+    rig.guard.all_committed_from(OURS.producer_epoch)
     hanging, ending = OpenTransaction(*OURS, 5), OpenTransaction(OURS.producer_id, OURS.producer_epoch - 1, 9)
-    bench.ask(P, OTHER)
-    await bench.told((P, 0, [hanging]), (OTHER, 0, [ending]))
-    assert bench.not_clear == [None, None]
-    bench.ask(P, OTHER)
-    assert len(bench.connection.asked) == 1  # a moment later
-    bench.now = 1.0
-    bench.ask(P, OTHER)
-    await bench.told((P, 0, [hanging]), (OTHER, 0, []))
-    assert bench.refused.keys() == {P}
-    assert bench.refused[P].reason == "HANGING_TRANSACTION"
-    assert bench.refused[P].metadata[OUTCOME] == COMMITTED
-    assert bench.is_clear(OTHER)
-    bench.now = 2.0
-    bench.ask(OTHER)
-    await bench.told((OTHER, 0, [ending]))
-    assert OTHER not in bench.refused  # open for the first time again
+    rig.ask(P, OTHER)
+    await rig.told((P, 0, [hanging]), (OTHER, 0, [ending]))
+    assert rig.not_clear == [None, None]
+    rig.ask(P, OTHER)
+    assert len(rig.connection.asked) == 1  # a moment later
+    rig.now = 1.0
+    rig.ask(P, OTHER)
+    await rig.told((P, 0, [hanging]), (OTHER, 0, []))
+    assert rig.refused.keys() == {P}
+    assert rig.refused[P].reason == "HANGING_TRANSACTION"
+    assert rig.refused[P].metadata[OUTCOME] == COMMITTED
+    assert rig.is_clear(OTHER)
+    rig.now = 2.0
+    rig.ask(OTHER)
+    await rig.told((OTHER, 0, [ending]))
+    assert OTHER not in rig.refused  # open for the first time again
 
 
 async def test_what_hangs_since_before_this_producer_may_have_ended_either_way() -> None:
-    bench = Bench()
-    bench.guard.all_committed_from(OURS.producer_epoch)
+    rig = Rig()
+    rig.guard.all_committed_from(OURS.producer_epoch)
     earlier = OpenTransaction(OURS.producer_id, OURS.producer_epoch - 1, 9)
-    for bench.now in (0.0, 1.0):
-        bench.ask(P)
-        await bench.told((P, 0, [earlier]))
-    assert OUTCOME not in bench.refused[P].metadata
+    for rig.now in (0.0, 1.0):
+        rig.ask(P)
+        await rig.told((P, 0, [earlier]))
+    assert OUTCOME not in rig.refused[P].metadata
 
 
 @pytest.mark.parametrize("fails_at_once", [True, False])
 async def test_who_gets_no_answer_asks_again_after_a_pause(*, fails_at_once: bool) -> None:
-    bench = Bench()
+    rig = Rig()
     if fails_at_once:
-        bench.connection.refusal = KafkaConnectionError("gone")
-        bench.ask(P)
-        bench.connection.refusal = None
+        rig.connection.refusal = KafkaConnectionError("gone")
+        rig.ask(P)
+        rig.connection.refusal = None
     else:
-        bench.ask(P)
-        await bench.failed(KafkaConnectionError("gone"))
-    (failure,) = bench.not_clear
+        rig.ask(P)
+        await rig.failed(KafkaConnectionError("gone"))
+    (failure,) = rig.not_clear
     assert failure is not None
     assert failure.retriable
-    assert not bench.is_clear()
-    asked = len(bench.connection.asked)
-    bench.ask(P)
-    assert len(bench.connection.asked) == asked
-    bench.now = 2 * PAUSE_SECONDS
-    bench.ask(P)
-    await bench.told((P, NOT_LEADER, []))
-    assert not bench.is_clear()
-    bench.now = 4 * PAUSE_SECONDS
-    bench.ask(P)
-    await bench.told((P, 0, []))
-    assert bench.is_clear()
+    assert not rig.is_clear()
+    asked = len(rig.connection.asked)
+    rig.ask(P)
+    assert len(rig.connection.asked) == asked
+    rig.now = 2 * PAUSE_SECONDS
+    rig.ask(P)
+    await rig.told((P, NOT_LEADER, []))
+    assert not rig.is_clear()
+    rig.now = 4 * PAUSE_SECONDS
+    rig.ask(P)
+    await rig.told((P, 0, []))
+    assert rig.is_clear()
 
 
 async def test_a_broker_that_cannot_or_may_not_tell_is_taken_as_it_is() -> None:
-    bench = Bench()
-    bench.connection.refusal = IncompatibleBrokerVersion("too old")
-    bench.ask(P)
-    assert bench.is_clear()
-    bench.connection.refusal = None
-    bench.ask(OTHER)
-    await bench.told((OTHER, UNAUTHORIZED, []))
-    assert bench.is_clear(OTHER)
-    assert bench.not_clear == []
+    rig = Rig()
+    rig.connection.refusal = IncompatibleBrokerVersion("too old")
+    rig.ask(P)
+    assert rig.is_clear()
+    rig.connection.refusal = None
+    rig.ask(OTHER)
+    await rig.told((OTHER, UNAUTHORIZED, []))
+    assert rig.is_clear(OTHER)
+    assert rig.not_clear == []
 
 
 async def test_a_transaction_that_hangs_is_found_though_no_other_follows() -> None:
-    bench = Bench()
-    bench.guard.ended([P, OTHER])
-    bench.now = 5.0
-    assert bench.guard.ended_before(0.0) == {P, OTHER}
-    bench.look(P, OTHER)
-    assert bench.guard.ended_before(0.0) == set(), "asked already"
-    await bench.told((P, 0, [OpenTransaction(*OURS, 5)]), (OTHER, 0, []))
-    assert bench.refused.keys() == {P}
-    assert bench.refused[P].metadata[OUTCOME] == COMMITTED
-    assert bench.guard.first_ended_at is None
+    rig = Rig()
+    rig.guard.ended([P, OTHER])
+    rig.now = 5.0
+    assert rig.guard.ended_before(0.0) == {P, OTHER}
+    rig.look(P, OTHER)
+    assert rig.guard.ended_before(0.0) == set(), "asked already"
+    await rig.told((P, 0, [OpenTransaction(*OURS, 5)]), (OTHER, 0, []))
+    assert rig.refused.keys() == {P}
+    assert rig.refused[P].metadata[OUTCOME] == COMMITTED
+    assert rig.guard.first_ended_at is None
 
 
 async def test_a_transaction_that_began_meanwhile_does_not_hang() -> None:
-    bench = Bench()
-    bench.guard.ended([P])
-    bench.look(P)
-    bench.guard.begun(P)
-    await bench.told((P, 0, [OpenTransaction(*OURS, 5)]))
-    assert not bench.refused
-    assert bench.guard.first_ended_at is None
+    rig = Rig()
+    rig.guard.ended([P])
+    rig.look(P)
+    rig.guard.begun(P)
+    await rig.told((P, 0, [OpenTransaction(*OURS, 5)]))
+    assert not rig.refused
+    assert rig.guard.first_ended_at is None
 
 
 async def test_a_transaction_that_ended_since_the_question_is_looked_at_again() -> None:
-    bench = Bench()
-    bench.guard.ended([P])
-    bench.look(P)
-    bench.guard.begun(P)
-    bench.now = 1.0
-    bench.guard.ended([P])
-    await bench.told((P, 0, [OpenTransaction(*OURS, 5)]))
-    assert not bench.refused
-    assert bench.guard.first_ended_at == 1.0
+    rig = Rig()
+    rig.guard.ended([P])
+    rig.look(P)
+    rig.guard.begun(P)
+    rig.now = 1.0
+    rig.guard.ended([P])
+    await rig.told((P, 0, [OpenTransaction(*OURS, 5)]))
+    assert not rig.refused
+    assert rig.guard.first_ended_at == 1.0
 
 
 async def test_a_leader_that_did_not_say_is_asked_again_and_one_that_may_not_is_not() -> None:
-    bench = Bench()
-    bench.guard.ended([P, OTHER])
-    bench.look(P, OTHER)
-    await bench.told((P, NOT_LEADER, []), (OTHER, UNAUTHORIZED, []))
-    assert bench.guard.ended_before(0.0) == {P}
-    bench.look(P)
-    await bench.failed(KafkaConnectionError())
-    bench.connection.refusal = KafkaConnectionError()
-    bench.look(P)
-    assert bench.guard.ended_before(0.0) == {P}
-    bench.connection.refusal = IncompatibleBrokerVersion()
-    bench.look(P)
-    assert bench.guard.first_ended_at is None
-    assert not bench.refused
+    rig = Rig()
+    rig.guard.ended([P, OTHER])
+    rig.look(P, OTHER)
+    await rig.told((P, NOT_LEADER, []), (OTHER, UNAUTHORIZED, []))
+    assert rig.guard.ended_before(0.0) == {P}
+    rig.look(P)
+    await rig.failed(KafkaConnectionError())
+    rig.connection.refusal = KafkaConnectionError()
+    rig.look(P)
+    assert rig.guard.ended_before(0.0) == {P}
+    rig.connection.refusal = IncompatibleBrokerVersion()
+    rig.look(P)
+    assert rig.guard.first_ended_at is None
+    assert not rig.refused

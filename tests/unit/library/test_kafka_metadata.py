@@ -6,7 +6,14 @@ import struct
 import pytest
 
 from twinlog.kafka.protocol.encoding import INT16, INT32, compact_length, compact_string, string
-from twinlog.kafka.protocol.metadata import METADATA, Metadata, TopicMetadata, metadata_request
+from twinlog.kafka.protocol.metadata import (
+    METADATA,
+    Metadata,
+    TopicMetadata,
+    metadata_request,
+    topic_ids_request,
+)
+from twinlog.model import TopicPartition
 
 VERSIONS = range(4, 13)
 ORDERS_ID = bytes(range(16))
@@ -121,3 +128,17 @@ def test_a_request_for_all_topics_is_not_one_for_none(version: int, expected: by
 def test_a_broker_that_is_newer_is_asked_in_our_newest_version() -> None:
     agreed = metadata_request(["orders"]).prepare({METADATA: (0, 99)})
     assert agreed.header(1, b"me")[:4] == struct.pack(">hh", METADATA, VERSIONS[-1])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_leader_is_asked_for_the_ids_of_the_topics_of_its_partitions(version: int) -> None:
+    partitions = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("gone", 0)]
+    agreed = topic_ids_request(partitions).prepare({METADATA: (0, version)})
+    body = answer(version, topic("gone", version, code=3), topic("orders", version, topic_id=ORDERS_ID))
+    frame = (b"\x00" if is_flexible(version) else b"") + body
+    orders_id = base64.urlsafe_b64encode(ORDERS_ID).decode().rstrip("=") if version >= 10 else ""
+    assert agreed.read(frame, 0) == [
+        (TopicPartition("orders", 0), 0, orders_id),
+        (TopicPartition("orders", 1), 0, orders_id),
+        (TopicPartition("gone", 0), 3, ""),
+    ]

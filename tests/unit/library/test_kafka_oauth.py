@@ -17,7 +17,7 @@ from twinlog.kafka.clients import aiokafka_client_options, librdkafka_options
 from twinlog.kafka.errors import translate
 from twinlog.kafka.security.client_security import client_security
 from twinlog.kafka.security.oauth.fetching import fetch_token
-from twinlog.kafka.security.oauth.jwt import assertion_text
+from twinlog.kafka.security.oauth.jwt import assertion_text, lifetime_of
 from twinlog.kafka.security.oauth.keeper import TokenKeeper
 from twinlog.kafka.security.oauth.login import (
     Assertion,
@@ -26,6 +26,7 @@ from twinlog.kafka.security.oauth.login import (
     RefreshWindow,
     Token,
     TokenError,
+    TokenOutlook,
     checked,
 )
 from twinlog.kafka.security.oauth.msk_iam import region_of
@@ -308,6 +309,42 @@ def test_the_present_token_is_used_while_its_server_is_away_and_the_server_left_
     server.failure = None
     clock.now += 4.0
     assert keeper.token().text == "token-5"
+
+
+def test_what_is_known_of_a_token_is_told_without_asking_for_one() -> None:
+    clock, server = Clock(), Server()
+    keeper = TokenKeeper(LOGIN, server, clock=clock, chance=lambda: 0.0)
+    assert keeper.outlook() is None
+    server.failure = TokenError("away")
+    with pytest.raises(TokenError):
+        keeper.token()
+    assert keeper.outlook() == TokenOutlook(expires_at=None, lifetime_seconds=0.0, failing=True)
+    server.failure = None
+    clock.now += 1.0
+    keeper.token()
+    assert keeper.outlook() == TokenOutlook(expires_at=1101.0, lifetime_seconds=100.0, failing=False)
+    server.failure = TokenError("away")
+    clock.now += 85.0
+    keeper.token()
+    assert keeper.outlook() == TokenOutlook(expires_at=1101.0, lifetime_seconds=100.0, failing=True)
+    assert server.asked == 3
+
+
+def test_a_token_that_is_given_again_does_not_live_shorter() -> None:
+    clock, token = Clock(), Token(text="same", expires_at=1100.0)
+    keeper = TokenKeeper(LOGIN, lambda _login, _now: token, clock=clock, chance=lambda: 0.0)
+    for _ in range(3):
+        assert keeper.token() == token
+        outlook = keeper.outlook()
+        assert outlook is not None
+        assert outlook.lifetime_seconds == 100.0
+        clock.now += 30.0
+
+
+def test_a_token_lives_from_when_it_was_issued() -> None:
+    text = jwt.encode({"iat": 500, "exp": 1100}, "x" * 32, algorithm="HS256")
+    assert lifetime_of(text, 1100.0, 1000.0) == 600.0
+    assert lifetime_of("opaque", 1100.0, 1000.0) == 100.0
 
 
 @pytest.mark.parametrize(

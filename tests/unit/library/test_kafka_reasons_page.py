@@ -10,7 +10,7 @@ from twinlog.kafka.reasons_page import render_reasons
 from twinlog.reasons import REASON_GROUPS
 
 ROOT = Path(__file__).parents[3]
-TABLE = ROOT / "src" / "twinlog" / "reasons.py"
+TABLES = ROOT / "src" / "twinlog" / "reasons"
 WORD = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 NO_REASONS = {"LaneReason"}
 """Why a batch took its lane: no failure, and told in docs/metrics.md."""
@@ -31,7 +31,7 @@ FOR_TESTS = ROOT / "src" / "twinlog" / "testing"
 def sources() -> Iterator[str]:
     for tree in (ROOT / "src" / "twinlog", ROOT / "services"):
         for path in tree.rglob("*.py"):
-            if not {GENERATED, FOR_TESTS} & set(path.parents) and path != TABLE:
+            if not {GENERATED, FOR_TESTS, TABLES} & set(path.parents):
                 yield path.read_text(encoding="utf-8")
 
 

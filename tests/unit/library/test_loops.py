@@ -115,3 +115,29 @@ def test_run_and_every_service_end_with_exit_code_2_before_anything_starts(
     assert "A->B.topics, B->A.topics" in capsys.readouterr().err
     with ExitStack() as stack, pytest.raises(ConfigError, match="round for ever"):
         plan_run(RunRequest(config=file), environment={}, stack=stack)
+
+
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [
+        ("", "(.*) -> back-$1"),  # each time round under a longer name
+        ("team-(.*) -> eu-$1", "eu-(.*) -> team-$1"),
+        ("a -> b", "b -> a"),
+    ],
+)
+def test_copies_that_come_back_under_another_name_for_ever_are_refused(
+    tmp_path: Path, there: str, back: str
+) -> None:
+    file = settings(tmp_path, "A->B: .*", "B->A: .*")
+    with file.open("a") as added:
+        added.write(f"\nA->B.twinlog.topic.rename = {there}\nB->A.twinlog.topic.rename = {back}\n")
+    with pytest.raises(ConfigError) as refused:
+        refuse_loops(load(file, environ={}))
+    assert refused.value.reason == "LOOP"
+
+
+def test_copies_that_come_back_under_another_name_once_are_not_refused(tmp_path: Path) -> None:
+    file = settings(tmp_path, "A->B: orders", "B->A: eu-orders")
+    with file.open("a") as added:
+        added.write("\nA->B.twinlog.topic.rename = orders -> eu-orders\n")
+    refuse_loops(load(file, environ={}))

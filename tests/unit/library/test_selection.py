@@ -103,7 +103,7 @@ def test_identity_selects_what_default_calls_a_cycle() -> None:
 def test_no_topic_is_copied_into_one_of_the_mirrors_own(
     policy: type[DefaultReplicationPolicy], separator: str, internal_separator: str
 ) -> None:
-    """Whoever may create `checkpoints.internal` on A could else write the flow's checkpoints."""
+    """Somebody who may create `checkpoints.internal` on A could else write the flow's checkpoints."""
     rules = selector(
         topic_filter_from_config({"topics.exclude": ""}),
         policy(separator=separator, internal_separator=internal_separator),

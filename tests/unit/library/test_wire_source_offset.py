@@ -166,12 +166,21 @@ def test_own_documents() -> None:
         "map": {"k": 1},
     }
     encoded = encode_document(document)
-    assert encoded == (b'{"to":9,"reason":"RETENTION","by":null,"done":false,"list":[1,"a"],"map":{"k":1}}')
+    fields = b'"to":9,"reason":"RETENTION","by":null,"done":false,"list":[1,"a"],"map":{"k":1}}'
+    assert encoded == b'{"format":1,' + fields
     assert decode_document(encoded) == document
+    assert decode_document(b"{" + fields) == document, "written before records said their format"
     assert decode_document(None) is None
     for broken in (b"[]", b"{", b"null"):
         with pytest.raises(WireFormatError):
             decode_document(broken)
+
+
+@pytest.mark.parametrize("value", [b'{"format":2,"to":9}', b'{"format":"next","to":9}'])
+def test_a_document_of_a_later_release_is_refused_with_its_reason(value: bytes) -> None:
+    with pytest.raises(WireFormatError, match="this release reads 1") as refused:
+        decode_document(value)
+    assert refused.value.reason == "WIRE_VERSION"
 
 
 @pytest.mark.parametrize("key", [None, b"", b"x", b"[]", b'["a"]', b"[1,{}]", b'["a",[]]', b'["a",{},1]'])

@@ -93,11 +93,17 @@ def test_too_few_brokers_for_a_replication_factor(configure: Configure) -> None:
 
 
 def test_min_isr_above_the_replication_factor(configure: Configure) -> None:
-    strict = cluster("B", broker_configs={"min.insync.replicas": "2"})
+    strict = cluster("B", broker_configs={"min.insync.replicas": "2"}, release="3.0")
     facts = facts_of(configure({"replication.factor": "1"}), clusters={"B": strict})
     finding = the_trouble(facts)
     assert (finding.level, finding.check) == (Level.ERROR, "replication.factor")
     assert "2 in sync" in finding.message
+    for bounded in (
+        cluster("B", broker_configs={"min.insync.replicas": "2"}, release="3.9"),
+        cluster("B", broker_configs={"min.insync.replicas": "2", "telemetry.max.bytes": "1"}, release="3.0"),
+    ):
+        facts = facts_of(configure({"replication.factor": "1"}), clusters={"B": bounded})
+        assert not troubles(facts), "brokers since Kafka 3.7 ask for no more replicas than there are"
 
 
 def test_minus_one_is_judged_by_the_brokers_default(configure: Configure) -> None:

@@ -56,6 +56,15 @@ def test_a_message_size_set_on_the_topic_comes_along_unless_it_is_excluded(confi
     excluding = configure({"config.properties.exclude": r"max\.message.*"})
     finding = the_trouble(facts_of(excluding, topics={"A->B": (larger,)}))
     assert finding.check == "message size"
+    others = configure({"twinlog.sync.topic.configs.include": "retention.ms"})
+    assert the_trouble(facts_of(others, topics={"A->B": (larger,)})).check == "message size"
+    fixed = configure(
+        {
+            "config.properties.exclude": r"max\.message.*",
+            "twinlog.sync.topic.configs.fixed": f"{larger.name} max.message.bytes=6000000",
+        }
+    )
+    assert troubles(facts_of(fixed, topics={"A->B": (larger,)})) == []
 
 
 @pytest.mark.parametrize(
@@ -175,3 +184,11 @@ def test_the_name_of_a_group_ends_no_quotation_of_a_command(configure: Configure
         each.remedy for each in troubles(facts_of(configure({}), groups=groups)) if each.level is Level.ERROR
     }
     assert shlex.split(command)[-1] == "x'; rm -rf ~; '"
+
+
+def test_a_topic_that_another_one_is_renamed_onto_is_an_error(configure: Configure) -> None:
+    configuration = configure({"twinlog.topic.rename": "legacy -> orders", "topics": ".*"})
+    source = cluster("A", topics=("legacy", "orders", "others"))
+    finding = the_trouble(facts_of(configuration, clusters={"A": source}))
+    assert (finding.level, finding.check, finding.about) == (Level.ERROR, "rename", "A->B orders")
+    assert "legacy" in finding.message

@@ -1,6 +1,7 @@
 """FlowLease: one of several processes works at a flow, and it stops before another may begin."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from twinlog.config import load
+from twinlog.config import Address, load
 from twinlog.errors import ConflictError, FatalKafkaError, StateError
 from twinlog.model import Flow
-from twinlog.service.lease import FlowLease, LeaseState, selection_fingerprint
+from twinlog.service.deployments import selection_fingerprint
+from twinlog.service.lease import FlowLease, LeaseState
+from twinlog.service.owner_name import own_address
 from twinlog.service.runtime import Backoff, Loop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
@@ -103,7 +106,7 @@ async def test_one_works_the_other_stands_by_and_takes_over() -> None:
     async with running(one) as stop_of:
         await until(lambda: one.works)
         async with running(two):
-            await until(lambda: two.stands_by and two.lease.tenure is LeaseState.ELSEWHERE)
+            await until(lambda: two.stands_by and two.lease.state is LeaseState.ELSEWHERE)
             assert (two.works, two.draws, two.fences) == (False, False, False)
             assert (one.lease.is_elected, two.lease.is_elected) == (True, False)
             with pytest.raises(StateError, match="served by another process now \\(one\\)") as refused:
@@ -130,7 +133,7 @@ async def test_an_owner_that_hears_nothing_stops_before_its_session_ends() -> No
         assert process.draws, "what does no harm continues while the owner is not known"
         assert process.fences, "and what fences its rivals itself"
         assert not process.lease.is_elected
-        assert process.lease.tenure is LeaseState.UNKNOWN
+        assert process.lease.state is LeaseState.UNKNOWN
         cluster.bring_back()
         await until(lambda: process.works)
 
@@ -188,10 +191,10 @@ async def test_losing_the_right_to_elect_makes_no_stand_by_an_owner() -> None:
     async with running(one):
         await until(lambda: one.works)
         async with running(two):
-            await until(lambda: two.stands_by and two.lease.tenure is LeaseState.ELSEWHERE)
+            await until(lambda: two.stands_by and two.lease.state is LeaseState.ELSEWHERE)
             cluster.intercept("stand", refuse)
             await until(lambda: two.lease._problem is not None and one.lease._problem is not None)
-            assert two.lease.tenure is LeaseState.ELSEWHERE
+            assert two.lease.state is LeaseState.ELSEWHERE
             assert two.stands_by
             assert not two.works
             assert one.works, "it was the owner, and nobody else can become one"
@@ -209,14 +212,14 @@ async def test_an_owner_that_cannot_be_asked_about_any_more_is_not_said_to_serve
     async with running(one) as stop_of:
         await until(lambda: one.works)
         async with running(two):
-            await until(lambda: two.stands_by and two.lease.tenure is LeaseState.ELSEWHERE)
+            await until(lambda: two.stands_by and two.lease.state is LeaseState.ELSEWHERE)
             undo = cluster.intercept("stand", refuse)
             stop_of(one).set()
             await until(lambda: two.lease._problem is not None)
             clock.advance(3 * SESSION_SECONDS + 0.01)
             refusal = two.lease.refusal()
             assert refusal is not None
-            assert (two.lease.tenure, refusal.reason) == (LeaseState.UNKNOWN, "GROUP_UNAUTHORIZED")
+            assert (two.lease.state, refusal.reason) == (LeaseState.UNKNOWN, "GROUP_UNAUTHORIZED")
             assert not two.works
             undo()
             await until(lambda: two.works)
@@ -235,7 +238,7 @@ async def test_a_step_is_held_by_the_owner_only_and_its_errors_are_its_own() -> 
     async with running(one):
         await until(lambda: one.works)
         async with running(two):
-            await until(lambda: two.stands_by and two.lease.tenure is LeaseState.ELSEWHERE)
+            await until(lambda: two.stands_by and two.lease.state is LeaseState.ELSEWHERE)
             assert await one.lease.hold(answer) == 42
             with pytest.raises(ConflictError):
                 await one.lease.hold(fail)
@@ -311,9 +314,9 @@ async def test_a_deployment_that_selects_something_else_is_named_as_a_twin(owner
     first = Process(owner, cluster, clock)
     second = Process("host:2, process 8, rules aaaa", cluster, clock, rules="aaaa")
     async with running(first):
-        await until(lambda: first.lease.tenure is LeaseState.OWNER)
+        await until(lambda: first.lease.state is LeaseState.OWNER)
         async with running(second):
-            await until(lambda: second.lease.tenure is LeaseState.ELSEWHERE)
+            await until(lambda: second.lease.state is LeaseState.ELSEWHERE)
             refusal = second.lease.refusal()
             assert refusal is not None
             assert refusal.reason == reason
@@ -338,3 +341,41 @@ def test_the_fingerprint_is_of_what_the_file_selects(tmp_path: Path) -> None:
     assert fingerprint(topics="b, a", groups="g", **{"replication.factor": "2"}) == first
     assert fingerprint(topics="a", groups="g") != first
     assert fingerprint(topics="a, b", groups="h") != first
+
+
+@pytest.mark.parametrize(
+    ("owner", "address"),
+    [
+        ("box:17404, process 7, at box-0.pods:17404, rules aaaa", "box-0.pods:17404"),
+        ("elsewhere:17404, process 7, at 127.0.0.1:17404, rules aaaa", None),
+        (f"{socket.gethostname()}:17404, process 7, at 127.0.0.1:17404, rules aaaa", "127.0.0.1:17404"),
+        ("box:17404, process 7, rules aaaa", None),
+        ("box:17404, process 7, at evil host/x:1, rules aaaa", None),
+    ],
+)
+async def test_a_refusal_names_the_address_at_which_the_owner_is_called(
+    owner: str, address: str | None
+) -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    first, second = Process(owner, cluster, clock), Process("mine", cluster, clock, rules="aaaa")
+    async with running(first):
+        await until(lambda: first.lease.state is LeaseState.OWNER)
+        async with running(second):
+            await until(lambda: second.lease.state is LeaseState.ELSEWHERE)
+            refusal = second.lease.refusal()
+            assert refusal is not None
+            assert refusal.metadata.get("owner_address") == address
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "listen", "address"),
+    [
+        ("source-0.pods:17401", "0.0.0.0:17401", "source-0.pods:17401"),
+        ("source-0.pods:0", "0.0.0.0:0", "source-0.pods:5"),
+        ("127.0.0.1:17401", "0.0.0.0:17401", "box:5"),
+        ("127.0.0.1:17401", "127.0.0.1:0", "127.0.0.1:5"),
+    ],
+)
+def test_an_owner_is_called_where_the_file_says_that_it_is(endpoint: str, listen: str, address: str) -> None:
+    places = {"endpoint": Address.parse(endpoint), "listen": Address.parse(listen)}
+    assert own_address(**places, port=5, host="box") == address

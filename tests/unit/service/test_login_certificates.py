@@ -4,7 +4,7 @@ from pathlib import Path
 
 from twinlog.clock import SystemClock
 from twinlog.service.credentials import READ_SECONDS, LoginCertificates
-from twinlog.telemetry import metrics
+from twinlog.telemetry.metrics.spec import CLUSTER
 from twinlog.testing.certificates import Authority
 from twinlog.testing.fakes.clock import FakeClock
 
@@ -18,7 +18,7 @@ def store(file: Path, *, days: float) -> None:
 
 def days_left(certificates: LoginCertificates) -> dict[str, float]:
     return {
-        str((each.attributes or {})[metrics.CLUSTER]): round(float(each.value) / DAY_SECONDS)
+        str((each.attributes or {})[CLUSTER]): round(float(each.value) / DAY_SECONDS)
         for each in certificates.expiries()
     }
 

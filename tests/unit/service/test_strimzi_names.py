@@ -10,7 +10,23 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 
 from twinlog.config import load
-from twinlog.telemetry import metrics
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.checkpoint import CHECKPOINT_LATENCY
+from twinlog.telemetry.metrics.replication import (
+    REPLICATION_IO,
+    REPLICATION_IO_RATE,
+    REPLICATION_LAG,
+    REPLICATION_LATENCY_AVG,
+    REPLICATION_LATENCY_MAX,
+    REPLICATION_LATENCY_MIN,
+    REPLICATION_RECORD_AGE_AVG,
+    REPLICATION_RECORD_AGE_MAX,
+    REPLICATION_RECORD_AGE_MIN,
+    REPLICATION_RECORDS,
+    REPLICATION_RECORDS_RATE,
+)
+from twinlog.telemetry.metrics.service import FLOW_OWNER
+from twinlog.telemetry.metrics.spec import DESTINATION, PARTITION, TWINLOG_SERVICE, flow_attributes
 from twinlog.telemetry.strimzi_names import NAMES, StrimziRegistry
 
 SOURCE, CHECKPOINT = (
@@ -44,32 +60,32 @@ BOARD: Mapping[str, frozenset[str]] = {
 }
 """What the board of Strimzi 1.0 selects, and the labels that it groups by or filters on, without what it asks
 of Connect's and Java's inside. It filters everything by `strimzi_io_kind` and `strimzi_io_cluster`."""
-FLOW = metrics.flow_attributes("A", "B")
-COPY = {**FLOW, metrics.DESTINATION: "A.orders"}
+FLOW = flow_attributes("A", "B")
+COPY = {**FLOW, DESTINATION: "A.orders"}
 
 Series = dict[str, list[tuple[dict[str, str], float]]]
 
 
 def measure(meter: Meter) -> None:
     """Something of everything that the names are made of."""
-    metrics.counter(meter, metrics.REPLICATION_RECORDS).add(600, COPY)
-    metrics.counter(meter, metrics.REPLICATION_IO).add(6000, COPY)
-    metrics.counter(meter, metrics.REPLICATION_IO).add(4000, {**COPY, metrics.DESTINATION: "A.payments"})
+    instruments.counter(meter, REPLICATION_RECORDS).add(600, COPY)
+    instruments.counter(meter, REPLICATION_IO).add(6000, COPY)
+    instruments.counter(meter, REPLICATION_IO).add(4000, {**COPY, DESTINATION: "A.payments"})
     for seconds in (0.1, 0.3):
-        metrics.histogram(meter, metrics.CHECKPOINT_LATENCY).record(seconds, FLOW)
+        instruments.histogram(meter, CHECKPOINT_LATENCY).record(seconds, FLOW)
     for spec, value, attributes in (
-        (metrics.REPLICATION_RECORDS_RATE, 20.0, COPY),
-        (metrics.REPLICATION_IO_RATE, 200.0, COPY),
-        (metrics.REPLICATION_LATENCY_MIN, 0.01, COPY),
-        (metrics.REPLICATION_LATENCY_AVG, 0.05, COPY),
-        (metrics.REPLICATION_LATENCY_MAX, 0.25, COPY),
-        (metrics.REPLICATION_RECORD_AGE_MIN, 0.01, COPY),
-        (metrics.REPLICATION_RECORD_AGE_AVG, 0.02, COPY),
-        (metrics.REPLICATION_RECORD_AGE_MAX, 0.03, COPY),
-        (metrics.REPLICATION_LAG, 7, {**COPY, metrics.PARTITION: "3"}),
-        (metrics.FLOW_OWNER, 1, {**FLOW, metrics.TWINLOG_SERVICE: "source"}),
+        (REPLICATION_RECORDS_RATE, 20.0, COPY),
+        (REPLICATION_IO_RATE, 200.0, COPY),
+        (REPLICATION_LATENCY_MIN, 0.01, COPY),
+        (REPLICATION_LATENCY_AVG, 0.05, COPY),
+        (REPLICATION_LATENCY_MAX, 0.25, COPY),
+        (REPLICATION_RECORD_AGE_MIN, 0.01, COPY),
+        (REPLICATION_RECORD_AGE_AVG, 0.02, COPY),
+        (REPLICATION_RECORD_AGE_MAX, 0.03, COPY),
+        (REPLICATION_LAG, 7, {**COPY, PARTITION: "3"}),
+        (FLOW_OWNER, 1, {**FLOW, TWINLOG_SERVICE: "source"}),
     ):
-        metrics.gauge(meter, spec, lambda value=value, at=attributes: [Observation(value, at)])  # type: ignore[misc]
+        instruments.gauge(meter, spec, lambda value=value, at=attributes: [Observation(value, at)])  # type: ignore[misc]
 
 
 def shown(registry: CollectorRegistry) -> Series:

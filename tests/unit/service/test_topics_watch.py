@@ -9,7 +9,8 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.model import Flow
 from twinlog.service.errors_wire import PeerUnavailableError
 from twinlog.service.feeds.client import Lost, Received, Restarted
-from twinlog.service.feeds.topics import TopicState, TopicsWatch
+from twinlog.service.feeds.replicated_topics import TopicState
+from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.peers import open_channel
 from twinlog.service.runtime import Backoff
 from twinlog.testing.fakes.clock import FakeClock

@@ -5,10 +5,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from unit.source.flow_rig import Site
+from unit.source.flow_rig import FlowRig
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
+async def rig() -> AsyncIterator[FlowRig]:
     async with AsyncExitStack() as stack:
-        yield Site(stack=stack)
+        yield FlowRig(stack=stack)

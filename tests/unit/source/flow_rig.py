@@ -22,7 +22,7 @@ from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_source.config import source_flows
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.worker_messages import task_report
+from twinlog_source.driver.stream.worker_messages import task_report
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
@@ -61,7 +61,7 @@ class OneFile:
 
 
 @dataclass(slots=True, kw_only=True)
-class Site:
+class FlowRig:
     """Two clusters with a topic and its copy, and one process after the other that owns the flow."""
 
     stack: AsyncExitStack
@@ -86,10 +86,10 @@ class Site:
 
     async def owner(self, *more: str) -> FlowState:
         """A new process: it has taken the flow over and knows its topics."""
-        estate = await self.process(*more)
-        await estate.take_over(displaced=False)
-        assert not await estate.refresh(owned=frozenset())
-        return estate
+        state = await self.process(*more)
+        await state.take_over(displaced=False)
+        assert not await state.refresh(owned=frozenset())
+        return state
 
     async def process(self, *more: str) -> FlowState:
         """A new process that has done nothing yet."""
@@ -175,7 +175,7 @@ class Site:
             watch.handle(Received(response))
 
 
-def reported(estate: FlowState, **fields: object) -> None:
+def reported(state: FlowState, /, **fields: object) -> None:
     """As the partition's task says it."""
     report = pb.PartitionReport(
         partition=types_pb2.TopicPartition(topic="t", partition=0),
@@ -185,11 +185,11 @@ def reported(estate: FlowState, **fields: object) -> None:
     for name, value in fields.items():
         setattr(report, name, value)
     said = task_report(pb.PartitionReports(partitions=[report]))
-    estate.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
+    state.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
 
 
-def ledger(estate: FlowState) -> list[tuple[int, int, str]]:
-    gaps: list[Gap] = list(estate.positions.gaps.values())
+def ledger(state: FlowState) -> list[tuple[int, int, str]]:
+    gaps: list[Gap] = list(state.positions.gaps.values())
     return [(gap.from_offset, gap.to_offset, gap.reason) for gap in gaps]
 
 

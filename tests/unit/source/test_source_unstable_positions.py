@@ -54,7 +54,7 @@ async def done_first(reasons: list[str], count: int) -> list[str]:
     state: Any = log
     refusal: TwinlogError | None = None
     driver = FlowDriver(
-        estate=state,
+        state=state,
         jobs=nobody,
         host=nobody,
         is_elected=lambda: True,

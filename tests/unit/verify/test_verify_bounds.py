@@ -77,6 +77,22 @@ def test_a_copy_that_arrives_while_somebody_waits_is_complete() -> None:
     assert proof.records == 50
 
 
+@pytest.mark.parametrize("seen", [20, 62, 70])
+@pytest.mark.parametrize("chunk", [1, 3, 30])
+def test_what_a_fetch_brought_from_behind_the_end_that_was_known_is_compared_later(
+    seen: int, chunk: int
+) -> None:
+    """The copy grew between the question for its end and the fetch."""
+    records = [record(number, number) for number in (*range(10), *range(60, 100))]
+    source, target = MemoryLog.of(records), MemoryLog.of(records)
+    target.batches_per_chunk = chunk
+    answers = [Extended(target_limit=seen, position=seen), Extended(target_limit=100, position=100)]
+    proof = prove(source, target, position=10, target_goal=10, target_limit=10, answers=answers)
+    assert found(proof) == []
+    assert proof.is_complete
+    assert proof.records == len(records)
+
+
 def test_records_that_came_after_the_ends_were_taken_are_not_foreign() -> None:
     """The source's ends were taken first: the copy may be ahead of them."""
     source, target = MemoryLog.of(numbers(range(50))), MemoryLog.of(numbers(range(40)))
@@ -171,6 +187,19 @@ def test_a_flow_that_begins_at_the_end_of_a_topic_has_no_earlier_records() -> No
     assert proof.differences == []
     assert left_out(proof) == [("source", Reason.BEFORE_FIRST_COPY, 0, 25)]
     assert found(prove(source, target)) == [(Kind.MISSING, 0, 0, 25)]
+
+
+def test_an_empty_copy_of_a_flow_that_begins_at_the_end_of_a_topic_is_not_called_different() -> None:
+    """Nor equal: it may have lost what it had."""
+    source, empty = MemoryLog.of(numbers(range(60))), MemoryLog.of([])
+    proof = prove(source, empty, position=50, begins_anywhere=True)
+    assert proof.differences == []
+    assert left_out(proof) == [
+        ("source", Reason.BEFORE_FIRST_COPY, 0, 50),
+        ("source", Reason.NOT_COPIED_YET, 50, 60),
+    ]
+    assert [each.is_harmless for each in proof.not_compared] == [False, False]
+    assert found(prove(source, empty, position=50)) == [(Kind.MISSING, 0, None, 50)]
 
 
 def test_timestamps_of_a_brokers_own_are_not_compared_and_the_rest_is() -> None:

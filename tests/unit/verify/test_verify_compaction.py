@@ -3,12 +3,14 @@ on either side, and what is wrong with the last record of a key is found."""
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
 from twinlog.testing.mirror_logs import MemoryLog, prove
 from twinlog.verify.model import Kind
+from twinlog.verify.safety import safe_range
 
 NOW_MS = 1_700_000_000_000
 KEYS = [b"a", b"b", b"c", b"d"]
@@ -69,3 +71,15 @@ def test_the_last_record_of_a_key_that_the_copy_changed_is_found(
     assert found.pop((Kind.CHANGED, at, at)) == ("value",)
     # What the right value had superseded, the wrong one does not explain.
     assert {written[offset].key for _, offset, _ in found if offset is not None} <= {written[at].key}
+
+
+@pytest.mark.parametrize("source_compacted", [False, True])
+def test_what_only_the_copy_has_compacted_may_not_be_deleted_on_the_source(source_compacted: bool) -> None:
+    """Its older values are nowhere else. Where both are compacted nobody counts on them."""
+    written = [DecodedRecord(offset, NOW_MS + offset, b"%d" % (offset % 7), b"v", ()) for offset in range(60)]
+    source = MemoryLog.of(written)
+    target = MemoryLog.of([each for each in written if each.offset < 20 or each.offset >= 40])
+    proof = prove(source, target, source_compacted=source_compacted, target_compacted=True)
+    assert (proof.differences, proof.is_complete, proof.superseded_records) == ([], True, 20)
+    safe = safe_range(proof)
+    assert (safe.until, safe.reason) == ((60, "") if source_compacted else (20, "TARGET_RETENTION"))

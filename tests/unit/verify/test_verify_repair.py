@@ -8,8 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from twinlog.cli import app
+from twinlog.cli.new_copy import Repaired
+from twinlog.cli.repair import next_steps
 from twinlog.errors import ConfigError
-from twinlog.verify.repair import Action, remedies
+from twinlog.verify.repair import Action, remedies, what_was_not_seen
 
 
 def report(*differences: tuple[str, int | None, int | None], compacted: bool = False) -> dict[str, Any]:
@@ -91,3 +93,52 @@ def test_the_command_reads_the_report_alone(tmp_path: Path) -> None:
     file.write_text(json.dumps(report()))
     answer = CliRunner().invoke(app, ["repair", "--from-report", str(file)])
     assert answer.exit_code == 0, "there is nothing to repair"
+
+
+def test_nothing_that_deletes_is_proposed_for_a_copy_that_may_be_equal_by_now() -> None:
+    found = remedies(report(("FOREIGN", 7, 7)))
+    (line, *commands) = next_steps(found, (), flow="A->B")
+    assert "--new-copies" in line
+    assert any("delete A.orders" in command for command in commands)
+    outdated = Repaired(applied=False, is_outdated=True, reason="NOT_REPAIRED")
+    assert next_steps(found, [outdated], flow="A->B") == ["twinlog verify 'A->B' --report FILE"]
+    assert next_steps(found, [Repaired(applied=True)], flow="A->B") == []
+
+
+def test_nothing_that_deletes_is_proposed_for_what_only_the_copy_holds() -> None:
+    told = report(("FOREIGN", 7, 7))
+    told["not_compared"] = [{"topic": "orders", "reason": "SOURCE_RETENTION"}]
+    assert next_steps(remedies(told), (), flow="A->B") == []
+
+
+def test_the_commands_for_a_topic_are_printed_once() -> None:
+    told = report(("FOREIGN", 7, 7))
+    told["partitions"].append({**told["partitions"][0], "partition": 4})
+    told["differences"].append({**told["differences"][0], "partition": 4})
+    commands = next_steps(remedies(told), (), flow="A->B")
+    assert len(commands) == len(set(commands)) == 5
+
+
+@pytest.mark.parametrize("reason", ["KAFKA_TIMEOUT", "CORRUPT_BATCH", "TARGET_OPEN_TRANSACTION"])
+def test_a_copy_that_could_not_be_read_may_hold_what_the_source_has_no_more(reason: str) -> None:
+    """Another partition of the topic: all of them are deleted together."""
+    known = [
+        {"topic": "orders", "partition": 1, "reason": each, "detail": ""}
+        for each in ("NOT_COPIED_YET", "KNOWN_GAP", "TARGET_RETENTION", "TOO_DIFFERENT")
+    ]
+    failed = {"topic": "orders", "partition": 2, "reason": reason, "detail": "B is away"}
+
+    def said(*not_compared: dict[str, Any], source_from: int) -> str | None:
+        compared = {
+            "topic": "orders",
+            "partition": 2,
+            "source_from": source_from,
+            "source_to": source_from + 9,
+        }
+        return what_was_not_seen({"partitions": [compared], "not_compared": [*not_compared]})
+
+    assert said(*known, source_from=7) is None
+    assert said(*known, failed, source_from=7) == f"orders-2: {reason} B is away"
+    assert said(failed, source_from=0) is None, "the source has all that it ever had"
+    flow = {"topic": None, "partition": None, "reason": reason, "detail": ""}
+    assert said(flow, source_from=0) == reason

@@ -1,8 +1,12 @@
 """The report: its verdict, its exit code, its fields, and the page made of it."""
 
+from dataclasses import dataclass, field
+
 import pytest
 
 from twinlog.batches import DecodedRecord
+from twinlog.errors import TransientKafkaError
+from twinlog.kafka.raw.fetch.reader import FetchedBatches
 from twinlog.model import Flow, TopicPartition
 from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.page import page
@@ -16,6 +20,8 @@ from twinlog.verify.report import (
 )
 from twinlog.verify.runs import merged
 from twinlog.verify.shown import MOST_CHARACTERS, shown_bytes, shown_record
+from twinlog_source.verify.shown import shown_records
+from twinlog_source.verify.writers import named_writers
 
 
 def proof(number: int = 0, **changes: object) -> PartitionProof:
@@ -139,3 +145,34 @@ def test_records_are_shown_as_text_where_they_are_text() -> None:
         "value": "v",
         "headers": [["h", None]],
     }
+
+
+@dataclass(slots=True)
+class AwayReader:
+    """Of a cluster that went away."""
+
+    asked: int = 0
+
+    async def fetch(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> FetchedBatches:
+        self.asked += 1
+        raise TransientKafkaError("no answer", reason="KAFKA_TIMEOUT")
+
+
+@dataclass(slots=True)
+class AwaySides:
+    source_reader: AwayReader = field(default_factory=AwayReader)
+    target_reader: AwayReader = field(default_factory=AwayReader)
+
+
+async def test_a_cluster_that_does_not_answer_is_asked_for_one_record_and_no_more() -> None:
+    """Each time-out is half a minute, and a report has a hundred records."""
+    changes = [
+        Difference(kind=Kind.CHANGED, source_offset=number, target_offset=number, changed=("key",))
+        for number in range(50)
+    ]
+    found = report(proof(differences=changes))
+    sides = AwaySides()
+    assert await shown_records(sides, found) == {}
+    assert (sides.source_reader.asked, sides.target_reader.asked) == (1, 1)
+    assert await named_writers(sides, found) == {}
+    assert sides.target_reader.asked == 2

@@ -3,7 +3,7 @@
 from twinlog.testing.mirror_logs import SOURCE, TARGET
 from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.report import Verdict
-from twinlog.verify.standing import standings
+from twinlog.verify.standing import advanced, standings
 
 
 def proof(*found: Difference | NotCompared, source_to: int = 100) -> PartitionProof:
@@ -43,6 +43,49 @@ def test_a_cluster_that_was_away_takes_no_proof_back() -> None:
     assert (found.proven_until, found.proven_at_ms, found.checked_at_ms) == (100, 7, 9)
 
 
+def test_a_cluster_that_was_away_makes_no_copy_equal_that_differed() -> None:
+    """Its alert stays until somebody has seen it equal."""
+    missing = Difference(kind=Kind.MISSING, source_offset=40, target_offset=40)
+    before = standings({}, [proof(missing)], now_ms=7)
+    away = standings(before, [proof(left_out("KAFKA_TIMEOUT"), source_to=20)], now_ms=9)
+    found = away[SOURCE]
+    assert (found.verdict, found.differences, found.reason) == (
+        Verdict.DIFFERENT, {"MISSING": 1}, "KAFKA_TIMEOUT",
+    )  # fmt: skip
+    assert (found.proven_until, found.proven_at_ms, found.checked_at_ms) == (40, 7, 9)
+    gap = standings(away, [proof(left_out(Reason.KNOWN_GAP))], now_ms=11)[SOURCE]
+    assert (gap.verdict, gap.differences) == (Verdict.INCOMPLETE, {}), "all else was compared"
+    healed = standings(away, [proof()], now_ms=11)[SOURCE]
+    assert (healed.verdict, healed.differences, healed.reason) == (Verdict.EQUAL, {}, "")
+
+
 def test_a_partition_that_was_not_verified_keeps_what_is_known() -> None:
     before = standings({}, [proof()], now_ms=7)
     assert standings(before, [], now_ms=9) == before
+
+
+def test_nothing_behind_the_first_record_that_is_not_copied_is_proven() -> None:
+    """Also where more of the source was read."""
+    found = standings({}, [proof(left_out(Reason.NOT_COPIED_YET), source_to=120)], now_ms=7)[SOURCE]
+    assert (found.verdict, found.proven_until) == (Verdict.EQUAL, 100)
+
+
+def test_what_a_verification_that_still_runs_has_proven_is_known() -> None:
+    """Within its budget the first one of a large flow may take days."""
+    first = advanced({}, {SOURCE: 50}, now_ms=7)
+    assert (first[SOURCE].verdict, first[SOURCE].proven_until, first[SOURCE].proven_at_ms) == (
+        Verdict.EQUAL, 50, 7,
+    )  # fmt: skip
+    farther = advanced(first, {SOURCE: 80}, now_ms=9)
+    assert (farther[SOURCE].proven_until, farther[SOURCE].proven_at_ms) == (80, 9)
+
+
+def test_a_partition_that_is_verified_once_more_from_its_beginning_takes_no_proof_back() -> None:
+    known = standings({}, [proof()], now_ms=7)
+    assert advanced(known, {SOURCE: 60}, now_ms=9) == {}
+
+
+def test_a_copy_that_differs_stays_so_until_its_verification_has_ended() -> None:
+    missing = Difference(kind=Kind.MISSING, source_offset=40, target_offset=40)
+    known = standings({}, [proof(missing)], now_ms=7)
+    assert advanced(known, {SOURCE: 60}, now_ms=9) == {}

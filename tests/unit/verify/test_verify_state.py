@@ -1,19 +1,34 @@
 """What is proven stays proven after a kill, for the topics that it was proven of, and for no others."""
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from twinlog.batches import DecodedRecord
 from twinlog.kafka.ports import TopicDescription
 from twinlog.model import Flow
-from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of
-from twinlog.verify.model import Bounds, Difference, Kind, NotCompared, PartitionProof, Reason, Side
+from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, prove
+from twinlog.verify.compare import Comparison
+from twinlog.verify.model import (
+    Bounds,
+    Difference,
+    Kind,
+    KnownGap,
+    NotCompared,
+    PartitionProof,
+    Range,
+    Reason,
+    Side,
+)
+from twinlog.verify.sides import Read
 from twinlog_source.verify.gathering import TopicPair
 from twinlog_source.verify.request import Instant, VerifyRequest
-from twinlog_source.verify.state import ProvenRanges
+from twinlog_source.verify.state import _NOTED_AFTER_BYTES, ProvenRanges
 
 
 def pairs(source_id: str = "one") -> dict[str, TopicPair]:
@@ -36,18 +51,20 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., ProvenRanges]]:
     """As the next run opens it."""
     with ExitStack() as stack:
 
-        def open_state(source_id: str = "one", begin: Instant | None = None) -> ProvenRanges:
+        def open_state(
+            source_id: str = "one", begin: Instant | None = None, *, read_committed: bool = True
+        ) -> ProvenRanges:
             request = VerifyRequest(flow=Flow("A", "B"), state_directory=str(tmp_path), begin=begin)
-            state = ProvenRanges.open(request, pairs(source_id))
+            state = ProvenRanges.open(request, pairs(source_id), read_committed=read_committed)
             stack.callback(state.close)
             return state
 
         yield open_state
 
 
-def bounds(end: int = 100) -> Bounds:
+def bounds(end: int = 100, **changes: Any) -> Bounds:
     log = MemoryLog(start=0, end=end)
-    return bounds_of(log, log)
+    return bounds_of(log, log, **changes)
 
 
 def proof(**changes: object) -> PartitionProof:
@@ -56,6 +73,7 @@ def proof(**changes: object) -> PartitionProof:
     )
     for name, value in changes.items():
         setattr(made, name, value)
+    made.continues_at = made.source_to, made.target_to
     return made
 
 
@@ -117,3 +135,153 @@ def test_a_part_that_is_proven_is_kept_and_one_whose_end_moves_is_not(opened: Op
     assert found is not None
     assert (found.records, found.source_to, found.differences) == (7, 100, [])
     assert again.kept_part(moving) is None
+
+
+def test_lag_that_stands_before_the_end_of_what_was_read_is_not_proven(opened: Opened) -> None:
+    """What explains the end of the copy, such as compaction, was found beside what is not copied yet."""
+    opened().end(proof(source_to=100, target_to=61, not_compared=[LAG]), bounds())
+    assert opened().narrowed(bounds()).bounds == bounds()
+
+
+def test_what_was_proven_of_committed_records_is_not_of_all_of_them(opened: Opened) -> None:
+    opened().end(proof(), bounds())
+    assert opened(read_committed=False).narrowed(bounds()).bounds == bounds()
+    assert opened().narrowed(bounds()).bounds.source_start == 60
+
+
+def test_offsets_that_are_promised_since_are_compared_once_more(opened: Opened) -> None:
+    opened().end(proof(), bounds())
+    promised = bounds(offsets_kept_from=0)
+    assert opened().narrowed(promised).bounds == promised
+    opened().end(proof(offsets_promised=True), promised)
+    assert opened().narrowed(promised).bounds.source_start == 60
+
+
+@pytest.mark.parametrize(("cut", "begin"), [(40, 0), (60, 60), (70, 60)])
+def test_where_the_source_was_cut_off_since_its_offsets_mean_other_records(
+    opened: Opened, cut: int, begin: int
+) -> None:
+    opened().end(proof(), bounds())
+    shorter = bounds(source_lost=(Range(cut, cut),))
+    begun = opened().narrowed(shorter).bounds
+    assert begun.source_start == begin
+    assert begun.source_lost == (Range(cut, cut),), "what is behind is still told"
+    opened().end(proof(source_to=80, target_to=78), shorter)
+    assert opened().narrowed(shorter).bounds.source_start == 80, "proven since"
+
+
+def test_what_retention_takes_while_it_is_compared_is_not_passed_by_the_next_run(opened: Opened) -> None:
+    """Its records are in the copy still, and only this run knows why."""
+    records = [DecodedRecord(number, 1_000 + number, b"k", b"%d" % number, ()) for number in range(120_000)]
+    source, target = MemoryLog.of(records, sizes=[5_000]), MemoryLog.of(records, sizes=[5_000])
+    state = opened()
+    begun = state.narrowed(bounds_of(source, target))
+    comparison = Comparison(bounds=begun.bounds)
+    steps = comparison.compare()
+    asked = next(steps)
+    while isinstance(asked, Read) and asked.offset < 60_000:
+        asked = steps.send((source if asked.side is Side.SOURCE else target).read(asked.offset))
+    state.note(comparison, begun, 1)
+    proven = opened().narrowed(bounds_of(source, target)).bounds.source_start
+    assert 0 < proven <= 60_000
+    comparison.source.lost.append(Range(60_000, 115_000))
+    comparison.source.seek(115_000)
+    state.note(comparison, begun, 1)
+    assert opened().narrowed(bounds_of(source, target)).bounds.source_start == proven
+
+
+@pytest.mark.parametrize("size", [1, 5, 7])
+def test_the_next_run_misses_nothing_of_what_came_after_the_goal_was_taken(opened: Opened, size: int) -> None:
+    """The ends of the source are taken before those of the copy: records that come between are passed on both
+    sides, or on neither."""
+    records = [DecodedRecord(number, 1_000 + number, b"k", b"%d" % number, ()) for number in range(60)]
+    source, target = MemoryLog.of(records, sizes=[size]), MemoryLog.of(records, sizes=[size])
+    taken: dict[str, Any] = {"source_goal": 40, "target_goal": 50, "target_limit": 50}
+    opened().end(prove(source, target, **taken), bounds_of(source, target, **taken))
+    rest = opened().narrowed(bounds_of(source, target))
+    assert rest.bounds.source_start >= 40
+    left: dict[str, Any] = {
+        "source_start": rest.bounds.source_start,
+        "target_start": rest.bounds.target_start,
+    }
+    whole = rest.completed(prove(source, target, **left))
+    assert (whole.differences, whole.not_compared, whole.records) == ([], [], 60)
+
+
+def test_a_state_that_cannot_be_written_any_more_ends_no_verification(opened: Opened) -> None:
+    state = opened()
+    assert state._stream is not None
+    os.close(state._stream.fileno())
+    state.end(proof(), bounds())
+    state.end(proof(), bounds())
+    assert opened().narrowed(bounds()).bounds == bounds()
+
+
+def test_where_a_gap_is_passed_nothing_behind_it_is_proven_before_the_end(opened: Opened) -> None:
+    """A kill must not make a copy equal of which the ledger knows a gap."""
+    records = [DecodedRecord(number, 1_000 + number, b"k", b"%d" % number, ()) for number in range(2_000)]
+    source = MemoryLog.of(records, sizes=[100])
+    target = MemoryLog.of([*records[:500], *records[1_000:]], sizes=[100])
+    gap = KnownGap(from_offset=500, to_offset=1_000, reason="RETENTION")
+    proven = noted(opened, source, target, gaps=(gap,))
+    assert 0 < proven <= 500
+    assert noted(opened, source, target, gaps=(replace(gap, acknowledged=True),)) > 1_000
+
+
+def test_nothing_behind_a_record_at_another_offset_than_promised_is_proven(opened: Opened) -> None:
+    """A distance that ends before a kill would be forgotten."""
+    records = [DecodedRecord(number, 1_000 + number, b"k", b"%d" % number, ()) for number in range(2_000)]
+    moved = [
+        each._replace(offset=each.offset + 1) if 500 <= each.offset < 1_000 else each for each in records
+    ]
+    source = MemoryLog.of([*records[:999], *records[1_000:]], sizes=[100])
+    target = MemoryLog.of([*moved[:999], *moved[1_000:]], sizes=[100])
+    assert 0 < noted(opened, source, target, offsets_kept_from=0) <= 500
+    assert noted(opened, source, target) > 1_000
+
+
+def noted(opened: Opened, source: MemoryLog, target: MemoryLog, **taken: Any) -> int:
+    """Where the next run begins when this one is killed shortly before its end."""
+    state = opened()
+    begun = state.narrowed(bounds_of(source, target, **taken))
+    comparison = Comparison(bounds=begun.bounds)
+    steps = comparison.compare()
+    size = 0
+    with suppress(StopIteration):
+        asked = next(steps)
+        while isinstance(asked, Read):
+            size += _NOTED_AFTER_BYTES
+            state.note(comparison, begun, size)
+            asked = steps.send((source if asked.side is Side.SOURCE else target).read(asked.offset))
+    return opened().narrowed(bounds_of(source, target, **taken)).bounds.source_start
+
+
+@pytest.mark.parametrize("copied_again", [False, True])
+def test_a_gap_that_was_copied_again_excuses_nothing_where_a_proof_continues(
+    opened: Opened, copied_again: bool
+) -> None:
+    """The first record behind what was proven is not there. One of which nothing was copied does."""
+    records = [DecodedRecord(number, 1_000 + number, b"k", b"%d" % number, ()) for number in range(60)]
+    gap = KnownGap(from_offset=10, to_offset=50, reason="RETENTION", acknowledged=True)
+    source = MemoryLog.of(records)
+    begun = records[: 30 if copied_again else 10]
+    before, target = MemoryLog.of(begun), MemoryLog.of([*begun, *records[40:]])
+    first: dict[str, Any] = {"source_goal": 30, "source_limit": 30, "gaps": (gap,), "position": 30}
+    opened().end(prove(source, before, **first), bounds_of(source, before, **first))
+    rest = opened().narrowed(bounds_of(source, target, gaps=(gap,))).bounds
+    assert rest.source_start == 30
+    left = {name: getattr(rest, name) for name in ("source_start", "target_start", "equal_until", "gaps")}
+    found = prove(source, target, **left)
+    assert [(each.kind, each.source_offset, each.count) for each in found.differences] == (
+        [(Kind.MISSING, 30, 10)] if copied_again else []
+    )
+
+
+def test_what_was_seen_before_is_said_with_what_was_left(opened: Opened) -> None:
+    gone = NotCompared(
+        side=Side.TARGET, from_offset=0, to_offset=7, reason=Reason.SOURCE_RETENTION, is_harmless=True
+    )
+    opened().end(proof(same_offsets=False, timestamps_compared=False, not_compared=[gone]), bounds())
+    rest = proof(source_from=60, source_to=60, target_from=58, target_to=58, records=0)
+    whole = opened().narrowed(bounds()).completed(rest)
+    assert (whole.same_offsets, whole.timestamps_compared, whole.not_compared) == (False, False, [gone])

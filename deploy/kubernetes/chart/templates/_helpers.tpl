@@ -34,6 +34,10 @@ app.kubernetes.io/component: {{ .service }}
 {{- end -}}
 {{- end -}}
 
+{{- define "twinlog.sparkOnKubernetes" -}}
+{{- if hasPrefix "k8s://" .Values.spark.master -}}true{{- end -}}
+{{- end -}}
+
 {{- define "twinlog.isSecure" -}}
 {{- if .Values.security.tls.secretName -}}true{{- end -}}
 {{- end -}}

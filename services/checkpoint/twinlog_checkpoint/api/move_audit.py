@@ -2,6 +2,7 @@
 
 from itertools import islice
 
+from twinlog.acl_rights import acl_text
 from twinlog.service.access.audit import Begun
 from twinlog_checkpoint.journal.record import MoveRecord
 from twinlog_checkpoint.moves.host import MoveRun
@@ -34,6 +35,7 @@ def tell_outcome(begun: Begun, run: MoveRun) -> None:
             "committed_offsets": after,
             "fenced_topics": len(fenced),
             "fenced": list(fenced[:MOST_NAMES]),
+            "granted": [acl_text(grant) for grant in run.report.plan.write_grants[:MOST_NAMES]],
             "left_behind": list(run.report.left_behind),
         },
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from google.protobuf.duration_pb2 import Duration
 
+from twinlog.acl_rights import acl_text
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.errors import ConfigError, StateError
 from twinlog.service.limits import MAX_MESSAGE_BYTES
@@ -18,10 +19,8 @@ from twinlog_checkpoint.moves.plan import (
     MoveOptions,
     MovePartition,
     MovePlan,
-    TopicBacklog,
-    counting,
-    most_missing,
 )
+from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, counting, most_missing
 
 PART_ROWS = 5_000
 """Rows of one message: about a megabyte. A plan with no more comes whole."""
@@ -53,6 +52,7 @@ def move_options(options: pb2.MoveOptions, *, by: str) -> MoveOptions:
         include_active=options.include_active,
         wait_seconds=wait_seconds,
         accept_loss=options.accept_loss,
+        grant_write=options.grant_write,
         by=by,
     )
 
@@ -71,6 +71,7 @@ def move_plan(plan: MovePlan) -> pb2.MovePlan:
         blockers=plan.blockers,
         last=None if plan.last is None else last_move(plan.last),
         fenced_topics=plan.fenced_topics,
+        write_grants=[acl_text(grant) for grant in plan.write_grants],
         at_most_not_copied=most_missing(plan.backlog) if plan.from_reachable and plan.looked else None,
         counting=counting(plan.backlog),
     )
@@ -112,6 +113,7 @@ def move_run(run: MoveRun) -> pb2.MoveRun:
             wait=_duration(options.wait_seconds),
             by=options.by,
             accept_loss=options.accept_loss,
+            grant_write=options.grant_write,
         ),
         started=timestamp(run.started_ms),
         steps=[move_step(event) for event in run.steps],

@@ -14,6 +14,7 @@ from twinlog.model import Flow
 from twinlog.service.access.audit import NOT_KNOWN, begun, changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.grpc_server import Context
+from twinlog.service.owner_name import OwnerReason
 from twinlog_checkpoint.api import move_messages as messages
 from twinlog_checkpoint.api.messages import flow_message
 from twinlog_checkpoint.api.move_audit import record_shown, run_shown, tell_outcome
@@ -81,21 +82,21 @@ class MovesServicer:
         self, request: pb2.PlanFailoverRequest, context: Context
     ) -> pb2.PlanFailoverResponse:
         options = messages.move_options(request.options, by=caller_name(request.options.by, context))
-        plan = await self._served(request.flow).failover.plan(options)
+        plan = await self._at_owner(request.flow).failover.plan(options)
         return pb2.PlanFailoverResponse(plan=messages.whole_plan(plan))
 
     async def PlanFailback(  # noqa: N802
         self, request: pb2.PlanFailbackRequest, context: Context
     ) -> pb2.PlanFailbackResponse:
         options = messages.move_options(request.options, by=caller_name(request.options.by, context))
-        plan = await self._served(request.flow).failback.plan(options)
+        plan = await self._at_owner(request.flow).failback.plan(options)
         return pb2.PlanFailbackResponse(plan=messages.whole_plan(plan))
 
     async def PlanMove(  # noqa: N802
         self, request: pb2.PlanMoveRequest, context: Context
     ) -> AsyncIterator[pb2.PlanMoveResponse]:
         options = messages.move_options(request.options, by=caller_name(request.options.by, context))
-        runner = self._served(request.flow).runner(messages.move_kind(request.kind))
+        runner = self._at_owner(request.flow).runner(messages.move_kind(request.kind))
         async with aclosing(runner.look(options)) as told:
             async for each in told:
                 if isinstance(each, MovePlan):
@@ -157,7 +158,7 @@ class MovesServicer:
     async def WatchMove(  # noqa: N802
         self, request: pb2.WatchMoveRequest, context: Context
     ) -> AsyncIterator[pb2.WatchMoveResponse]:
-        run = self._served(request.flow).host.latest()
+        run = self._at_owner(request.flow).host.latest()
         async with aclosing(self._events(run)) as events:
             async for event in events:
                 yield pb2.WatchMoveResponse(step=event.step, part=event.part, report=event.report)
@@ -165,7 +166,7 @@ class MovesServicer:
     async def CancelMove(  # noqa: N802
         self, request: pb2.CancelMoveRequest, context: Context
     ) -> pb2.CancelMoveResponse:
-        host = self._served(request.flow).host
+        host = self._at_owner(request.flow).host
         before = run_shown(host.latest())
         changed(before=before, after=NOT_KNOWN)
         run = await host.cancel(caller_name(request.by, context))
@@ -180,9 +181,22 @@ class MovesServicer:
         changed(before=record_shown(aborted.before), after=record_shown(aborted.after))
         return pb2.AbortMoveResponse(unfenced_topics=aborted.unfenced_topics)
 
+    def _at_owner(self, flow: types_pb2.Flow) -> ServedFlow:
+        """Raises StateError (OWNED_ELSEWHERE) where another process works at the flow and none of its moves
+        runs here: what this process could say of them is old, or nothing."""
+        served = self._served(flow)
+        refusal, run = served.parts.duty.refusal(), served.host.current
+        if (
+            refusal is not None
+            and refusal.reason == OwnerReason.OWNED_ELSEWHERE
+            and not (run and run.running)
+        ):
+            raise refusal
+        return served
+
     def _begun(self, flow: types_pb2.Flow, kind: MoveKind, options: MoveOptions) -> MoveRun:
         """A run that has a line in the audit log now, and one more when it ends."""
-        run = self._served(flow).host.start(kind, options)
+        run = self._at_owner(flow).host.start(kind, options)
         run.on_end = partial(tell_outcome, begun())
         return run
 

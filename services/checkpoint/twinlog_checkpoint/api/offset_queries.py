@@ -89,13 +89,10 @@ async def answer_queries(
             query,
             offsets[index],
             refused.get(index),
-            answers.get(positions.get(index, _NONE)),
+            answers.get(positions[index]) if index in positions else None,
         )
         for index, query in enumerate(queries)
     ]
-
-
-_NONE = SourcePosition(partition=TopicPartition("", -1), next_offset=-1)
 
 
 def not_ready(parts: FlowParts) -> StateError:

@@ -13,6 +13,7 @@ from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.feeds.pages import checked_page_size, page_of
 from twinlog.service.grpc_server import Context
+from twinlog.service.owner_name import OWNER_ADDRESS, OwnerReason
 from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.board import CheckpointBoard, flow_progress
 from twinlog_checkpoint.api.group_explainer import explain_group
@@ -42,6 +43,8 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         self, request: pb2.ListGroupsRequest, context: Context
     ) -> pb2.ListGroupsResponse:
         flows = self._selected(request.flow if request.HasField("flow") else None)
+        if request.from_owner:
+            _refuse_on_standby(flows)
         size = checked_page_size(request.page_size)
         after = messages.page_key(request.page_token)
         response = pb2.ListGroupsResponse(
@@ -91,6 +94,8 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         if not request.group:
             raise ConfigError("group: expected a group id", reason="INVALID_GROUP")
         flows = self._selected(request.flow if request.HasField("flow") else None)
+        if request.from_owner:
+            _refuse_on_standby(flows)
         explained = [await explain_group(served.parts, request.group, self._statuses()) for served in flows]
         return pb2.ExplainGroupResponse(
             explanations=[messages.group_explanation(entry) for entry in explained]
@@ -121,6 +126,16 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
 
     def _selected(self, flow: types_pb2.Flow | None) -> list[ServedFlow]:
         return [self._flows[known] for known in sorted(self._flows)] if flow is None else [self._served(flow)]
+
+
+def _refuse_on_standby(flows: Sequence[ServedFlow]) -> None:
+    """Raises StateError (OWNED_ELSEWHERE) where one other process works at all of these flows: of flows with
+    several owners each process tells what it knows."""
+    refusals = [refusal for served in flows if (refusal := served.parts.duty.refusal()) is not None]
+    away = [refusal for refusal in refusals if refusal.reason == OwnerReason.OWNED_ELSEWHERE]
+    owners = {refusal.metadata.get(OWNER_ADDRESS, "") for refusal in away}
+    if away and len(away) == len(flows) and len(owners) == 1 and owners != {""}:
+        raise away[0]
 
 
 def _rows_after(

@@ -8,10 +8,11 @@ from random import random
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, LogWriter, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.service.runtime import Backoff, retrying_loop, wait_or_stop
-from twinlog.telemetry import metrics
+from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import span
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
@@ -151,7 +152,7 @@ class Checkpointer:
         self._next_pass_at = now + self.entry.settings.emit_interval_seconds
         flow = self.entry.flow
         try:
-            with span("checkpoint pass", metrics.flow_attributes(flow.source, flow.target)):
+            with span("checkpoint pass", flow_attributes(flow.source, flow.target)):
                 await self.do_pass(writer)
         except BaseException:
             self._next_pass_at = 0.0
@@ -210,7 +211,7 @@ class Checkpointer:
             return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
         if self.tail.store.read_to_end or self.tail.obstacle is None:
             return None
-        missing = self.tail.obstacle.reason == "TOPIC_UNKNOWN"
+        missing = self.tail.obstacle.reason == KafkaReason.TOPIC_UNKNOWN
         return Translation(
             verdict=Verdict.NO_SYNC if missing else unreadable_verdict(self.entry.flow, self.tail.obstacle),
             downstream_offset=None,
@@ -262,7 +263,7 @@ class Checkpointer:
             try:
                 await self.log.append(writer, checkpoint)
             except KafkaError as error:
-                if error.reason == "TOPIC_UNKNOWN":
+                if error.reason == KafkaReason.TOPIC_UNKNOWN:
                     # It could not be made at the start, or somebody deleted it: the next pass makes it.
                     self._restored = False
                 raise

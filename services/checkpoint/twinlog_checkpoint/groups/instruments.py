@@ -12,7 +12,21 @@ from opentelemetry.metrics import Meter, Observation
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
-from twinlog.telemetry import metrics
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.checkpoint import (
+    CHECKPOINT_AGE,
+    CHECKPOINT_FAILURES,
+    CHECKPOINT_GROUPS,
+    CHECKPOINT_LATENCY,
+    CHECKPOINT_OFFSETS,
+    CHECKPOINT_PARTITIONS,
+    FENCED_TOPICS,
+    GROUP_LAG,
+    OFFSET_SYNC_POSITION,
+    OFFSET_SYNC_READABLE,
+    TRANSLATION_IO,
+)
+from twinlog.telemetry.metrics.spec import END, ERROR_TYPE, GROUP, MetricSpec, flow_attributes
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.translation.translation import Verdict
 
@@ -62,15 +76,15 @@ class ObservedFlow(Protocol):
 
 class CheckpointInstruments:
     def __init__(self, meter: Meter, flow: Flow) -> None:
-        self._flow = metrics.flow_attributes(flow.source, flow.target)
-        self._latency = metrics.histogram(meter, metrics.CHECKPOINT_LATENCY)
-        self._read = metrics.counter(meter, metrics.TRANSLATION_IO)
-        self._offsets = metrics.counter(meter, metrics.CHECKPOINT_OFFSETS)
-        self._failures = metrics.counter(meter, metrics.CHECKPOINT_FAILURES)
+        self._flow = flow_attributes(flow.source, flow.target)
+        self._latency = instruments.histogram(meter, CHECKPOINT_LATENCY)
+        self._read = instruments.counter(meter, TRANSLATION_IO)
+        self._offsets = instruments.counter(meter, CHECKPOINT_OFFSETS)
+        self._failures = instruments.counter(meter, CHECKPOINT_FAILURES)
 
     def failed(self, reason: str) -> None:
         """A pass, or the commit of one group's offsets, failed."""
-        self._failures.add(1, {**self._flow, metrics.ERROR_TYPE: reason})
+        self._failures.add(1, {**self._flow, ERROR_TYPE: reason})
 
     def considered(self, verdict: Verdict) -> None:
         """A committed offset was judged. Not counted by group: such series stay when groups have gone."""
@@ -89,16 +103,16 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) 
     """Publish the gauges of all flows. They are asked from another thread: they read, and change nothing."""
 
     def publish(
-        spec: metrics.MetricSpec, observe: Callable[[ObservedFlow], Iterable[tuple[float, dict[str, str]]]]
+        spec: MetricSpec, observe: Callable[[ObservedFlow], Iterable[tuple[float, dict[str, str]]]]
     ) -> None:
         def all_flows() -> list[Observation]:
             return [
-                Observation(value, {**metrics.flow_attributes(of.flow.source, of.flow.target), **attributes})
+                Observation(value, {**flow_attributes(of.flow.source, of.flow.target), **attributes})
                 for of in flows
                 for value, attributes in observe(of)
             ]
 
-        metrics.gauge(meter, spec, all_flows)
+        instruments.gauge(meter, spec, all_flows)
 
     def ages(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
         at = of.checkpointer.table.confirmed_ms
@@ -122,15 +136,15 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) 
         yield int(tail.obstacle is None and tail.position is not None), {}
 
     def fences(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
-        return [(topics, {metrics.END: end}) for end, topics in of.fences.topics.items()]
+        return [(topics, {END: end}) for end, topics in of.fences.topics.items()]
 
-    publish(metrics.FENCED_TOPICS, fences)
-    publish(metrics.CHECKPOINT_AGE, ages)
-    publish(metrics.CHECKPOINT_GROUPS, groups)
-    publish(metrics.CHECKPOINT_PARTITIONS, verdicts)
-    publish(metrics.GROUP_LAG, _lags)
-    publish(metrics.OFFSET_SYNC_POSITION, positions)
-    publish(metrics.OFFSET_SYNC_READABLE, readable)
+    publish(FENCED_TOPICS, fences)
+    publish(CHECKPOINT_AGE, ages)
+    publish(CHECKPOINT_GROUPS, groups)
+    publish(CHECKPOINT_PARTITIONS, verdicts)
+    publish(GROUP_LAG, _lags)
+    publish(OFFSET_SYNC_POSITION, positions)
+    publish(OFFSET_SYNC_READABLE, readable)
 
 
 def _lags(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
@@ -141,6 +155,6 @@ def _lags(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
         if row.target_lag is not None:
             on_target[row.group] += row.target_lag
     for group in heapq.nlargest(MOST_GROUPS, on_source, key=lambda each: on_source[each]):
-        yield on_source[group], {metrics.GROUP: group, metrics.END: "source"}
+        yield on_source[group], {GROUP: group, END: "source"}
         if group in on_target:
-            yield on_target[group], {metrics.GROUP: group, metrics.END: "target"}
+            yield on_target[group], {GROUP: group, END: "target"}

@@ -10,6 +10,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
 from twinlog.service.runtime import Backoff, retrying_loop
@@ -147,7 +148,7 @@ class GroupSyncer:
     async def _write(self, group: str, writes: Mapping[TopicPartition, CommittedOffset]) -> None:
         results = await self.target.alter_group_offsets(group, writes)
         refused = [error for error in results.values() if error is not None]
-        if any(error.reason == "GROUP_ACTIVE" for error in refused):
+        if any(error.reason == KafkaReason.GROUP_ACTIVE for error in refused):
             self.table.on_active(group)
         elif refused:
             self._warn(group, refused[0])

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from twinlog.model import Flow
 from twinlog.selection import TopicSelector
-from twinlog.service.feeds.topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 
 _FIRST_GENERATION = 1
 

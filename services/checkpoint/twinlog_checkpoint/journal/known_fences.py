@@ -1,4 +1,4 @@
-"""How many topics a flow's moves keep fenced, for whoever looks at the metrics."""
+"""How many topics a flow's moves keep fenced, for the metrics."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from twinlog.acl_rights import is_write_grant
 from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow, TopicPartition
@@ -38,6 +39,10 @@ class Step(StrEnum):
     TRANSLATE = "TRANSLATE"
     COMMIT = "COMMIT"
     VERIFY = "VERIFY"
+    GRANT = "GRANT"
+    """Told, and never recorded as done: earlier releases do not know it."""
+    REVOKE = "REVOKE"
+    """As GRANT."""
     UNFENCE = "UNFENCE"
     DONE = "DONE"
 
@@ -78,6 +83,10 @@ class MoveRecord:
     """Those of `fences` that earlier runs of the chain put up: giving this run up does not take them down."""
     left_behind: tuple[str, ...] = ()
     """Why the cluster that was left must not be switched off yet; of a run that is done."""
+    grants: tuple[AclBinding, ...] = ()
+    """ACLs that let writers of the source write to the copies; they stay until the move back."""
+    former_grants: tuple[AclBinding, ...] = ()
+    """Of a failback: those of the failover before it, taken away at its end."""
     stood_at: Mapping[str, GroupOffsets] = field(default_factory=dict)
     """Where these stood on the cluster that was left. A group of which an offset is larger now, or new, went
     on there and is not finished with."""
@@ -117,6 +126,8 @@ def encode_record(flow: Flow, record: MoveRecord) -> tuple[bytes, bytes]:
         "whole": record.whole,
         "fences_before": [asdict(fence) for fence in record.fences_before],
         "left_behind": record.left_behind,
+        "grants": [asdict(grant) for grant in record.grants],
+        "former_grants": [asdict(grant) for grant in record.former_grants],
         "moved": sorted(set(record.moved) - record.stood_at.keys()),
         # Read by earlier releases.
         "stood_at": {},
@@ -155,6 +166,8 @@ def decode_record(value: bytes) -> MoveRecord:
             whole=fields.get("whole", fields["state"] == MoveState.DONE and not fields["groups"]) is True,
             fences_before=_fences(fields.get("fences_before", [])),
             left_behind=_texts(fields.get("left_behind", [])),
+            grants=_grants(fields.get("grants", [])),
+            former_grants=_grants(fields.get("former_grants", [])),
             moved=_texts(fields["moved"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -192,8 +205,17 @@ def decode_group(flow: Flow, key: bytes, value: bytes) -> tuple[str, str, GroupO
         return None
 
 
+def _bindings(value: Any) -> tuple[AclBinding, ...]:
+    return tuple(AclBinding(**{name: _text(part) for name, part in each.items()}) for each in value)
+
+
+def _grants(value: Any) -> tuple[AclBinding, ...]:
+    """Others are forgotten: a grant that is not known is only not taken back."""
+    return tuple(filter(is_write_grant, _bindings(value)))
+
+
 def _fences(value: Any) -> tuple[AclBinding, ...]:
-    found = tuple(AclBinding(**{name: _text(part) for name, part in fence.items()}) for fence in value)
+    found = _bindings(value)
     for binding in found:
         if not is_fence(binding):
             raise WireFormatError(

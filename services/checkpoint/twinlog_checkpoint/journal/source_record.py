@@ -76,8 +76,13 @@ def decode(value: bytes) -> SourceRecord:
     match fields:
         case {"format": 1, "cluster_id": str(cluster_id), "held": str(held)}:
             return SourceRecord(cluster_id=cluster_id, held=held, gone_ms=_times(fields.get("gone_ms", {})))
+        case {"format": int(written_as)} if written_as != 1:
+            raise WireFormatError(
+                f"the record of the source has format {written_as}, this release reads 1",
+                reason="WIRE_VERSION",
+            )
         case _:
-            raise WireFormatError("the record of the source is damaged, or of a later release")
+            raise WireFormatError("the record of the source is damaged")
 
 
 def _times(value: object) -> dict[str, int]:

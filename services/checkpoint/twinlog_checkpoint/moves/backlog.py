@@ -13,8 +13,8 @@ from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
 from twinlog_checkpoint.moves.copy_states import CopyReport, CopyStates
 from twinlog_checkpoint.moves.ends import bounds_of
-from twinlog_checkpoint.moves.plan import TopicBacklog
 from twinlog_checkpoint.moves.route import CopiedPartition, Route
+from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
 from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side, count_visible

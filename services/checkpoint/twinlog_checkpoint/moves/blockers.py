@@ -24,6 +24,8 @@ async def blockers_of(
             f"not on {route.from_alias}, or left out by the group filter: {', '.join(unknown)}"
             " (see twinlog explain group)"
         )
+    if options.grant_write:
+        blockers += await _against_granting(route, to_reachable=to_reachable)
     if not options.fence:
         return blockers
     if await missing_fences(route.from_cluster, scope.topics) is None:
@@ -34,6 +36,20 @@ async def blockers_of(
             " under the same names, so a fence would keep Twinlog out as well: fence by hand"
         )
     return blockers
+
+
+async def _against_granting(route: Route, *, to_reachable: bool) -> list[str]:
+    if route.kind is MoveKind.FAILBACK:
+        back = f"--grant-write is of a failover: on {route.to_alias} writers have the rights that they had"
+        return [back]
+    clusters = [(route.from_alias, route.from_cluster)]
+    if to_reachable:
+        clusters.append((route.to_alias, route.to_cluster))
+    return [
+        f"{alias} has no authorizer, so WRITE is granted to nobody by name: leave --grant-write out"
+        for alias, cluster in clusters
+        if await cluster.describe_acls("TOPIC") is None
+    ]
 
 
 def _when_away(route: Route, options: MoveOptions) -> list[str]:
@@ -50,6 +66,11 @@ def _when_away(route: Route, options: MoveOptions) -> list[str]:
         blockers.append(f"{route.from_alias} is away: --accept-loss continues with what {route.to_alias} has")
     if options.fence:
         blockers.append(f"{route.from_alias} does not answer, so its writers cannot be fenced")
+    if options.grant_write:
+        blockers.append(
+            f"{route.from_alias} does not answer, so who may write there is not known: leave --grant-write"
+            f" out, and grant WRITE on {route.to_alias} with kafka-acls"
+        )
     known = {place.group for place in route.known_places()}
     unknown = sorted(set(options.groups) - known)
     if unknown and obstacle is None:

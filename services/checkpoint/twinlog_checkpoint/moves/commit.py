@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from twinlog.errors import ConflictError, KafkaError
 from twinlog.kafka.ports import CommittedOffset, GroupAdmin
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.moves.outcome import writes
 from twinlog_checkpoint.moves.plan import MoveAction, MovePartition
@@ -29,7 +30,7 @@ async def commit(
     async def one(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         results = await cluster.alter_group_offsets(group, offsets)
         error = next((error for error in results.values() if error is not None), None)
-        if error is not None and error.reason != "GROUP_ACTIVE":
+        if error is not None and error.reason != KafkaReason.GROUP_ACTIVE:
             raise error
         if error is not None:
             refused[group] = error

@@ -4,18 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import grpc
-
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.lease import OWNED_ELSEWHERE
-
-_PAGE = 5000
-_CALL_SECONDS = 10.0
-"""For one page; each is answered from memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,48 +50,3 @@ class CopyStates(Protocol):
     """Bounded; what is wrong is part of the report, never an error."""
 
     async def of(self, flow: Flow) -> CopyReport: ...
-
-
-class SourceCopyStates:
-    """Asks the source service."""
-
-    def __init__(self, channel: grpc.aio.Channel, *, endpoint: str) -> None:
-        self._stub = SourceServiceStub(channel)
-        self._endpoint = endpoint
-
-    async def of(self, flow: Flow) -> CopyReport:
-        request = pb2.ListPartitionsRequest(
-            flow=types_pb2.Flow(source=flow.source, target=flow.target), page_size=_PAGE
-        )
-        found: dict[TopicPartition, CopyState] = {}
-        try:
-            while True:
-                answer = await self._stub.ListPartitions(request, timeout=_CALL_SECONDS)
-                for status in answer.partitions:
-                    partition = TopicPartition(status.source.topic, status.source.partition)
-                    found[partition] = _state(status)
-                if not answer.next_page_token:
-                    return CopyReport(partitions=found)
-                request.page_token = answer.next_page_token
-        except grpc.aio.AioRpcError as error:
-            why = error_from_rpc(error, peer="source")
-            return CopyReport(
-                away=f"the source service at {self._endpoint} does not say how far it is: {why}"
-            )
-
-
-def _state(status: pb2.PartitionStatus) -> CopyState:
-    return CopyState(
-        state=pb2.PartitionState.Name(status.state).removeprefix("PARTITION_STATE_"),
-        position=None if status.position < 0 else status.position,
-        reason=status.reason,
-        message=status.message,
-        equal_below=_equal_below(status),
-    )
-
-
-def _equal_below(status: pb2.PartitionStatus) -> int | None:
-    """What a process on standby says may be old: it counts for nothing."""
-    if status.reason == OWNED_ELSEWHERE:
-        return 0
-    return None if status.offsets == "preserved" else status.offsets_since

@@ -12,16 +12,16 @@ from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal.record import MoveRecord, Step
 from twinlog_checkpoint.moves.ends import ends_behind_fence, ends_now
 from twinlog_checkpoint.moves.events import StepEvent, StepState, step_event
-from twinlog_checkpoint.moves.plan import (
-    MoveOptions,
+from twinlog_checkpoint.moves.plan import MoveOptions
+from twinlog_checkpoint.moves.planner import MovePlanner
+from twinlog_checkpoint.moves.topic_backlog import (
     TopicBacklog,
     blocking,
     counting,
     most_missing,
     total_backlog,
 )
-from twinlog_checkpoint.moves.planner import MovePlanner
-from twinlog_checkpoint.moves.write_block import missing_fences, raise_fences
+from twinlog_checkpoint.moves.write_block import create_rules, missing_fences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Departed:
 class Departure:
     """The steps FENCE, FINAL_OFFSETS and DRAIN of one move, where its groups come from.
 
-    Final offsets are those of this run: a run that continues, or is asked for again, takes them anew.
+    Final offsets are those of this run: a run that continues, or is asked for again, takes them again.
     """
 
     planner: MovePlanner
@@ -134,7 +134,7 @@ class Departure:
         missing = await missing_fences(route.from_cluster, scope.topics)
         record = replace(record, fences=tuple(dict.fromkeys((*record.fences, *(missing or ())))))
         await self.store(record)
-        await self.duty.hold(lambda: raise_fences(route.from_cluster, missing or ()))
+        await self.duty.hold(lambda: create_rules(route.from_cluster, missing or ()))
         record = record.after(Step.FENCE)
         await self.store(record)
         return record

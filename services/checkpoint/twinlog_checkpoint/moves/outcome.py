@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.moves.plan import MoveAction, MovePartition, TopicBacklog, blocking
+from twinlog_checkpoint.moves.plan import MoveAction, MovePartition
+from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, blocking
 from twinlog_checkpoint.translation.translation import Verdict
 
 _THERE = (MoveAction.WRITE, MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
@@ -53,11 +54,6 @@ def lacking(partitions: Sequence[MovePartition]) -> list[MovePartition]:
             and entry.translation.verdict not in _LATER
         )
     ]
-
-
-def not_replicated(partitions: Sequence[MovePartition]) -> list[MovePartition]:
-    """The offsets on topics that no flow copies, by its rules."""
-    return [entry for entry in partitions if entry.translation.verdict is Verdict.NOT_REPLICATED]
 
 
 def finished_with(partitions: Sequence[MovePartition]) -> set[str]:

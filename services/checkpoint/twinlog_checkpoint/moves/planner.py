@@ -15,21 +15,13 @@ from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
 from twinlog_checkpoint.moves.backlog import BacklogMeter
 from twinlog_checkpoint.moves.blockers import blockers_of
 from twinlog_checkpoint.moves.copy_states import CopyStates
-from twinlog_checkpoint.moves.plan import (
-    GroupPlace,
-    LastMove,
-    MoveOptions,
-    MovePartition,
-    MovePlan,
-    TopicBacklog,
-    counting,
-    decide,
-    estimated_seconds,
-    plan_warnings,
-    total_backlog,
-)
+from twinlog_checkpoint.moves.decision import GroupPlace, decide
+from twinlog_checkpoint.moves.plan import LastMove, MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves.plan_warnings import plan_warnings
 from twinlog_checkpoint.moves.route import Route
+from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, counting, estimated_seconds, total_backlog
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
+from twinlog_checkpoint.moves.write_grants import WriteGrants, write_grants
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.log_ranges import log_ranges
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
@@ -112,6 +104,11 @@ class MovePlanner:
         partitions: Sequence[MovePartition] = []
         backlog: Sequence[TopicBacklog] = []
         seconds: float | None = None
+        granting = options.grant_write and self.route.kind is MoveKind.FAILOVER
+        grants = WriteGrants()
+        if granting and from_reachable and to_reachable:
+            yield "comparing who may write"
+            grants = await self.write_grants(fences)
         looked = to_reachable and self.route.obstacle(from_reachable=from_reachable) is None
         if looked:
             yield "reading where the groups stand, and translating it"
@@ -132,6 +129,8 @@ class MovePlanner:
                 warnings=(),
                 blockers=[*blockers, *due.obstacles],
                 fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
+                write_grants=grants.missing,
+                not_granted=grants.left_out,
                 last=None if last is None else shown_move(last),
             ),
             due.notes,
@@ -158,6 +157,18 @@ class MovePlanner:
             reverse=self.route.reverse_flow,
         )
 
+    async def write_grants(self, fences: Collection[AclBinding]) -> WriteGrants:
+        """What lets writers of the topics that are left write their copies; `fences`: those of this move.
+        Raises KafkaError."""
+        copies = {entry.here.topic: entry.there.topic for entry in await self.route.written()}
+        present = await self.route.to_cluster.list_topics()
+        rules = await self.route.from_cluster.describe_acls("TOPIC") or ()
+        return write_grants(
+            [each for each in rules if each not in fences],
+            await self.route.to_cluster.describe_acls("TOPIC") or (),
+            {topic: copy for topic, copy in copies.items() if copy in present},
+        )
+
     def _with_warnings(self, plan: MovePlan, notes: Collection[str] = ()) -> MovePlan:
         warnings = plan_warnings(
             plan.partitions,
@@ -167,6 +178,7 @@ class MovePlanner:
             fenced=bool(plan.fenced_topics),
             unsupported=self.route.unsupported if plan.from_reachable else None,
         )
+        warnings += [f"not granted on {plan.to_alias}: {each}" for each in plan.not_granted]
         warnings += notes
         if plan.last is not None and not plan.last.finished and plan.last.kind is not plan.kind:
             warnings.insert(

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
@@ -13,7 +14,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
 from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.offset_router import OffsetRouter
-from twinlog_checkpoint.moves.plan import TopicBacklog
+from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import Pairs
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
@@ -92,6 +93,11 @@ class Route(Protocol):
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
         """Whether a topic of the cluster that is left (`here`), or of the other one, is the flow's: only
         there a fence is one of ours."""
+        ...
+
+    def is_copy(self, topic: str) -> bool:
+        """Whether a topic of the flow's target is a copy that the flow makes: only there a grant is one of
+        ours."""
         ...
 
     async def groups(self) -> Collection[str]:
@@ -195,6 +201,9 @@ class FailoverRoute:
     @property
     def copying_flow(self) -> Flow | None:
         return self.parts.flow
+
+    def is_copy(self, topic: str) -> bool:
+        return self.parts.origin_of(TopicPartition(topic, 0)) is not None
 
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
         return fenceable(self.parts if here else self.reverse, topic)
@@ -307,7 +316,7 @@ async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
     for topic in sorted(topics):
         description, copy = described[topic], copied[copies[topic]]
         if isinstance(description, KafkaError):
-            if description.reason == "TOPIC_UNKNOWN":
+            if description.reason == KafkaReason.TOPIC_UNKNOWN:
                 continue
             raise description
         identity = parts.checkpointer.topics.identity(

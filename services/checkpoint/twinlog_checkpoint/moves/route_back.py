@@ -10,8 +10,8 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
 from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.offset_router import OffsetRouter
-from twinlog_checkpoint.moves.plan import TopicBacklog
 from twinlog_checkpoint.moves.route import CopiedPartition, KnownPlace, copied_partitions, fenceable, unread
+from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation
 
@@ -78,6 +78,9 @@ class FailbackRoute:
     @property
     def copying_flow(self) -> Flow | None:
         return None if self.reverse is None else self.reverse.flow
+
+    def is_copy(self, topic: str) -> bool:
+        return self.parts.origin_of(TopicPartition(topic, 0)) is not None
 
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
         return fenceable(self.reverse if here else self.parts, topic)

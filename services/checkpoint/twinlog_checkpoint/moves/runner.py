@@ -15,7 +15,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.model import TopicPartition
-from twinlog.telemetry import metrics
+from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import detached_span
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal.moves_log import MoveJournal
@@ -36,7 +36,7 @@ from twinlog_checkpoint.moves.outcome import (
 from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planner import MovePlanner, at_last, fences_where_left
 from twinlog_checkpoint.moves.recorded import failback_due, recorded_move
-from twinlog_checkpoint.moves.write_block import lift_fences
+from twinlog_checkpoint.moves.write_block import create_rules, delete_rules
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -84,11 +84,12 @@ class MoveRunner:
                 groups=list(options.groups),
                 fence=options.fence,
                 accept_loss=options.accept_loss,
+                grant_write=options.grant_write,
                 resumed=last is not None and record.run_id == last.run_id,
             )
             flow = self.planner.route.flow
             attributes = {
-                **metrics.flow_attributes(flow.source, flow.target),
+                **flow_attributes(flow.source, flow.target),
                 "twinlog.move.kind": str(record.kind),
                 "twinlog.move.run": record.run_id,
             }
@@ -140,7 +141,7 @@ class MoveRunner:
             cluster = self.planner.route.from_cluster
             kept = tuple(fence for fence in last.fences if fence in last.fences_before)
             lifted = [fence for fence in last.fences if fence not in kept]
-            await self.duty.hold(lambda: lift_fences(cluster, lifted))
+            await self.duty.hold(lambda: delete_rules(cluster, lifted))
             given_up = replace(
                 last,
                 state=MoveState.DONE,
@@ -208,6 +209,7 @@ class MoveRunner:
             again
             and last is not None
             and not (departed.fenced or unfinished or writes(partitions) or record.former_fences)
+            and not (plan.write_grants or record.former_grants)
         ):
             if not (last.whole or options.groups):
                 last = replace(last, whole=True, on_target=last.kind is MoveKind.FAILOVER)
@@ -267,12 +269,17 @@ class MoveRunner:
         yield step_event(self.clock, Step.VERIFY, StepState.DONE, "every committed offset was read back")
         if record.former_fences:
             lifted = record.former_fences
-            await self.duty.hold(lambda: lift_fences(cluster, lifted))
+            await self.duty.hold(lambda: delete_rules(cluster, lifted))
             record = replace(record, former_fences=()).after(Step.UNFENCE)
             await self._store(record)
             yield step_event(
                 self.clock, Step.UNFENCE, StepState.DONE, f"writers on {plan.to_alias} are let in again"
             )
+        async for entry in self._rights(record, plan):
+            if isinstance(entry, MoveRecord):
+                record = entry
+            else:
+                yield entry
         newly = finished_with(partitions)
         record = self._finished(record, newly, partitions, options)
         await self._store(record, groups=newly)
@@ -291,6 +298,28 @@ class MoveRunner:
         report = self._report(record, finished, options, departed, already_done=False)
         await self._note_left_behind(record, report)
         yield report
+
+    async def _rights(
+        self, record: MoveRecord, plan: MovePlan
+    ) -> AsyncGenerator[StepEvent | MoveRecord, None]:
+        """Let writers write the copies, or take that back; at last the record. What is granted is recorded
+        before: a run that is killed between leaves no grant unknown."""
+        route = self.planner.route
+        if plan.write_grants:
+            grants = plan.write_grants
+            record = replace(record, grants=tuple(dict.fromkeys((*record.grants, *grants))))
+            await self._store(record)
+            await self.duty.hold(lambda: create_rules(route.to_cluster, grants))
+            message = f"rights to write copies on {plan.to_alias}: {len(grants)}"
+            yield step_event(self.clock, Step.GRANT, StepState.DONE, message)
+        if record.former_grants:
+            ours = [grant for grant in record.former_grants if route.is_copy(grant.resource_name)]
+            await self.duty.hold(lambda: delete_rules(route.from_cluster, ours))
+            record = replace(record, former_grants=())
+            await self._store(record)
+            message = f"rights to write copies on {plan.from_alias} that are taken back: {len(ours)}"
+            yield step_event(self.clock, Step.REVOKE, StepState.DONE, message)
+        yield record
 
     async def _note_left_behind(self, record: MoveRecord, report: MoveReport) -> None:
         """`status` says of a finished run what the run itself said, also after a restart."""
@@ -335,6 +364,8 @@ class MoveRunner:
             fences_before=tuple(fences_where_left(last, kind)),
             whole=same and last is not None and last.whole,
             former_fences=() if last is None else last.former_fences if same else last.fences,
+            grants=() if last is None else last.grants if same else last.former_grants,
+            former_grants=() if last is None else last.former_grants if same else last.grants,
             on_target=last is not None and last.on_target,
             chain=(last.chain or run_id) if last is not None and same else run_id,
             moved=tuple(sorted(kept)),

@@ -47,17 +47,17 @@ async def missing_fences(cluster: AclAdmin, topics: Collection[str]) -> tuple[Ac
     return tuple(fence for fence in map(fence_of, sorted(topics)) if fence not in present)
 
 
-async def raise_fences(cluster: AclAdmin, fences: Collection[AclBinding]) -> None:
+async def create_rules(cluster: AclAdmin, rules: Collection[AclBinding]) -> None:
     """Returns when the cluster has them; its brokers follow soon. Raises KafkaError."""
-    results = await cluster.create_acls(fences) if fences else {}
+    results = await cluster.create_acls(rules) if rules else {}
     for error in results.values():
         if error is not None:
             raise error
 
 
-async def lift_fences(cluster: AclAdmin, fences: Collection[AclBinding]) -> None:
+async def delete_rules(cluster: AclAdmin, rules: Collection[AclBinding]) -> None:
     """Raises KafkaError."""
-    results = await cluster.delete_acls(fences) if fences else {}
+    results = await cluster.delete_acls(rules) if rules else {}
     for error in results.values():
         if error is not None:
             raise error

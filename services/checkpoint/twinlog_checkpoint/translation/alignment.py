@@ -107,7 +107,6 @@ class Walk:
         self._last: OffsetPair | None = None
         self._matches = 0
         self.first_match: OffsetPair | None = None
-        self.resyncs = 0
         """How often the way had to be looked for."""
         self.way_lost = False
         """It was looked for and not found: a log may hold few records of those that the other has."""
@@ -199,7 +198,6 @@ class Walk:
             )
             place = find_place(source, target, pinned=self._pinned)
             if place is not None:
-                self.resyncs += 1
                 self._pinned = True
                 for _ in range(place[0]):
                     self._source.popleft()

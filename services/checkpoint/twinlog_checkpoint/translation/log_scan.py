@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Record, TopicPartition
 
 INTERNAL_PARTITION = 0
@@ -50,7 +51,7 @@ class LogScan:
                 self.partition, self.next_offset, max_wait_seconds=max_wait_seconds, max_bytes=FETCH_BYTES
             )
         except TwinlogError as error:
-            self.lost_position = error.reason == "OFFSET_OUT_OF_RANGE"
+            self.lost_position = error.reason == KafkaReason.OFFSET_OUT_OF_RANGE
             raise
         self.next_offset = fetched.next_offset
         return fetched.records

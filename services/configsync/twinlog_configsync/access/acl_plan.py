@@ -6,9 +6,9 @@ after. Only what differs is sent; only bindings that Twinlog made (its registry 
 
 from collections.abc import Collection, Iterable, Sequence
 
+from twinlog.acl_rights import DENY
 from twinlog.kafka.ports import AclBinding
 from twinlog_configsync.access.acl_rules import AclRules, Translation
-from twinlog_configsync.model.acl_rights import DENY
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import AclObservation

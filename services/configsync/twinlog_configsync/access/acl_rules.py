@@ -29,10 +29,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from twinlog.kafka.ports import AclBinding
-from twinlog.policy.replication import ReplicationPolicy
-from twinlog.write_blocks import is_fence
-from twinlog_configsync.model.acl_rights import (
+from twinlog.acl_rights import (
     ALL,
     ALLOW,
     DENY,
@@ -42,6 +39,9 @@ from twinlog_configsync.model.acl_rights import (
     covers,
     limits,
 )
+from twinlog.kafka.ports import AclBinding
+from twinlog.policy.replication import ReplicationPolicy
+from twinlog.write_blocks import is_fence
 
 
 class AclSyncMode(StrEnum):

@@ -1,11 +1,13 @@
 """Plans, outcomes, explanations and ACLs as protobuf messages of the API."""
 
+from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Final
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
+from twinlog.policy.expected_offsets import ExpectedOffsets
 from twinlog_configsync.access.acl_listing import AclEntry, AclState
 from twinlog_configsync.api.messages import flow_message, topic_message
 from twinlog_configsync.model.actions import (
@@ -87,6 +89,22 @@ def outcome_message(outcome: Outcome) -> pb2.ApplySyncResponse:
             for refusal in outcome.refused
         ],
     )
+
+
+def planned_message(action: Action, offsets: Mapping[str, ExpectedOffsets]) -> pb2.PlannedAction:
+    """An action of a plan, with what is known of the copies that it creates, by source topic."""
+    message = action_message(action)
+    if isinstance(action, CreateTopic) and (expected := offsets.get(action.source_topic)) is not None:
+        message.offsets.CopyFrom(
+            pb2.ExpectedOffsets(
+                preserved=expected.preserved,
+                filled_offsets=expected.filled_offsets,
+                filled_bytes=expected.filled_bytes,
+                reason=expected.reason,
+                message=expected.message,
+            )
+        )
+    return message
 
 
 def action_message(action: Action) -> pb2.PlannedAction:

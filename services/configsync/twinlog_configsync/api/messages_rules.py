@@ -4,7 +4,7 @@ from typing import Final
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.config.keys import BY_NAME
+from twinlog.config.keys.table import BY_NAME
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.service.feeds.server import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem

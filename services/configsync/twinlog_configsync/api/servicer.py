@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, starmap
 from typing import Literal
 
 import structlog
@@ -15,10 +15,18 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServ
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import Flow
+from twinlog.policy.expected_offsets import ExpectedOffsets
 from twinlog.service.access.audit import changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.clusters import Clusters
-from twinlog.service.feeds.pages import KeptAnswer, KeptAnswers, checked_page_size, page_of
+from twinlog.service.feeds.pages import (
+    KeptAnswer,
+    KeptAnswers,
+    checked_page_size,
+    decode_key,
+    encode_key,
+    page_of,
+)
 from twinlog.service.feeds.server import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
 from twinlog.service.grpc_server import Context
 from twinlog.service.interceptors import is_peer
@@ -32,10 +40,10 @@ from twinlog_configsync.api.messages import (
 )
 from twinlog_configsync.api.messages_plan import (
     acl_entry_message,
-    action_message,
     explanation_message,
     outcome_message,
     plan_head_message,
+    planned_message,
 )
 from twinlog_configsync.api.messages_rules import rule_change_of, rules_message, watch_rules_message
 from twinlog_configsync.flow.commands import Asked, FlowCommands
@@ -84,7 +92,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         self._clusters = clusters
         self._clock = clock
         self._stop = stop
-        self._plans: KeptAnswers[Action, pb2.Plan] = KeptAnswers()
+        self._plans: KeptAnswers[tuple[Action, Mapping[str, ExpectedOffsets]], pb2.Plan] = KeptAnswers()
         self._acls: KeptAnswers[AclEntry, None] = KeptAnswers()
 
     async def ListFlows(self, request: pb2.ListFlowsRequest, context: Context) -> pb2.ListFlowsResponse:  # noqa: N802
@@ -101,12 +109,24 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         )
 
     async def ListTopics(self, request: pb2.ListTopicsRequest, context: Context) -> pb2.ListTopicsResponse:  # noqa: N802
-        flow = self._asked(request)
-        return pb2.ListTopicsResponse(
-            topics=[topic_message(each, entry) for each, entry in self._boards.topics.topics(flow)],
-            resume_token=self._boards.topics.token,
+        flow, size = self._asked(request), checked_page_size(request.page_size)
+        after = _topic_behind(request.page_token)
+        response = pb2.ListTopicsResponse(
+            # A watch from the first page's token tells what changed since, also of the pages after it.
+            resume_token=self._boards.topics.token if after is None else b"",
             settled_flows=[flow_message(each) for each in self._boards.topics.settled(flow)],
         )
+        left = (
+            topic_message(each, entry)
+            for each, entry in self._boards.topics.topics(flow)
+            if after is None or (each, entry.source_topic) > after
+        )
+        page, more = page_of(left, size=size, beside_bytes=response.ByteSize())
+        response.topics.extend(page)
+        if more:
+            last = page[-1]
+            response.next_page_token = encode_key((last.flow.source, last.flow.target, last.source_topic))
+        return response
 
     async def WatchTopics(  # noqa: N802
         self, request: pb2.WatchTopicsRequest, context: Context
@@ -127,9 +147,11 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         else:
             plan, world = await commands.preview(_scopes(request.scopes))
             head = plan_head_message(plan, world)
-            answer, first = KeptAnswer(subject=flow, rows=plan.actions, head=head), 0
+            offsets = await commands.expected_offsets(plan)
+            planned = tuple((action, offsets) for action in plan.actions)
+            answer, first = KeptAnswer(subject=flow, rows=planned, head=head), 0
         message = pb2.PlanSyncResponse(plan=answer.head)
-        rows = map(action_message, islice(answer.rows, first, None))
+        rows = starmap(planned_message, islice(answer.rows, first, None))
         page, _ = page_of(rows, size=size, beside_bytes=message.ByteSize())
         message.plan.actions.extend(page)
         message.next_page_token = self._plans.next_token(answer, request.page_token, shown=first + len(page))
@@ -259,6 +281,14 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             case Progress(token=token):
                 as_of = timestamp_message(self._clock.now_ms())
                 return pb2.WatchTopicsResponse(resume_token=token, progress=types_pb2.Progress(as_of=as_of))
+
+
+def _topic_behind(token: str) -> tuple[Flow, str] | None:
+    """The topic behind which a page begins; None for the first. Raises ConfigError (INVALID_PAGE_TOKEN)."""
+    if not token:
+        return None
+    source, target, topic = decode_key(token, (str, str, str))
+    return Flow(str(source), str(target)), str(topic)
 
 
 def _scopes(names: Iterable[str]) -> list[Scope]:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import groupby
 
+from twinlog.acl_rights import DENY, limits
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclAdmin, AclBinding
-from twinlog_configsync.model.acl_rights import DENY, limits
 from twinlog_configsync.model.actions import AclAction, CreateAcl
 
 

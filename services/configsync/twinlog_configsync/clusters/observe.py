@@ -1,13 +1,13 @@
 """Reads both clusters into an Observation. All I/O of looking, no decision except which names to look at."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from twinlog.acl_rights import is_group_pattern
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import AclBinding, ConfigEntry, KafkaCluster, TopicDescription
-from twinlog.model import Flow
-from twinlog_configsync.model.acl_rights import is_group_pattern
+from twinlog.kafka.ports import AclBinding, ConfigEntry, KafkaCluster, OffsetSpec, TopicDescription
+from twinlog.model import Flow, TopicPartition
 from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.observation import (
     AclObservation,
@@ -28,6 +28,8 @@ _DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
 _KEPT_OF_SOURCE: Final = ("cleanup.policy",)
 _KEPT_OF_TARGET: Final = ("max.message.bytes", "compression.type", "message.timestamp.type")
 _MIN_ISR: Final = "min.insync.replicas"
+_SINCE_KAFKA_3_7: Final = "telemetry.max.bytes"
+"""A property of brokers by which those are told that bound min.insync.replicas (KIP-714)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +157,21 @@ class Observer:
         }
         return replace(observation, pairs={**observation.pairs, **fresh})
 
+    async def log_starts(self, partition_counts: Mapping[str, int]) -> Mapping[str, Sequence[int]]:
+        """The first offset of each partition of source topics, without those that cannot be read. Raises
+        KafkaError."""
+        partitions = [
+            TopicPartition(topic, number)
+            for topic, count in partition_counts.items()
+            for number in range(count)
+        ]
+        found = await self.source.list_offsets(OffsetSpec.EARLIEST, partitions) if partitions else {}
+        starts: dict[str, list[int]] = {topic: [] for topic in partition_counts}
+        for partition, start in found.items():
+            if not isinstance(start, KafkaError):
+                starts[partition.topic].append(start)
+        return starts
+
     async def _described(self, cluster: KafkaCluster, names: Collection[str]) -> Described:
         return await cluster.describe_topics(names) if names else {}
 
@@ -175,6 +192,7 @@ class Observer:
             broker_count=len(brokers),
             default_replication_factor=_number(configs, _DEFAULT_REPLICATION_FACTOR, 1),
             min_insync_replicas=_number(configs, _MIN_ISR, 1),
+            bounds_min_insync_replicas=any(entry.name == _SINCE_KAFKA_3_7 for entry in configs),
         )
 
 

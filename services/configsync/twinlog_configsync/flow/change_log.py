@@ -10,7 +10,7 @@ from opentelemetry.metrics import Counter
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
-from twinlog.telemetry.metrics import flow_attributes
+from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog_configsync.model.actions import (
     Action,

@@ -10,9 +10,11 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
+from twinlog.policy.expected_offsets import ExpectedOffsets, NewTopic, expected_offsets
 from twinlog_configsync.access.acl_listing import AclEntry, list_acls
 from twinlog_configsync.access.acl_rules import Translation
 from twinlog_configsync.flow.passes import ANSWER_SECONDS, FlowPasses
+from twinlog_configsync.model.actions import CreateTopic
 from twinlog_configsync.model.observation import AclObservation, World
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.records import PlanRecord, RulesRecord
@@ -23,6 +25,8 @@ from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
 
 _log = structlog.stdlib.get_logger(__name__)
+
+CLEANUP_POLICY: Final = "cleanup.policy"
 
 T = TypeVar("T")
 
@@ -90,6 +94,29 @@ class FlowCommands:
             )
             await self._passes.keep(replace(self._passes.memory, last_plan=record))
             return plan, world
+
+    async def expected_offsets(self, plan: Plan) -> Mapping[str, ExpectedOffsets]:
+        """Which offsets the copies of the topics will have that a plan creates, by source topic; of those
+        whose logs' starts cannot be read nothing is said."""
+        created = [action for action in plan.changes if isinstance(action, CreateTopic)]
+        try:
+            starts = await self._passes.log_starts(
+                {action.source_topic: action.partition_count for action in created}
+            )
+        except KafkaError as error:
+            _log.info("log_starts_not_read", flow=str(plan.flow), reason=error.reason, error=str(error))
+            return {}
+        known = [
+            NewTopic(
+                name=action.source_topic,
+                cleanup_policy=action.configs.get(CLEANUP_POLICY, ""),
+                log_starts=starts[action.source_topic],
+            )
+            for action in created
+            if len(starts[action.source_topic]) == action.partition_count
+        ]
+        rules = self._passes.rules
+        return expected_offsets(known, rules.offsets, exactly_once=rules.exactly_once)
 
     async def apply(self, plan_id: str, stop: asyncio.Event, *, asked: Asked = NOBODY) -> Outcome:
         """Carry out the plan that `preview` gave last, if it is still what there is to do.
@@ -219,7 +246,7 @@ class FlowCommands:
     ) -> RulesView:
         passes = self._passes
         async with passes.lock:
-            await passes.open()
+            await passes.open_registry()
             known = passes.memory.rules
             revision = 0 if known is None else known.revision
             if expected_revision not in (None, revision):

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Sequence
 from opentelemetry.metrics import Meter, Observation
 
 from twinlog.clock import Clock
-from twinlog.service.lease import STANDS_BY
-from twinlog.telemetry import metrics
+from twinlog.service.owner_name import STANDS_BY
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.configsync import CONFIGSYNC_AGE, CONFIGSYNC_DRIFT, CONFIGSYNC_TOPICS
+from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog_configsync.flow.sync import FlowSync
 from twinlog_configsync.flow.topic_feed import TopicBoard
 
@@ -20,7 +22,7 @@ def observe(meter: Meter, topics: TopicBoard, syncs: Sequence[FlowSync], *, cloc
             key = (flow.source, flow.target, entry.state.value)
             counts[key] = counts.get(key, 0) + 1
         return [
-            Observation(count, {**metrics.flow_attributes(source, target), "twinlog.state": state})
+            Observation(count, {**flow_attributes(source, target), "twinlog.state": state})
             for (source, target, state), count in counts.items()
         ]
 
@@ -29,7 +31,7 @@ def observe(meter: Meter, topics: TopicBoard, syncs: Sequence[FlowSync], *, cloc
             Observation(
                 status.pending_changes,
                 {
-                    **metrics.flow_attributes(sync.flow.source, sync.flow.target),
+                    **flow_attributes(sync.flow.source, sync.flow.target),
                     "twinlog.resource.type": scope,
                 },
             )
@@ -40,13 +42,11 @@ def observe(meter: Meter, topics: TopicBoard, syncs: Sequence[FlowSync], *, cloc
     def ages() -> Iterable[Observation]:
         now_ms = clock.now_ms()
         return [
-            Observation(
-                max(0, now_ms - at) / 1000, metrics.flow_attributes(sync.flow.source, sync.flow.target)
-            )
+            Observation(max(0, now_ms - at) / 1000, flow_attributes(sync.flow.source, sync.flow.target))
             for sync in syncs
             if (at := sync.status.last_refresh_ms) is not None and sync.status.reason not in STANDS_BY
         ]
 
-    metrics.gauge(meter, metrics.CONFIGSYNC_AGE, ages)
-    metrics.gauge(meter, metrics.CONFIGSYNC_TOPICS, topics_by_state)
-    metrics.gauge(meter, metrics.CONFIGSYNC_DRIFT, pending_by_scope)
+    instruments.gauge(meter, CONFIGSYNC_AGE, ages)
+    instruments.gauge(meter, CONFIGSYNC_TOPICS, topics_by_state)
+    instruments.gauge(meter, CONFIGSYNC_DRIFT, pending_by_scope)

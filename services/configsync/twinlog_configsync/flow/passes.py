@@ -1,7 +1,7 @@
 """The steps that every pass over a flow is made of: open, look, plan, carry out, remember, tell."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -112,6 +112,15 @@ class FlowPasses:
         self._refuse_same_cluster(self._source_id, target_id)
         await self._store.create()
 
+    async def open_registry(self) -> None:
+        """As `open`, but the source is asked only if it never was: rules change also while it is away."""
+        target_id = await _identify(self.target, self.flow.target)
+        if not self.loaded:
+            await self._load()
+        known = self._source_id or self.memory.source_cluster_id
+        self._refuse_same_cluster(known or await _identify(self.source, self.flow.source), target_id)
+        await self._store.create()
+
     def forget(self) -> None:
         """Know nothing before the registry was read again: another process may have written it meanwhile."""
         self.loaded = False
@@ -175,6 +184,10 @@ class FlowPasses:
             if problem is not None:
                 self._journal.problem(scope, problem)
         return world
+
+    async def log_starts(self, partition_counts: Mapping[str, int]) -> Mapping[str, Sequence[int]]:
+        """As `Observer.log_starts`."""
+        return await self._observer.log_starts(partition_counts)
 
     async def plan(self, world: World, scopes: Collection[Scope]) -> Plan:
         """What there is to do about it."""

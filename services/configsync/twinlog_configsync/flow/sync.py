@@ -8,7 +8,7 @@ from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any, wait_or_stop
-from twinlog.telemetry import metrics
+from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import span
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.passes import FlowPasses
@@ -102,7 +102,7 @@ class FlowSync:
         What is wrong with one topic is its state. Raises TwinlogError when a cluster as a whole does not
         answer, or the flow cannot be; what was known stays.
         """
-        flow = metrics.flow_attributes(self.flow.source, self.flow.target)
+        flow = flow_attributes(self.flow.source, self.flow.target)
         async with self.passes.lock, self.passes.turn():
             with span("plan", flow):
                 world = await self.passes.look(scopes)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.acl_rights import acl_text
 from twinlog.kafka.ports import AclBinding, QuotaEntity
-from twinlog_configsync.model.acl_rights import acl_text
 from twinlog_configsync.model.schedule import Scope
 
 

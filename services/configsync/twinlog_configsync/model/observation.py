@@ -21,6 +21,8 @@ class TargetCluster:
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
     """The brokers' default for topics that do not say otherwise."""
+    bounds_min_insync_replicas: bool = False
+    """Brokers ask for no more replicas in sync than a partition has (KAFKA-15583, Kafka 3.7)."""
     known_configs: Collection[str] | None = None
     """Topic properties the target's Kafka has; None while not known."""
 

@@ -1,18 +1,22 @@
 """Which topic configs the target gets (MM2's rules, reference §5.3), pure.
 
 MM2 sends every entry at every sync; Twinlog sends only what differs, so the result is the same and a second
-apply does nothing. Three additions, all refusals that are shown and never stop the rest: a property the
-target's Kafka does not know, and a min.insync.replicas that the target topic could never satisfy, are left
-out; a value equal to what the topic has as an override already is not sent.
+apply does nothing. What `twinlog.sync.topic.configs.fixed` says of a topic is set whatever the source has,
+and brought back when somebody changes it. Three additions, all refusals that are shown and never stop the
+rest: a property the target's Kafka does not know, and a min.insync.replicas that the target topic could never
+satisfy, are left out; a value equal to what the topic has as an override already is not sent.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from twinlog.config.flow.fixed_configs import FIXED_CONFIGS_KEY, MIN_ISR, FixedConfig
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
 from twinlog_configsync.model.actions import ConfigAction, DeleteConfig, SetConfig, Skip
 
-MIN_ISR = "min.insync.replicas"
+
+def _every(_name: str) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,12 @@ class ConfigRules:
 
     excluded_by: Callable[[str], str | None]
     """The pattern of config.properties.exclude that matches a property, or None."""
+    included: Callable[[str], bool] = _every
+    """Whether the property may follow, by what `included_by` says."""
+    included_by: str = "twinlog.sync.topic.configs.include"
+    """The key that decides `included`."""
+    fixed: Mapping[str, FixedConfig] = field(default_factory=dict)
+    """What the topic's copy has whatever its source says, by property; wins over all other rules."""
     source_defaults: bool = False
     """use.defaults.from=source: the source's defaults become overrides on the target."""
     known_on_target: Collection[str] | None = None
@@ -44,6 +54,12 @@ def decide(entry: ConfigEntry, rules: ConfigRules, *, replication_factor: int | 
     """
     if entry.read_only or entry.sensitive:
         return None
+    if entry.name in rules.fixed:
+        fixed = rules.fixed[entry.name]
+        rule = f"fixed by {FIXED_CONFIGS_KEY} ({fixed.pattern})"
+        return _possible(entry.name, fixed.value, rule, rules, replication_factor)
+    if not rules.included(entry.name):
+        return _kept(entry.name, f"not in {rules.included_by}")
     pattern = rules.excluded_by(entry.name)
     if pattern is not None:
         return _kept(entry.name, f"excluded by config.properties.exclude ({pattern})")
@@ -53,25 +69,41 @@ def decide(entry: ConfigEntry, rules: ConfigRules, *, replication_factor: int | 
         return Wanted(name=entry.name, value=None, rule="default on source (use.defaults.from=target)")
     if entry.value is None:
         return None
-    if rules.known_on_target is not None and entry.name not in rules.known_on_target:
-        return _kept(entry.name, "the target's Kafka has no such property")
-    if entry.name == MIN_ISR and replication_factor is not None and int(entry.value) > replication_factor:
-        return _kept(
-            entry.name, f"{entry.value} is above the target's replication factor {replication_factor}"
-        )
     rule = "default on source (use.defaults.from=source)"
     if entry.source is not ConfigSource.DEFAULT:
         rule = (
             "explicit on source" if entry.source is ConfigSource.TOPIC else f"{entry.source.value} on source"
         )
-    return Wanted(name=entry.name, value=entry.value, rule=rule)
+    return _possible(entry.name, entry.value, rule, rules, replication_factor)
+
+
+def _possible(name: str, value: str, rule: str, rules: ConfigRules, replication_factor: int | None) -> Wanted:
+    """SET, unless the target could never take it or work with it."""
+    if rules.known_on_target is not None and name not in rules.known_on_target:
+        return _kept(name, "the target's Kafka has no such property")
+    if name == MIN_ISR and replication_factor is not None and int(value) > replication_factor:
+        return _kept(name, f"{value} is above the target's replication factor {replication_factor}")
+    return Wanted(name=name, value=value, rule=rule)
+
+
+def _with_fixed(entries: Sequence[ConfigEntry], rules: ConfigRules) -> list[ConfigEntry]:
+    """Also of properties that the source's Kafka does not have."""
+    known = {entry.name for entry in entries}
+    added = (
+        ConfigEntry(name=name, value=None, source=ConfigSource.DEFAULT)
+        for name in rules.fixed
+        if name not in known
+    )
+    return [*entries, *added]
 
 
 def creation_configs(
     entries: Sequence[ConfigEntry], rules: ConfigRules, *, replication_factor: int | None
 ) -> dict[str, str]:
     """The configs a target topic is created with: everything the rules set, by name."""
-    decided = (decide(entry, rules, replication_factor=replication_factor) for entry in entries)
+    decided = (
+        decide(entry, rules, replication_factor=replication_factor) for entry in _with_fixed(entries, rules)
+    )
     return {
         wanted.name: wanted.value
         for wanted in sorted((w for w in decided if w is not None), key=lambda w: w.name)
@@ -98,7 +130,7 @@ def plan_configs(
     overrides = {entry.name: entry.value for entry in target if entry.source is ConfigSource.TOPIC}
     effective = {entry.name: entry.value for entry in target}
     actions: list[ConfigAction | Skip] = []
-    for entry in sorted(source, key=lambda each: each.name):
+    for entry in sorted(_with_fixed(source, rules), key=lambda each: each.name):
         wanted = decide(entry, rules, replication_factor=replication_factor)
         if wanted is None:
             continue

@@ -89,7 +89,7 @@ def _overrides(pair: TopicPair, observation: Observation, rules: FlowRules) -> d
         return None
     return creation_configs(
         pair.source_configs,
-        rules.topics.configs_on(observation.target_cluster),
+        rules.topics.configs_of(pair.source_topic, observation.target_cluster),
         replication_factor=pair.target.replication_factor,
     )
 

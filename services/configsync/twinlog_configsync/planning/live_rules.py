@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 
-from twinlog.config.keys import BY_NAME
-from twinlog.config.live import LIVE_KEYS
-from twinlog.config.spec import ValueType
+from twinlog.config.keys.spec import ValueType
+from twinlog.config.keys.table import BY_NAME
+from twinlog.config.values.live import LIVE_KEYS
 from twinlog.errors import ConfigError
 from twinlog.filters import split_list
 from twinlog_configsync.model.records import RulesRecord

@@ -155,7 +155,7 @@ def _plan_configs(
             pair.target_topic,
             source=pair.source_configs,
             target=pair.target_configs,
-            rules=rules.topics.configs_on(observation.target_cluster),
+            rules=rules.topics.configs_of(pair.source_topic, observation.target_cluster),
             replication_factor=pair.target.replication_factor,
             last_set=memory.last_set.get(pair.source_topic),
         )

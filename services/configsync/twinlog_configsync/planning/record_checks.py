@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from twinlog.acl_rights import LITERAL, WILDCARD
 from twinlog.kafka.ports import AclBinding
 from twinlog.policy.internal_topics import is_mirror_topic
 from twinlog.write_blocks import is_fence
 from twinlog_configsync.access.acl_rules import is_own_name
-from twinlog_configsync.model.acl_rights import LITERAL, WILDCARD
 from twinlog_configsync.model.entry import TargetLimits, TopicEntry
 from twinlog_configsync.model.records import (
     AclRecord,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from twinlog.model import Flow
+from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.selection import TopicSelector
 from twinlog_configsync.access.acl_rules import AclRules
 from twinlog_configsync.model.schedule import Scope
@@ -28,3 +29,7 @@ class FlowRules:
     """False: topics are looked for once, at the start."""
     automatic: bool
     """False: changes are planned and wait for ApplySync."""
+    offsets: OffsetsRule
+    """Which offsets the source service is to give the copies."""
+    exactly_once: bool
+    """Whether it copies in transactions."""

@@ -6,11 +6,12 @@ above the replication factor, a source configuration that we may not read).
 
 from dataclasses import dataclass, replace
 
+from twinlog.config.flow.fixed_configs import MIN_ISR, FixedRules, fixed_configs
 from twinlog.errors import KafkaError
 from twinlog_configsync.model.actions import WHAT_TOPIC, CreateTopic, GrowPartitions, Skip, TopicAction
 from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair, is_absent
 from twinlog_configsync.model.reasons import Reason
-from twinlog_configsync.planning.config_rules import MIN_ISR, ConfigRules, creation_configs
+from twinlog_configsync.planning.config_rules import ConfigRules, creation_configs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +19,18 @@ class TopicRules:
     replication_factor: int
     """`replication.factor` of the flow; -1 = the target's default."""
     configs: ConfigRules
+    """Of every topic, without what is fixed of some."""
+    fixed: FixedRules = ()
     create_without_configs: bool = False
     """sync.topic.configs.enabled=false: a topic whose configuration is hidden gets the target's defaults."""
 
-    def configs_on(self, cluster: TargetCluster) -> ConfigRules:
-        """The rules for configs, with what this target knows."""
-        return replace(self.configs, known_on_target=cluster.known_configs)
+    def configs_of(self, source_topic: str, cluster: TargetCluster) -> ConfigRules:
+        """The rules for the configs of a topic's copy, with what this target knows."""
+        return replace(
+            self.configs,
+            known_on_target=cluster.known_configs,
+            fixed=fixed_configs(self.fixed, source_topic),
+        )
 
 
 def plan_topics(observation: Observation, rules: TopicRules) -> list[TopicAction | Skip]:
@@ -69,9 +76,10 @@ def _plan_creation(
             return _configs_hidden(pair, pair.source_configs)
         configs = {}
     else:
-        configs = creation_configs(pair.source_configs, rules.configs_on(cluster), replication_factor=factor)
+        wanted = rules.configs_of(pair.source_topic, cluster)
+        configs = creation_configs(pair.source_configs, wanted, replication_factor=factor)
     min_isr = int(configs.get(MIN_ISR, cluster.min_insync_replicas))
-    if min_isr > factor:
+    if min_isr > factor and not cluster.bounds_min_insync_replicas:
         return _skip(
             pair,
             Reason.MIN_ISR_ABOVE_REPLICATION_FACTOR,

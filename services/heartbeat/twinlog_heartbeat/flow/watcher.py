@@ -10,6 +10,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicAdmin
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.policy import ReplicationPolicy, heartbeat_topics
 from twinlog.service.runtime import Backoff, retrying_loop
@@ -49,7 +50,7 @@ class _Tail:
 @dataclass(slots=True, kw_only=True)
 class HeartbeatWatcher:
     """One cluster's replicated heartbeats topics, each read by a task of its own. Runs until stop, never
-    raises for a broker: `on_obstacle` gets why the cluster cannot be read, and None once it can."""
+    raises for a broker: `on_blocker` gets why the cluster cannot be read, and None once it can."""
 
     alias: ClusterAlias
     admin: TopicAdmin
@@ -59,9 +60,9 @@ class HeartbeatWatcher:
     paths: PathBook
     clock: Clock
     on_heartbeat: OnHeartbeat
-    on_obstacle: Callable[[ClusterAlias, TwinlogError | None], None]
-    on_read_obstacle: Callable[[ClusterAlias, str, TwinlogError | None], None]
-    """As `on_obstacle`, of one topic: the cluster answers, and this cannot be read."""
+    on_blocker: Callable[[ClusterAlias, TwinlogError | None], None]
+    on_read_blocker: Callable[[ClusterAlias, str, TwinlogError | None], None]
+    """As `on_blocker`, of one topic: the cluster answers, and this cannot be read."""
     expected: frozenset[str] = frozenset()
     """Replicated heartbeats topics that the flows of the file write there."""
     _tails: dict[str, _Tail] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class HeartbeatWatcher:
 
             async def look() -> None:
                 self._follow(await self.topics(), group)
-                self.on_obstacle(self.alias, None)
+                self.on_blocker(self.alias, None)
 
             try:
                 await retrying_loop(
@@ -83,7 +84,7 @@ class HeartbeatWatcher:
                     interval_seconds=TOPICS_INTERVAL_SECONDS,
                     backoff=Backoff(initial_seconds=0.5, max_seconds=TOPICS_INTERVAL_SECONDS, random=random),
                     clock=self.clock,
-                    on_error=lambda error: self.on_obstacle(self.alias, error),
+                    on_error=lambda error: self.on_blocker(self.alias, error),
                 )
             finally:
                 for tail in self._tails.values():
@@ -117,7 +118,7 @@ class HeartbeatWatcher:
     def _tell(self, tail: _Tail, error: TwinlogError | None) -> None:
         """Nothing is told of a topic that is no longer there."""
         if not tail.stop.is_set():
-            self.on_read_obstacle(self.alias, tail.topic, error)
+            self.on_read_blocker(self.alias, tail.topic, error)
 
     async def _run_tail(self, tail: _Tail) -> None:
         name = f"tail {tail.topic} on {self.alias}"
@@ -142,7 +143,7 @@ class HeartbeatWatcher:
                 tail.next_offset, tail.live_from = await self._start(partition)
             fetched = await reader.fetch(partition, tail.next_offset, max_wait_seconds=FETCH_WAIT_SECONDS)
         except TwinlogError as error:
-            if error.reason == "OFFSET_OUT_OF_RANGE":
+            if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
                 tail.next_offset = None
             raise
         self._tell(tail, None)

@@ -32,7 +32,7 @@ class Basis(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Blocker:
     """Why beats cannot be written, or cannot be looked for, right now."""
 
     reason: str
@@ -85,36 +85,36 @@ class DelayTracker:
     _newest_emitted_ms: int | None = None
     """Emission time of the newest beat that arrived."""
     _newest_delay_ms: int | None = None
-    _write_obstacle: Obstacle | None = None
-    _watch_obstacle: Obstacle | None = None
-    _read_obstacle: Obstacle | None = None
-    _rules_obstacle: Obstacle | None = None
+    _write_blocker: Blocker | None = None
+    _watch_blocker: Blocker | None = None
+    _read_blocker: Blocker | None = None
+    _rules_blocker: Blocker | None = None
     _log_ends: LogEnds | None = None
     _skew: SkewEstimate = field(default_factory=SkewEstimate)
     _recent: deque[tuple[int, int]] = field(default_factory=deque)
     """(seen, delay) of the last minute, delays falling from left to right: the first is the maximum."""
 
-    def on_rules(self, *, silent_after_ms: int, obstacle: Obstacle | None) -> None:
+    def on_rules(self, *, silent_after_ms: int, blocker: Blocker | None) -> None:
         """The rules of the flow, and why they keep it from being proven; None when they do not."""
         self.silent_after_ms = silent_after_ms
-        self._rules_obstacle = obstacle
+        self._rules_blocker = blocker
 
     def on_emitted(self) -> None:
         """A beat was written on the source and acknowledged."""
         self.emitted += 1
-        self._write_obstacle = None
+        self._write_blocker = None
 
-    def on_write_obstacle(self, obstacle: Obstacle) -> None:
+    def on_write_blocker(self, blocker: Blocker) -> None:
         """The source cluster did not take a beat."""
-        self._write_obstacle = obstacle
+        self._write_blocker = blocker
 
-    def on_watch_obstacle(self, obstacle: Obstacle | None) -> None:
+    def on_watch_blocker(self, blocker: Blocker | None) -> None:
         """The target could not be read (or can be again: None)."""
-        self._watch_obstacle = obstacle
+        self._watch_blocker = blocker
 
-    def on_read_obstacle(self, obstacle: Obstacle | None) -> None:
+    def on_read_blocker(self, blocker: Blocker | None) -> None:
         """The copy of the heartbeats topic could not be read (or can be again: None)."""
-        self._read_obstacle = obstacle
+        self._read_blocker = blocker
 
     def on_log_ends(self, ends: LogEnds) -> None:
         """What the source service knows of the flow's logs."""
@@ -122,13 +122,13 @@ class DelayTracker:
 
     def lacks_beats(self, now_ms: int) -> bool:
         """Whether something keeps beats from being written, and none of others prove the path."""
-        return (self._rules_obstacle or self._write_obstacle) is not None and not self._is_alive(now_ms)
+        return (self._rules_blocker or self._write_blocker) is not None and not self._is_alive(now_ms)
 
     def on_observed(self, *, emitted_ms: int, seen_ms: int, own: bool) -> None:
         """A beat was seen on the target. Older ones than the newest (a re-copied log) count, but prove
         nothing new."""
         self._skew.on_observed(emitted_ms=emitted_ms, seen_ms=seen_ms, own=own)
-        if not own and self._write_obstacle is None and self._rules_obstacle is None:
+        if not own and self._write_blocker is None and self._rules_blocker is None:
             return
         self.observed += 1
         if self._newest_emitted_ms is not None and emitted_ms <= self._newest_emitted_ms:
@@ -141,7 +141,7 @@ class DelayTracker:
             self._recent.pop()
         self._recent.append((seen_ms, delay_ms))
 
-    def report(self, now_ms: int, *, away: Obstacle | None = None) -> FlowDelay:
+    def report(self, now_ms: int, *, away: Blocker | None = None) -> FlowDelay:
         """What is known at `now_ms`; `away`: one of the flow's clusters does not answer. Changes nothing:
         metrics ask from another thread."""
         oldest_ms = now_ms - MAX_DELAY_WINDOW_MS
@@ -172,10 +172,10 @@ class DelayTracker:
         newest = self._newest_emitted_ms
         return newest is not None and now_ms - newest <= self.silent_after_ms
 
-    def _by_log_ends(self, now_ms: int, away: Obstacle | None) -> FlowDelay | None:
+    def _by_log_ends(self, now_ms: int, away: Blocker | None) -> FlowDelay | None:
         """What the ends of the logs say; None where beats prove the path, or nothing fresh is known."""
-        ends, obstacle = self._log_ends, self._rules_obstacle or self._write_obstacle
-        if ends is None or obstacle is None or away is not None or self._is_alive(now_ms):
+        ends, blocker = self._log_ends, self._rules_blocker or self._write_blocker
+        if ends is None or blocker is None or away is not None or self._is_alive(now_ms):
             return None
         if not ends.is_fresh(now_ms):
             return None
@@ -188,21 +188,21 @@ class DelayTracker:
             age_ms=None,
             emitted=self.emitted,
             observed=self.observed,
-            reason=obstacle.reason,
+            reason=blocker.reason,
             message=f"the delay is from the ends and timestamps of {self.flow.source}'s logs, without"
-            f" heartbeats: {obstacle.message}",
+            f" heartbeats: {blocker.message}",
             basis=Basis.LOG_ENDS,
         )
 
-    def _judge(self, now_ms: int, away: Obstacle | None) -> tuple[PathState, str, str]:
+    def _judge(self, now_ms: int, away: Blocker | None) -> tuple[PathState, str, str]:
         newest = self._newest_emitted_ms
         if self._is_alive(now_ms):
-            obstacle = self._rules_obstacle or self._write_obstacle
-            return PathState.ALIVE, obstacle.reason if obstacle else "", obstacle.message if obstacle else ""
-        reading = away or self._watch_obstacle or self._read_obstacle
-        obstacle = reading or self._rules_obstacle or self._write_obstacle
-        if obstacle is not None:
-            return PathState.UNKNOWN, obstacle.reason, obstacle.message
+            blocker = self._rules_blocker or self._write_blocker
+            return PathState.ALIVE, blocker.reason if blocker else "", blocker.message if blocker else ""
+        reading = away or self._watch_blocker or self._read_blocker
+        blocker = reading or self._rules_blocker or self._write_blocker
+        if blocker is not None:
+            return PathState.UNKNOWN, blocker.reason, blocker.message
         if newest is None and (self.emitted == 0 or now_ms - self.started_ms <= self.silent_after_ms):
             return PathState.UNKNOWN, Reason.STARTING, "no heartbeat has been seen on the target yet"
         since = f"for {(now_ms - newest) / 1000:.0f} s" if newest is not None else "since the start"

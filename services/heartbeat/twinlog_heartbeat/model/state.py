@@ -1,21 +1,49 @@
 """The state of the service: trackers by flow and the book of paths, fed by emitters and watchers. No I/O."""
 
 from collections.abc import Callable, Iterable
-
-from opentelemetry.metrics import Meter, Observation
+from typing import Protocol
 
 from twinlog.clock import Clock
 from twinlog.errors import NotFoundError, TwinlogError
 from twinlog.model import ClusterAlias, Flow
-from twinlog.service.clusters import ClusterStatus
-from twinlog.telemetry import metrics
 from twinlog.wire import Heartbeat
 from twinlog_heartbeat.config import HeartbeatFlow
 from twinlog_heartbeat.model.beats import Beat, Purpose
-from twinlog_heartbeat.model.delays import DelayTracker, FlowDelay, Obstacle, PathState
+from twinlog_heartbeat.model.delays import Blocker, DelayTracker, FlowDelay
 from twinlog_heartbeat.model.log_ends import LogEnds
 from twinlog_heartbeat.model.reasons import Reason
 from twinlog_heartbeat.model.topology import PathBook
+
+
+class ClusterAnswer(Protocol):
+    """Whether one cluster answers."""
+
+    @property
+    def alias(self) -> ClusterAlias: ...
+
+    @property
+    def reachable(self) -> bool: ...
+
+    @property
+    def as_of_ms(self) -> int:
+        """Unix ms of the last answer or failure; 0 = it was not asked yet."""
+        ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def message(self) -> str: ...
+
+
+class BeatMeter(Protocol):
+    """Where beats are counted."""
+
+    def emitted(self, flow: Flow) -> None: ...
+
+    def observed(self, flow: Flow, *, delay_seconds: float) -> None:
+        """A beat of the flow arrived through it."""
+        ...
 
 
 class HeartbeatState:
@@ -26,8 +54,8 @@ class HeartbeatState:
         flows: Iterable[HeartbeatFlow],
         *,
         clock: Clock,
-        meter: Meter,
-        statuses: Callable[[], Iterable[ClusterStatus]],
+        meter: BeatMeter,
+        statuses: Callable[[], Iterable[ClusterAnswer]],
     ) -> None:
         """`statuses` says which clusters answer: a probe knows sooner than a beat that times out."""
         self._statuses = statuses
@@ -45,22 +73,17 @@ class HeartbeatState:
             flow: entry.policy.format_remote_topic(flow.source, entry.policy.heartbeats_topic())
             for flow, entry in self._flows.items()
         }
-        self._records = metrics.counter(meter, metrics.HEARTBEAT_RECORDS)
-        self._delay = metrics.histogram(meter, metrics.HEARTBEAT_DELAY)
-        metrics.gauge(meter, metrics.HEARTBEAT_AGE, self._ages)
-        metrics.gauge(meter, metrics.HEARTBEAT_PATH, self._path_states)
-        metrics.gauge(meter, metrics.HEARTBEAT_CLOCK_SKEW, self._skews)
+        self._meter = meter
 
     def follow(self, entry: HeartbeatFlow) -> None:
         """These are now the rules of the flow."""
         tracker = self._trackers.get(entry.flow)
         if tracker is not None:
-            tracker.on_rules(silent_after_ms=entry.silent_after_ms, obstacle=_standing_obstacle(entry))
+            tracker.on_rules(silent_after_ms=entry.silent_after_ms, blocker=_standing_blocker(entry))
 
     def on_emitted(self, beat: Beat) -> None:
         """A beat is on its cluster."""
-        attributes = metrics.flow_attributes(beat.flow.source, beat.flow.target)
-        self._records.add(1, {**attributes, "twinlog.outcome": "emitted"})
+        self._meter.emitted(beat.flow)
         tracker = self._trackers.get(beat.flow)
         if tracker is not None and beat.purpose is Purpose.PROOF:
             tracker.on_emitted()
@@ -69,7 +92,7 @@ class HeartbeatState:
         """A beat could not be written."""
         tracker = self._trackers.get(beat.flow)
         if tracker is not None and beat.purpose is Purpose.PROOF:
-            tracker.on_write_obstacle(Obstacle(reason=error.reason, message=str(error)))
+            tracker.on_write_blocker(Blocker(reason=error.reason, message=str(error)))
 
     def on_heartbeat(self, cluster: ClusterAlias, topic: str, heartbeat: Heartbeat, seen_ms: int) -> None:
         """A heartbeat arrived in a replicated topic: it proves the flow whose copy that topic is."""
@@ -79,9 +102,7 @@ class HeartbeatState:
             own = Flow(heartbeat.source, heartbeat.target) == flow
             tracker.on_observed(emitted_ms=heartbeat.timestamp_ms, seen_ms=seen_ms, own=own)
             if own:
-                attributes = metrics.flow_attributes(flow.source, flow.target)
-                self._records.add(1, {**attributes, "twinlog.outcome": "observed"})
-                self._delay.record(max(0, seen_ms - heartbeat.timestamp_ms) / 1000, attributes)
+                self._meter.observed(flow, delay_seconds=max(0, seen_ms - heartbeat.timestamp_ms) / 1000)
 
     def on_log_ends(self, flow: Flow, ends: LogEnds) -> None:
         """What the source service knows of a flow's logs."""
@@ -94,19 +115,19 @@ class HeartbeatState:
         now_ms = self._clock.now_ms()
         return any(tracker.lacks_beats(now_ms) for tracker in self._trackers.values())
 
-    def on_watch_obstacle(self, cluster: ClusterAlias, error: TwinlogError | None) -> None:
+    def on_watch_blocker(self, cluster: ClusterAlias, error: TwinlogError | None) -> None:
         """A cluster cannot be read, or can be again."""
-        obstacle = None if error is None else Obstacle(reason=error.reason, message=str(error))
+        blocker = None if error is None else Blocker(reason=error.reason, message=str(error))
         for flow, tracker in self._trackers.items():
             if flow.target == cluster:
-                tracker.on_watch_obstacle(obstacle)
+                tracker.on_watch_blocker(blocker)
 
-    def on_read_obstacle(self, cluster: ClusterAlias, topic: str, error: TwinlogError | None) -> None:
+    def on_read_blocker(self, cluster: ClusterAlias, topic: str, error: TwinlogError | None) -> None:
         """A replicated heartbeats topic cannot be read, or can be again."""
-        obstacle = None if error is None else Obstacle(reason=error.reason, message=str(error))
+        blocker = None if error is None else Blocker(reason=error.reason, message=str(error))
         for flow, tracker in self._trackers.items():
             if flow.target == cluster and self._watched_topics[flow] == topic:
-                tracker.on_read_obstacle(obstacle)
+                tracker.on_read_blocker(blocker)
 
     def delays(self, flow: Flow | None = None) -> list[FlowDelay]:
         """Of all flows that replicate, sorted, or of one. Raises NotFoundError for another."""
@@ -123,51 +144,22 @@ class HeartbeatState:
 
     def _report(self, flow: Flow) -> FlowDelay:
         away = [
-            Obstacle(reason=status.reason, message=f"{status.alias}: {status.message}")
+            Blocker(reason=status.reason, message=f"{status.alias}: {status.message}")
             for status in self._statuses()
             if status.alias in (flow.source, flow.target) and not status.reachable and status.as_of_ms
         ]
         return self._trackers[flow].report(self._clock.now_ms(), away=away[0] if away else None)
 
-    def _path_states(self) -> Iterable[Observation]:
-        return [
-            Observation(
-                int(delay.state is state),
-                {
-                    **metrics.flow_attributes(delay.flow.source, delay.flow.target),
-                    "twinlog.state": state.value,
-                },
-            )
-            for delay in self.delays()
-            for state in PathState
-        ]
 
-    def _skews(self) -> Iterable[Observation]:
-        return [
-            Observation(
-                delay.clock_skew_ms / 1000, metrics.flow_attributes(delay.flow.source, delay.flow.target)
-            )
-            for delay in self.delays()
-            if delay.clock_skew_ms is not None
-        ]
-
-    def _ages(self) -> Iterable[Observation]:
-        return [
-            Observation(delay.age_ms / 1000, metrics.flow_attributes(delay.flow.source, delay.flow.target))
-            for delay in self.delays()
-            if delay.age_ms is not None
-        ]
-
-
-def _standing_obstacle(entry: HeartbeatFlow) -> Obstacle | None:
+def _standing_blocker(entry: HeartbeatFlow) -> Blocker | None:
     """Why the configuration itself keeps a flow from being proven."""
     if not entry.emits:
-        return Obstacle(
+        return Blocker(
             reason=Reason.HEARTBEATS_DISABLED,
             message=f"{entry.flow}.emit.heartbeats.enabled is false: nobody writes beats that prove the flow",
         )
     if not entry.copies_heartbeats:
-        return Obstacle(
+        return Blocker(
             reason=Reason.NOT_REPLICATED,
             message="heartbeats.replication.enabled is false and the topic filter does not select heartbeats",
         )

@@ -7,26 +7,28 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Move
-from twinlog_source.driver.worker_messages import lane_message, partition_message, state_message
+from twinlog_source.driver.stream.worker_messages import lane_message, partition_message, state_message
 from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.backlog import backlog_of
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.standing import ElectionResult, FlowFacts, standing_of
+from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, standing_of
 from twinlog_source.partitions.states import PartitionState
-from twinlog_source.task.foreign_write_messages import foreign_write_message
+from twinlog_source.task.stream.foreign_write_messages import foreign_write_message
 
 
 def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.FlowStatus:
-    table, facts = driver.estate.table, driver.facts()
+    table, facts = driver.state.table, driver.facts()
     told = [(row, standing_of(row, facts)) for row in table.rows.values()]
     reason, message = facts.idle_reason, facts.idle_message
     if not reason:
         reason, message = _most_frequent_trouble(driver, told)
-    lags = [standing.lag_records for _, standing in told if standing.lag_records is not None]
+    backlog = backlog_of(told, facts)
     status = pb.FlowStatus(
         flow=flow_message(driver.flow),
         epoch=0 if driver.current is None else driver.current.number,
@@ -36,24 +38,24 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         bytes=table.bytes,
         records_per_second=sum(row.records.shown(facts.now) for row, _ in told),
         bytes_per_second=sum(row.bytes.shown(facts.now) for row, _ in told),
-        last_known_lag_records=sum(row.last_known_lag or 0 for row, _ in told),
-        partitions_of_unknown_lag=len(told) - len(lags),
+        last_known_lag_records=backlog.last_known_records,
+        partitions_of_unknown_lag=backlog.unknown_partitions,
         foreign_records=sum(row.foreign_records for row, _ in told),
-        exactly_once=driver.estate.flow.settings.exactly_once,
+        exactly_once=driver.state.flow.settings.exactly_once,
         reason=reason,
         message=message,
         clusters=[_cluster(status) for status in clusters],
         pauses=pauses(driver),
         throttles=throttles(driver),
+        lag_records=backlog.records,
     )
-    if len(lags) == len(told) and facts.positions_known:
-        status.lag_records = sum(lags)
-    began = [at for row, _ in told if (at := row.lag_time.began(facts.now)) is not None]
-    if began and all(standing.lag_seconds is not None for _, standing in told):
-        status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(min(began))))
+    if backlog.began_at is not None:
+        status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(backlog.began_at)))
     seen = [row.end_at for row, _ in told if row.end is not None]
     if seen:
         status.source_ends_as_of.CopyFrom(timestamp(facts.wall_ms(min(seen))))
+    if backlog.source_grew_at is not None:
+        status.source_grew_at.CopyFrom(timestamp(facts.wall_ms(backlog.source_grew_at)))
     if table.last_copied_at_ms:
         status.last_copied_at.CopyFrom(timestamp(table.last_copied_at_ms))
     if table.last_copied_record_ms:
@@ -69,7 +71,7 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
 
 
 def partition_status(
-    driver: FlowDriver, row: PartitionRow, standing: ElectionResult, facts: FlowFacts
+    driver: FlowDriver, row: PartitionRow, standing: PartitionStanding, facts: FlowFacts
 ) -> pb.PartitionStatus:
     status = pb.PartitionStatus(
         flow=flow_message(driver.flow),
@@ -82,10 +84,11 @@ def partition_status(
         records_per_second=row.records.shown(facts.now),
         bytes_per_second=row.bytes.shown(facts.now),
         slot=-1 if row.slot is None else row.slot,
+        is_heartbeats=row.is_heartbeats,
         reason=standing.reason,
         message=_words(driver, row, standing),
     )
-    copy = row.copy or driver.estate.control.copies.get(row.partition)
+    copy = row.copy or driver.state.control.copies.get(row.partition)
     if copy is not None:
         status.offsets = "preserved" if copy.preserved else "translated"
         status.offsets_reason, status.offsets_since = copy.reason, copy.since
@@ -103,7 +106,7 @@ def partition_status(
     began = row.lag_time.began(facts.now)
     if standing.lag_seconds is not None and began is not None:
         status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(began)))
-    proof = driver.estate.table.proofs.get(row.partition)
+    proof = driver.state.table.proofs.get(row.partition)
     if proof is not None:
         status.proof.CopyFrom(_proof(proof))
     if row.copy is not None:
@@ -163,7 +166,7 @@ def change_message(move: Move) -> pb.PositionChange:
 
 
 def pauses(driver: FlowDriver) -> list[pb.Pause]:
-    marks = driver.estate.control.pauses.values()
+    marks = driver.state.control.pauses.values()
     return [
         pb.Pause(
             scope=_scope(driver.flow, mark.topic, mark.partition), by=mark.by, since=timestamp(mark.at_ms)
@@ -175,7 +178,7 @@ def pauses(driver: FlowDriver) -> list[pb.Pause]:
 
 
 def throttles(driver: FlowDriver) -> list[pb.Throttle]:
-    marks = driver.estate.control.throttles.values()
+    marks = driver.state.control.throttles.values()
     return [
         pb.Throttle(
             scope=_scope(driver.flow, mark.topic),
@@ -197,18 +200,18 @@ def timestamp(wall_ms: int) -> Timestamp:
     return message
 
 
-def _words(driver: FlowDriver, row: PartitionRow, standing: ElectionResult) -> str:
+def _words(driver: FlowDriver, row: PartitionRow, standing: PartitionStanding) -> str:
     """Why a partition stands, and who would help if they could."""
-    if standing.reason == "TOPIC_UNKNOWN" and not driver.estate.watch.connected:
+    if standing.reason == KafkaReason.TOPIC_UNKNOWN and not driver.state.watch.connected:
         return f"{standing.message}; configsync, which would see to it, is away"
-    pause = driver.estate.control.pause_of(row.partition)
+    pause = driver.state.control.pause_of(row.partition)
     if standing.state == PartitionState.PAUSED and pause is not None:
         return f"by {pause.by} since {timestamp(pause.at_ms).ToJsonString()}"
     return standing.message
 
 
 def _most_frequent_trouble(
-    driver: FlowDriver, told: Iterable[tuple[PartitionRow, ElectionResult]]
+    driver: FlowDriver, told: Iterable[tuple[PartitionRow, PartitionStanding]]
 ) -> tuple[str, str]:
     """What most of the partitions that stand suffer from; empty when all copy, or rest as somebody wished."""
     troubled = [

@@ -14,7 +14,7 @@ from twinlog.verify.standing import ProofStanding
 from twinlog_source.api.messages import partition_status, retry_ms, timestamp
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.standing import ElectionResult, FlowFacts, standing_of
+from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, standing_of
 
 LOOK_SECONDS = 1.0
 HISTORY_SIZE = 20_000
@@ -58,10 +58,10 @@ class PartitionBoard:
         gone = dict(self._shapes)
         for flow, driver in self._drivers.items():
             facts = driver.facts()
-            for partition, row in driver.estate.table.rows.items():
+            for partition, row in driver.state.table.rows.items():
                 key = (flow, partition)
                 standing = standing_of(row, facts)
-                shape = _shape(row, standing, facts, driver.estate.table.proofs.get(partition))
+                shape = _shape(row, standing, facts, driver.state.table.proofs.get(partition))
                 if gone.pop(key, None) != shape:
                     self._shapes[key] = shape
                     self._registry.put(key, partition_status(driver, row, standing, facts))
@@ -112,7 +112,7 @@ class PartitionBoard:
 
 
 def _shape(
-    row: PartitionRow, standing: ElectionResult, facts: FlowFacts, proof: ProofStanding | None
+    row: PartitionRow, standing: PartitionStanding, facts: FlowFacts, proof: ProofStanding | None
 ) -> Shape:
     """What is worth telling when it changes: times of sight and what grows by the clock are not."""
     report = row.report

@@ -10,11 +10,11 @@ from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.access.audit import NOT_KNOWN, changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.clusters import Clusters
-from twinlog.service.feeds.pages import checked_page_size, page_start
+from twinlog.service.feeds.pages import checked_page_size, decode_key, encode_key, page_of, page_start
 from twinlog.service.grpc_server import Context
 from twinlog_source.api.messages import (
     change_message,
@@ -29,7 +29,7 @@ from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Destination, PositionMoves
-from twinlog_source.driver.subjects import Subject
+from twinlog_source.driver.subjects import Subject, refuse_on_standby
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.standing import standing_of
 
@@ -70,12 +70,14 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self, request: pb.ListPartitionsRequest, context: Context
     ) -> pb.ListPartitionsResponse:
         flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
+        if request.from_owner:
+            refuse_on_standby(self._named(request.flow))
         size = min(checked_page_size(request.page_size) or DEFAULT_PAGE, LARGEST_PAGE)
         first = page_start(request.page_token)
         rows = [
             (flow, row)
             for flow in flows
-            for _, row in sorted(self._drivers[flow].estate.table.rows.items())
+            for _, row in sorted(self._drivers[flow].state.table.rows.items())
             if request.source_topic in ("", row.partition.topic)
         ]
         page = rows[first : first + size]
@@ -161,20 +163,37 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self, request: pb.ListGapsRequest, context: Context
     ) -> pb.ListGapsResponse:
         flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
+        size, after = checked_page_size(request.page_size), _gap_behind(request.page_token)
         response = pb.ListGapsResponse()
         # Side by side: each may have to wait for its own target.
         async with asyncio.TaskGroup() as group:
             asked = {flow: group.create_task(self._gaps(flow), name=f"gaps {flow}") for flow in flows}
+        rows: list[tuple[Flow, Gap]] = []
         for flow, task in asked.items():
             answer = task.result()
-            if isinstance(answer, TwinlogError):
+            if not isinstance(answer, TwinlogError):
+                rows += [(flow, gap) for gap in answer if request.source_topic in ("", gap.partition.topic)]
+            elif after is None:
                 response.unknown.add(flow=flow_message(flow), reason=answer.reason, message=str(answer))
             else:
-                response.gaps.extend(
-                    gap_message(flow, gap)
-                    for gap in answer
-                    if request.source_topic in ("", gap.partition.topic)
+                # The gaps of its first pages are told: less than all would pass for all.
+                raise answer
+        # Behind the last one that was told: gaps that come and go meanwhile move no other.
+        left = (gap_message(*row) for row in rows if after is None or _place(*row) > after)
+        page, more = page_of(left, size=size, beside_bytes=response.ByteSize())
+        response.gaps.extend(page)
+        if more:
+            last = page[-1]
+            response.next_page_token = encode_key(
+                (
+                    last.flow.source,
+                    last.flow.target,
+                    last.partition.topic,
+                    last.partition.partition,
+                    last.from_offset,
+                    last.reason,
                 )
+            )
         return response
 
     async def _gaps(self, flow: Flow) -> list[Gap] | TwinlogError:
@@ -212,6 +231,22 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
                 metadata={"flow": f"{flow.source}->{flow.target}"},
             )
         return driver
+
+
+_Place = tuple[Flow, TopicPartition, int, str]
+
+
+def _place(flow: Flow, gap: Gap) -> _Place:
+    """Where a gap stands in the order of ListGaps."""
+    return flow, gap.partition, gap.from_offset, gap.reason
+
+
+def _gap_behind(token: str) -> _Place | None:
+    """The gap behind which a page begins; None for the first. Raises ConfigError (INVALID_PAGE_TOKEN)."""
+    if not token:
+        return None
+    source, target, topic, number, begin, reason = decode_key(token, (str, str, str, int, int, str))
+    return Flow(str(source), str(target)), TopicPartition(str(topic), int(number)), int(begin), str(reason)
 
 
 def _subject(scope: pb.Scope) -> Subject:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from twinlog.api.source.v1 import worker_service_pb2 as worker_pb
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, NotFoundError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.driver.stream.task_commands import SetPaused
 from twinlog_source.driver.subjects import Subject, partitions_of, require_owned, require_partitions
-from twinlog_source.driver.worker_messages import partition_message
 from twinlog_source.log.facts import PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
 
@@ -41,7 +40,7 @@ class FlowOperations:
     async def resume(self, subject: Subject, *, by: str) -> None:
         """Raises NotFoundError when exactly this is not paused; StateError, KafkaError."""
         require_owned(self.driver)
-        pauses = self.driver.estate.control.pauses
+        pauses = self.driver.state.control.pauses
         if (subject.topic, subject.partition) not in pauses:
             paused = ", ".join(
                 sorted(str(Subject(topic=topic, partition=number)) for topic, number in pauses)
@@ -62,7 +61,7 @@ class FlowOperations:
         were taken back before an error stay so."""
         require_owned(self.driver)
         for topic, partition in sorted(
-            self.driver.estate.control.pauses,
+            self.driver.state.control.pauses,
             key=lambda scope: (scope[1] is None, scope[0] is None, scope[0] or "", scope[1] or 0),
         ):
             await self.resume(Subject(topic=topic, partition=partition), by=by)
@@ -94,14 +93,14 @@ class FlowOperations:
 
     async def gaps(self) -> list[Gap]:
         """The ledger, sorted. Raises StateError or KafkaError when it is not known."""
-        positions = self.driver.estate.positions
+        positions = self.driver.state.positions
         if not (self.driver.owned and positions.is_read):
             await self._read_ledger()
         return [gap for _, gap in sorted(positions.gaps.items(), key=lambda item: item[0])]
 
     async def _read_ledger(self) -> None:
         """While the flow is not ours the log tells what its owner has found until now."""
-        positions = self.driver.estate.positions
+        positions = self.driver.state.positions
         if not positions.partition_count:
             require_owned(self.driver)
         try:
@@ -129,7 +128,7 @@ class FlowOperations:
                 and (found_until_ms is None or gap.found_at_ms <= found_until_ms)
             )
 
-        ledger = self.driver.estate.ledger
+        ledger = self.driver.state.ledger
         new = await ledger.acknowledge(is_meant, by=by, now_ms=self.clock.now_ms())
         if new is None:
             raise NotFoundError(f"no such gap of {self.driver.flow} is on record", reason="GAP_UNKNOWN")
@@ -141,7 +140,7 @@ class FlowOperations:
     async def _command(self, kind: str, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
         """Raises KafkaError: then it has no effect, neither now nor later."""
         try:
-            await self.driver.estate.command(kind, subject.topic, subject.partition, fact)
+            await self.driver.state.command(kind, subject.topic, subject.partition, fact)
         except TransientKafkaError as error:
             raise TransientKafkaError(
                 f"nothing was changed: the target of {self.driver.flow} did not take the command: {error}",
@@ -154,14 +153,13 @@ class FlowOperations:
         epoch = self.driver.current
         if epoch is None:
             return  # the next one is told when it starts
-        control = self.driver.estate.control
+        control = self.driver.state.control
         for slot in epoch.slots:
             for paused in (True, False):
-                named = [
-                    partition_message(partition)
+                named = tuple(
+                    partition
                     for partition in slot.partitions
                     if partition in partitions and control.is_paused(partition) is paused
-                ]
+                )
                 if named:
-                    command = worker_pb.SetPaused(partitions=named, paused=paused)
-                    slot.tell(worker_pb.WorkerCommand(set_paused=command))
+                    slot.tell(SetPaused(partitions=named, paused=paused))

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.telemetry.tracing import traceparent
+from twinlog_source.driver.stream.task_commands import End, TaskCommand
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.reports import TaskCounters
 from twinlog_source.partitions.shares import SlotLimits
@@ -73,9 +73,7 @@ class Slot:
     """How many tasks have said hello; the newest is served."""
     losses: int = 0
     """How many tasks were lost since one ran for a while: the next one waits longer."""
-    commands: asyncio.Queue[pb.WorkerCommand] = field(
-        default_factory=lambda: asyncio.Queue(COMMAND_QUEUE_SIZE)
-    )
+    commands: asyncio.Queue[TaskCommand] = field(default_factory=lambda: asyncio.Queue(COMMAND_QUEUE_SIZE))
     final: LastWords | None = None
     worker: str = ""
     counted: TaskCounters = field(default_factory=TaskCounters)
@@ -87,7 +85,7 @@ class Slot:
     def ended_well(self) -> bool:
         return self.final is not None and self.final.reason == EndReason.END_OF_EPOCH
 
-    def tell(self, command: pb.WorkerCommand) -> None:
+    def tell(self, command: TaskCommand) -> None:
         """Queue a command. A task whose queue is full is lost already."""
         if not self.commands.full():
             self.commands.put_nowait(command)
@@ -170,9 +168,9 @@ class Epoch:
         """Ask all tasks to finish."""
         self.ending = reason
         self.over.set()
-        self.tell(pb.WorkerCommand(end=pb.End(reason=reason)))
+        self.tell(End(reason=reason))
 
-    def tell(self, command: pb.WorkerCommand) -> None:
+    def tell(self, command: TaskCommand) -> None:
         """Queue a command for every task."""
         for slot in self.slots:
             slot.tell(command)

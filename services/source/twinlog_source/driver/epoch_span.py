@@ -24,9 +24,17 @@ class EpochSpan:
 
     def is_over(self, now: float, plan_holds: Callable[[], bool]) -> bool:
         """Whether the next epoch is due. `plan_holds` is asked once in `soonest_seconds`."""
+        if now >= self._ends_at:
+            return True
         if now < self._looks_at:
             return False
-        if now >= self.began + self.longest_seconds:
-            return True
         self._looks_at = now + self.soonest_seconds
         return not plan_holds()
+
+    def seconds_left(self, now: float) -> float:
+        """Until it ends in any case."""
+        return max(0.0, self._ends_at - now)
+
+    @property
+    def _ends_at(self) -> float:
+        return self.began + max(self.soonest_seconds, self.longest_seconds)

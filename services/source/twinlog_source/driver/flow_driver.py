@@ -18,25 +18,24 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.backoff import Backoff, Jitter
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.lease import OWNED_ELSEWHERE
+from twinlog.service.owner_name import OwnerReason
 from twinlog.service.waiting import finish_or_cancel, wait_or_stop
-from twinlog.telemetry import metrics
+from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.telemetry.tracing import span
 from twinlog_source.driver.epoch import Epoch, SlotState
-from twinlog_source.driver.epoch_jobs import FIRST_NUMBER, EpochJobs
+from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.epoch_span import EpochSpan
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.shared_workers import is_small, seconds_to_renewal
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.task_host import TaskHost
-from twinlog_source.driver.worker_messages import limits_message
+from twinlog_source.driver.stream.task_commands import Limit
+from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.events import FlowStopped
@@ -87,7 +86,7 @@ class FlowDriver:
     """Runs one flow until `stop`. `run` is a loop for `supervise`: it survives brokers, peers and tasks
     that fail."""
 
-    estate: FlowState
+    state: FlowState
     jobs: EpochJobs
     host: TaskHost
     is_elected: Callable[[], bool]
@@ -108,6 +107,8 @@ class FlowDriver:
     """The worker that it shares with other flows while it has little to copy; None = it shares none."""
     current: Epoch | None = None
     """The epoch that copies now."""
+    _since: float = field(init=False)
+    """Monotonic seconds: when the process began to drive its flows."""
     _most_slots: int = 1
     _first_backlog: int = 0
     """Records before the flow when it was planned without an epoch before it."""
@@ -119,9 +120,12 @@ class FlowDriver:
     """A transaction on the positions topic stayed open, and no step has succeeded since."""
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
+    def __post_init__(self) -> None:
+        self._since = self.clock.monotonic()
+
     @property
     def flow(self) -> Flow:
-        return self.estate.flow.flow
+        return self.state.flow.flow
 
     @property
     def owned(self) -> bool:
@@ -139,27 +143,27 @@ class FlowDriver:
         epoch = self.current
         if epoch is None:
             return
-        shares = self.estate.orders.throttles(epoch.plan, now=self.clock.monotonic())
+        shares = self.state.orders.throttles(epoch.plan, now=self.clock.monotonic())
         dealt = list(zip(epoch.slots, shares, strict=True))
         if not any(differ(slot.limits, limits) for slot, limits in dealt):
             return
         for slot, limits in dealt:
             slot.limits = limits
-            slot.tell(pb.WorkerCommand(set_throttle=limits_message(limits)))
+            slot.tell(Limit(limits=limits))
 
     def idle_reason(self) -> tuple[str, str]:
         """Reason and words for a flow that does not copy; empty while it does."""
         return idle_words(
-            self.estate.table.problem,
+            self.state.table.problem,
             is_copied=self.current is not None,
             is_owned=self._owned,
-            has_partitions=bool(self.estate.table.rows),
+            has_partitions=bool(self.state.table.rows),
             was_copied=self._was_copied,
         )
 
     def facts(self) -> FlowFacts:
         """What is said of every partition follows from this. May be asked from any thread."""
-        now, table, control = self.clock.monotonic(), self.estate.table, self.estate.control
+        now, table, control = self.clock.monotonic(), self.state.table, self.state.control
         followed_at = table.followed_at
         is_followed = followed_at is not None and now - followed_at <= END_VALID_SECONDS
         reason, message = self.idle_reason()
@@ -169,7 +173,7 @@ class FlowDriver:
             idle_reason=reason,
             idle_message=message,
             positions_known=self._owned or is_followed,
-            stalled_seconds=self.estate.flow.settings.stalled_seconds,
+            stalled_seconds=self.state.flow.settings.stalled_seconds,
             source=self.flow.source,
             is_paused=control.is_paused,
             is_limited=lambda partition: None in control.throttles or partition.topic in control.throttles,
@@ -192,7 +196,11 @@ class FlowDriver:
 
     def _why_standing_by(self) -> TwinlogError | None:
         standing = self.standing()
-        if standing is not None and standing.reason != OWNED_ELSEWHERE and self.is_probed(self.flow):
+        if (
+            standing is not None
+            and standing.reason != OwnerReason.OWNED_ELSEWHERE
+            and self.is_probed(self.flow)
+        ):
             # A cluster that is away or refused is why nobody can be elected.
             return self.refusal(self.flow) or standing
         return standing
@@ -231,7 +239,7 @@ class FlowDriver:
                 await self._end_current("FENCED")
             # With a lease the other one has left, or was silent for a session; the claim fences it all the
             # same.
-            await self.estate.take_over(displaced=self._displaced and not self.is_elected())
+            await self.state.take_over(displaced=self._displaced and not self.is_elected())
             self._displaced = False
             self._owned, self._was_copied = True, False
         await self._next_epoch(stop, group)
@@ -255,14 +263,14 @@ class FlowDriver:
             )
 
     def _note_problem(self, problem: TwinlogError | None) -> None:
-        self.estate.table.apply(FlowStopped(problem=problem), self.clock.monotonic())
+        self.state.table.apply(FlowStopped(problem=problem), self.clock.monotonic())
 
     async def _shut_down(self) -> None:
         try:
             await self._end_current(EndReason.SHUTDOWN)
             if self._owned:
                 async with deadline(LEAVE_SECONDS, f"give {self.flow} back", alias=self.flow.target):
-                    await self.estate.leave()
+                    await self.state.leave()
         except TwinlogError as error:
             log.warning("flow_left_unfinished", flow=str(self.flow), reason=error.reason, message=str(error))
         await self.jobs.shut_down()
@@ -276,9 +284,9 @@ class FlowDriver:
         chosen = await self._plan(stop)
         if not chosen:
             return
-        await self.estate.ownership.note_slots(len(chosen))
+        await self.state.ownership.note_slots(len(chosen))
         number = self.jobs.next_number(beside=self.current)
-        await self.estate.end_hanging(number)
+        await self.state.end_hanging(number)
         with span("prepare epoch", self.span_attributes(number)):
             epoch = await self.jobs.prepare(
                 chosen, number=number, group=group, shared_worker=self._worker_for(chosen)
@@ -286,14 +294,14 @@ class FlowDriver:
         ready = self.clock.monotonic()
         try:
             with span("hand-over", self.span_attributes(number)):
-                await self.estate.confirm()
+                await self.state.confirm()
                 await self._end_current(EndReason.EPOCH_OVER)
         except BaseException:
             epoch.end(EndReason.NOT_NEEDED)
             raise
         for slot in epoch.slots:
             slot.started = True
-            slot.tell(pb.WorkerCommand(start=self.host.start(epoch, slot)))
+            slot.tell(self.host.start(epoch, slot))
             if slot.state is SlotState.PREPARED:
                 epoch.move(slot, SlotState.RUNNING)
         self.current, self._was_copied = epoch, True
@@ -311,25 +319,25 @@ class FlowDriver:
     def span_attributes(self, number: int) -> dict[str, str | int]:
         """Of the epoch with this number."""
         return {
-            **metrics.flow_attributes(self.flow.source, self.flow.target),
+            **flow_attributes(self.flow.source, self.flow.target),
             "twinlog.epoch": number,
         }
 
     async def _plan(self, stop: asyncio.Event) -> Plan:
         """The plan of the next epoch; empty when asked to stop."""
         while not stop.is_set():
-            gone = await self.estate.refresh(owned=self.current.partitions if self.current else frozenset())
+            gone = await self.state.refresh(owned=self.current.partitions if self.current else frozenset())
             if gone and self.current is not None:
                 await self._end_current(EndReason.PLAN_CHANGED)
                 continue
-            partitions = self.estate.table.plannable()
+            partitions = self.state.table.plannable()
             if partitions:
                 self._most_slots = min(self.max_slots or await self.jobs.runner.slots(), MOST_SLOTS)
                 previous = self.current.plan if self.current else ()
-                backlog = 0 if previous else await self.estate.backlog_records(partitions)
+                backlog = 0 if previous else await self.state.backlog_records(partitions)
                 self._first_backlog = backlog
                 return plan(
-                    self.estate.table.rates(partitions),
+                    self.state.table.rates(partitions),
                     max_slots=self._slots_needed(partitions, present=len(previous), first_backlog=backlog),
                     previous=previous,
                 )
@@ -343,7 +351,7 @@ class FlowDriver:
         return slots_needed(self._load(partitions, first_backlog), present=present, most=self._most_slots)
 
     def _load(self, partitions: Collection[TopicPartition], first_backlog: int = 0) -> Load:
-        load = self.estate.table.load(partitions, now=self.clock.monotonic())
+        load = self.state.table.load(partitions, now=self.clock.monotonic())
         return replace(load, first_backlog_records=first_backlog)
 
     def _worker_for(self, chosen: Plan) -> int | None:
@@ -362,11 +370,11 @@ class FlowDriver:
 
     def _holds(self, epoch: Epoch) -> bool:
         """Whether it copies what is to be copied, and no other spread over its slots would be much better."""
-        partitions = self.estate.table.plannable()
+        partitions = self.state.table.plannable()
         if partitions != epoch.partitions:
             return False
         slots = self._slots_needed(partitions, present=len(epoch.slots))
-        return plan(self.estate.table.rates(partitions), max_slots=slots, previous=epoch.plan) == epoch.plan
+        return plan(self.state.table.rates(partitions), max_slots=slots, previous=epoch.plan) == epoch.plan
 
     async def _end_current(self, reason: str) -> None:
         previous, self.current = self.current, None
@@ -385,27 +393,28 @@ class FlowDriver:
                 "slots_fenced", flow=str(self.flow), epoch=epoch.number, slots=[slot.index for slot in lost]
             )
             try:
-                await self.estate.reclaim(epoch.number, lost)
+                await self.state.reclaim(epoch.number, lost)
             except TwinlogError:
                 self._owned = False
                 raise
         for slot in epoch.slots:
             if slot.ended_well:
-                self.estate.settled(slot.partitions)
+                self.state.settled(slot.partitions)
         epoch.closed = True
 
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
         """Stay while its plan is right and its tasks are well."""
-        poll_seconds = replan_poll_seconds(self.estate.flows)
-        demand_seconds = demand_poll_seconds(self.estate.flows)
+        poll_seconds = replan_poll_seconds(self.state.flows)
+        demand_seconds = demand_poll_seconds(self.state.flows)
         began = looked_at = self.clock.monotonic()
         longest_seconds = self.longest_epoch_seconds
         if self.shared_worker is not None:
             longest_seconds = seconds_to_renewal(
                 began,
                 self.shared_worker,
+                soonest_seconds=self.epoch_seconds,
                 longest_seconds=longest_seconds,
-                is_first=epoch.number == FIRST_NUMBER,
+                age_seconds=began - self._since,
             )
         span = EpochSpan(began=began, soonest_seconds=self.epoch_seconds, longest_seconds=longest_seconds)
         while not span.is_over(now := self.clock.monotonic(), lambda: self._holds(epoch)):
@@ -420,8 +429,8 @@ class FlowDriver:
                 await self._end_current(EndReason.PLAN_CHANGED)
                 raise failure
             try:
-                await self.estate.renew()
-                if await self.estate.plan_is_stale(epoch.partitions):
+                await self.state.renew()
+                if await self.state.plan_is_stale(epoch.partitions):
                     return
             except KafkaError as error:
                 if error.reason == FENCED:
@@ -429,4 +438,5 @@ class FlowDriver:
                 # A cluster that is away now is the tasks' matter: they say so, and try again.
                 log.debug("plan_not_checked", flow=str(self.flow), reason=error.reason)
             self.send_throttles()
-            await wait_or_stop(stop, poll_seconds)
+            # Flows of a group end their epochs at one time, to begin the next ones together.
+            await wait_or_stop(stop, min(poll_seconds, span.seconds_left(self.clock.monotonic())))

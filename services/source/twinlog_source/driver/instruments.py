@@ -8,7 +8,45 @@ from typing import Protocol
 from opentelemetry.metrics import Histogram, Meter, Observation
 
 from twinlog.clock import Clock
-from twinlog.telemetry import metrics
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.replication import (
+    OFFSET_SYNC_RECORDS,
+    PIPELINE_BATCH_DURATION,
+    REPLICATION_BEHIND,
+    REPLICATION_FAILURES,
+    REPLICATION_FOREIGN,
+    REPLICATION_IO,
+    REPLICATION_IO_RATE,
+    REPLICATION_LAG,
+    REPLICATION_LAG_TIME,
+    REPLICATION_LANE_RECORDS,
+    REPLICATION_LATENCY,
+    REPLICATION_LATENCY_AVG,
+    REPLICATION_LATENCY_MAX,
+    REPLICATION_LATENCY_MIN,
+    REPLICATION_LOST,
+    REPLICATION_PARTITIONS,
+    REPLICATION_RECORD_AGE,
+    REPLICATION_RECORD_AGE_AVG,
+    REPLICATION_RECORD_AGE_MAX,
+    REPLICATION_RECORD_AGE_MIN,
+    REPLICATION_RECORDS,
+    REPLICATION_RECORDS_RATE,
+    REPLICATION_SOURCE_END,
+    REPLICATION_STALLED,
+    REPLICATION_THROTTLE,
+    REPLICATION_THROTTLED,
+    REPLICATION_TRANSACTIONS,
+)
+from twinlog.telemetry.metrics.spec import (
+    DESTINATION,
+    END,
+    ERROR_TYPE,
+    PARTITION,
+    MetricSpec,
+    flow_attributes,
+)
+from twinlog.telemetry.metrics.verification import VERIFIED_AGE, VERIFIED_DIFFERENCES, VERIFIED_UNTIL
 from twinlog.verify.model import Kind
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.config import SourceFlow
@@ -39,22 +77,22 @@ class FlowInstruments:
     def __init__(
         self, meter: Meter, flow: SourceFlow, table: PartitionTable, control: ControlState, clock: Clock
     ) -> None:
-        self._flow = metrics.flow_attributes(flow.flow.source, flow.flow.target)
+        self._flow = flow_attributes(flow.flow.source, flow.flow.target)
         self._syncs_topic = "" if flow.offset_syncs is None else flow.offset_syncs.topic
         self._table = table
         self._control = control
         self._clock = clock
-        self._records = metrics.counter(meter, metrics.REPLICATION_RECORDS)
-        self._io = metrics.counter(meter, metrics.REPLICATION_IO)
-        self._latency = metrics.histogram(meter, metrics.REPLICATION_LATENCY)
-        self._record_age = metrics.histogram(meter, metrics.REPLICATION_RECORD_AGE)
-        self._lost = metrics.counter(meter, metrics.REPLICATION_LOST)
-        self._foreign = metrics.counter(meter, metrics.REPLICATION_FOREIGN)
-        self._lanes = metrics.counter(meter, metrics.REPLICATION_LANE_RECORDS)
-        self._syncs = metrics.counter(meter, metrics.OFFSET_SYNC_RECORDS)
-        self._failures = metrics.counter(meter, metrics.REPLICATION_FAILURES)
-        self._transactions = metrics.counter(meter, metrics.REPLICATION_TRANSACTIONS)
-        self._epochs = metrics.histogram(meter, metrics.PIPELINE_BATCH_DURATION)
+        self._records = instruments.counter(meter, REPLICATION_RECORDS)
+        self._io = instruments.counter(meter, REPLICATION_IO)
+        self._latency = instruments.histogram(meter, REPLICATION_LATENCY)
+        self._record_age = instruments.histogram(meter, REPLICATION_RECORD_AGE)
+        self._lost = instruments.counter(meter, REPLICATION_LOST)
+        self._foreign = instruments.counter(meter, REPLICATION_FOREIGN)
+        self._lanes = instruments.counter(meter, REPLICATION_LANE_RECORDS)
+        self._syncs = instruments.counter(meter, OFFSET_SYNC_RECORDS)
+        self._failures = instruments.counter(meter, REPLICATION_FAILURES)
+        self._transactions = instruments.counter(meter, REPLICATION_TRANSACTIONS)
+        self._epochs = instruments.histogram(meter, PIPELINE_BATCH_DURATION)
         self._latencies = LatencyWindows()
         self._record_ages = LatencyWindows()
 
@@ -99,7 +137,7 @@ class FlowInstruments:
         row = self._table.rows.get(gap.partition)
         self._lost.add(
             gap.to_offset - gap.from_offset if gap.is_loss else 0,
-            {**self._to("" if row is None else row.target_topic), metrics.ERROR_TYPE: gap.reason},
+            {**self._to("" if row is None else row.target_topic), ERROR_TYPE: gap.reason},
         )
 
     def foreign(self, row: PartitionRow, records: int) -> None:
@@ -107,7 +145,7 @@ class FlowInstruments:
         self._foreign.add(records, self._to(row.target_topic))
 
     def failed(self, reason: str, failures: int = 1) -> None:
-        self._failures.add(failures, {**self._flow, metrics.ERROR_TYPE: reason})
+        self._failures.add(failures, {**self._flow, ERROR_TYPE: reason})
 
     def epoch_ended(self, seconds: float) -> None:
         self._epochs.record(seconds, self._flow)
@@ -186,10 +224,10 @@ class FlowInstruments:
         return [Observation(count, {**self._flow, "twinlog.state": name}) for name, count in counts.items()]
 
     def source_ends(self) -> list[Observation]:
-        """Of each topic, as known last."""
+        """Of each topic that producers write to, as known last."""
         ends: Counter[str] = Counter()
         for row in self._rows():
-            if row.end is not None:
+            if row.end is not None and not row.is_heartbeats:
                 ends[row.target_topic] += row.end
         return [Observation(end, self._to(topic)) for topic, end in ends.items()]
 
@@ -197,11 +235,11 @@ class FlowInstruments:
         """Partitions with something left to copy, by state and reason."""
         counts: Counter[tuple[str, str]] = Counter()
         for row in self._rows():
-            if row.last_known_lag:
+            if row.last_known_lag and not row.is_heartbeats:
                 standing = standing_of(row, facts)
                 counts[standing.state, standing.reason] += 1
         return [
-            Observation(count, {**self._flow, "twinlog.state": state, metrics.ERROR_TYPE: reason})
+            Observation(count, {**self._flow, "twinlog.state": state, ERROR_TYPE: reason})
             for (state, reason), count in counts.items()
         ]
 
@@ -219,7 +257,7 @@ class FlowInstruments:
                 {
                     **self._at(row),
                     "twinlog.state": standing.state,
-                    metrics.ERROR_TYPE: standing.reason,
+                    ERROR_TYPE: standing.reason,
                 },
             )
             for seconds, row, standing in found[:MOST_STALLED]
@@ -234,7 +272,7 @@ class FlowInstruments:
         return [
             Observation(
                 sum(1 for moment in list(at.values()) if facts.now - moment <= QUOTA_SECONDS),
-                {**self._flow, metrics.END: end},
+                {**self._flow, END: end},
             )
             for end, at in ends
         ]
@@ -267,10 +305,10 @@ class FlowInstruments:
                 histogram.record(seconds, attributes)
 
     def _to(self, topic: str) -> dict[str, str]:
-        return {**self._flow, metrics.DESTINATION: topic}
+        return {**self._flow, DESTINATION: topic}
 
     def _at(self, row: PartitionRow) -> dict[str, str]:
-        return {**self._to(row.target_topic), metrics.PARTITION: str(row.partition.partition)}
+        return {**self._to(row.target_topic), PARTITION: str(row.partition.partition)}
 
 
 class ObservedFlow(Protocol):
@@ -284,35 +322,33 @@ class ObservedFlow(Protocol):
 def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
     """Publish the gauges of all flows: one callback each for the process."""
 
-    def publish(
-        spec: metrics.MetricSpec, observe: Callable[[FlowInstruments], Iterable[Observation]]
-    ) -> None:
-        metrics.gauge(meter, spec, lambda: [each for flow in flows for each in observe(flow.instruments)])
+    def publish(spec: MetricSpec, observe: Callable[[FlowInstruments], Iterable[Observation]]) -> None:
+        instruments.gauge(meter, spec, lambda: [each for flow in flows for each in observe(flow.instruments)])
 
     def publish_standing(
-        spec: metrics.MetricSpec, observe: Callable[[FlowInstruments, FlowFacts], Iterable[Observation]]
+        spec: MetricSpec, observe: Callable[[FlowInstruments, FlowFacts], Iterable[Observation]]
     ) -> None:
-        metrics.gauge(
+        instruments.gauge(
             meter, spec, lambda: [each for flow in flows for each in observe(flow.instruments, flow.facts())]
         )
 
-    publish(metrics.REPLICATION_RECORDS_RATE, FlowInstruments.record_rates)
-    publish(metrics.REPLICATION_IO_RATE, FlowInstruments.byte_rates)
-    publish_standing(metrics.REPLICATION_LAG, FlowInstruments.lags)
-    publish_standing(metrics.REPLICATION_LAG_TIME, FlowInstruments.lag_times)
-    publish(metrics.VERIFIED_UNTIL, FlowInstruments.verified_until)
-    publish(metrics.VERIFIED_AGE, FlowInstruments.verified_ages)
-    publish(metrics.VERIFIED_DIFFERENCES, FlowInstruments.verified_differences)
-    publish(metrics.REPLICATION_THROTTLE, FlowInstruments.throttles)
-    publish_standing(metrics.REPLICATION_PARTITIONS, FlowInstruments.states)
-    publish(metrics.REPLICATION_SOURCE_END, FlowInstruments.source_ends)
-    publish_standing(metrics.REPLICATION_BEHIND, FlowInstruments.behind)
-    publish_standing(metrics.REPLICATION_STALLED, FlowInstruments.stalled)
-    publish_standing(metrics.REPLICATION_THROTTLED, FlowInstruments.throttled)
+    publish(REPLICATION_RECORDS_RATE, FlowInstruments.record_rates)
+    publish(REPLICATION_IO_RATE, FlowInstruments.byte_rates)
+    publish_standing(REPLICATION_LAG, FlowInstruments.lags)
+    publish_standing(REPLICATION_LAG_TIME, FlowInstruments.lag_times)
+    publish(VERIFIED_UNTIL, FlowInstruments.verified_until)
+    publish(VERIFIED_AGE, FlowInstruments.verified_ages)
+    publish(VERIFIED_DIFFERENCES, FlowInstruments.verified_differences)
+    publish(REPLICATION_THROTTLE, FlowInstruments.throttles)
+    publish_standing(REPLICATION_PARTITIONS, FlowInstruments.states)
+    publish(REPLICATION_SOURCE_END, FlowInstruments.source_ends)
+    publish_standing(REPLICATION_BEHIND, FlowInstruments.behind)
+    publish_standing(REPLICATION_STALLED, FlowInstruments.stalled)
+    publish_standing(REPLICATION_THROTTLED, FlowInstruments.throttled)
     for take, latency, age in (
-        (_shortest, metrics.REPLICATION_LATENCY_MIN, metrics.REPLICATION_RECORD_AGE_MIN),
-        (_longest, metrics.REPLICATION_LATENCY_MAX, metrics.REPLICATION_RECORD_AGE_MAX),
-        (_mean, metrics.REPLICATION_LATENCY_AVG, metrics.REPLICATION_RECORD_AGE_AVG),
+        (_shortest, REPLICATION_LATENCY_MIN, REPLICATION_RECORD_AGE_MIN),
+        (_longest, REPLICATION_LATENCY_MAX, REPLICATION_RECORD_AGE_MAX),
+        (_mean, REPLICATION_LATENCY_AVG, REPLICATION_RECORD_AGE_AVG),
     ):
         publish(latency, partial(FlowInstruments.latency_figures, take=take))
         publish(age, partial(FlowInstruments.record_age_figures, take=take))

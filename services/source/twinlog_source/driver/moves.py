@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from twinlog.api.source.v1 import worker_service_pb2 as worker_pb
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
@@ -17,9 +16,9 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.driver.stream.task_commands import Reposition, WithdrawReposition
 from twinlog_source.driver.subjects import Subject, require_partitions
 from twinlog_source.driver.withdrawals import Withdrawal
-from twinlog_source.driver.worker_messages import partition_message, reposition_message
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.fill_limits import is_visible
@@ -110,7 +109,7 @@ class PositionMoves:
         return [
             planned_move(
                 partition,
-                self.driver.estate.row(partition),
+                self.driver.state.row(partition),
                 wanted=wanted[partition],
                 start=starts[partition],
                 end=ends[partition],
@@ -125,7 +124,7 @@ class PositionMoves:
         (POSITION_NOT_MOVED): it has no later effect. Where the task did not answer to that either, it is not
         known (POSITION_UNCERTAIN).
         """
-        estate, epoch = self.driver.estate, self.driver.current
+        state, epoch = self.driver.state, self.driver.current
         done: dict[TopicPartition, Move] = {}
         orders: list[_Order] = []
         for move in moves:
@@ -141,7 +140,7 @@ class PositionMoves:
                 to_offset=move.to_offset,
                 by=by,
             )
-            row = estate.row(move.partition)
+            row = state.row(move.partition)
             if row is None:
                 done[move.partition] = self._not_copied(move)
             elif row.obstacle is not None and (epoch is None or epoch.slot_of(move.partition) is None):
@@ -155,14 +154,14 @@ class PositionMoves:
                 if orders:
                     await wait_or_stop(asyncio.Event(), MOVE_POLL_SECONDS)
         finally:
-            # Whoever asked is gone: nobody can be told that it took place.
+            # The caller is gone: nobody can be told that it took place.
             for order in orders:
                 self._give_up(order)
         return [done[move.partition] for move in moves]
 
     async def _move_without_task(self, move: Move, to_offset: int) -> Move:
         try:
-            await self.driver.estate.set_position(move.partition, to_offset, bounds=move.bounds)
+            await self.driver.state.set_position(move.partition, to_offset, bounds=move.bounds)
         except (KafkaError, NotFoundError) as error:
             return replace(move, reason=error.reason, message=f"nothing was changed: {error}")
         return replace(move, applied=True)
@@ -178,7 +177,7 @@ class PositionMoves:
         """Whether an order needs no more waiting; then what became of it is in `done`."""
         move, now = order.move, self.clock.monotonic()
         try:
-            row = self.driver.estate.row(move.partition)
+            row = self.driver.state.row(move.partition)
             if row is None:
                 self._give_up(order)
                 done[move.partition] = self._not_copied(move)
@@ -205,19 +204,18 @@ class PositionMoves:
         withdrawal = Withdrawal(
             to_offset=order.to_offset, before=None, number=order.number, bounds=move.bounds
         )
-        self.driver.estate.withdrawals.by_task(move.partition, withdrawal)
-        command = worker_pb.WithdrawReposition(partition=partition_message(move.partition), id=order.number)
-        order.slot.tell(worker_pb.WorkerCommand(withdraw_reposition=command))
+        self.driver.state.withdrawals.by_task(move.partition, withdrawal)
+        order.slot.tell(WithdrawReposition(partition=move.partition, number=order.number))
 
     def _is_withdrawn(self, order: _Order) -> bool:
-        row = self.driver.estate.row(order.move.partition)
+        row = self.driver.state.row(order.move.partition)
         return row is not None and row.report is not None and row.report.withdrawn == order.number
 
     def _is_carried_out(self, order: _Order) -> bool:
         """Tell the task that owns the partition now, and look whether it has obeyed. Raises StateError."""
         move = order.move
         if order.slot is not None:
-            row = self.driver.estate.row(move.partition)
+            row = self.driver.state.row(move.partition)
             report = None if row is None else row.report
             if report is not None and report.repositioned == order.number:
                 return True
@@ -231,10 +229,14 @@ class PositionMoves:
         slot = None if epoch is None else epoch.slot_of(move.partition)
         if order.slot is None and slot is not None and slot.final is None and not order.given_up:
             order.slot, order.task = slot, slot.joined
-            command = reposition_message(
-                move.partition, order.to_offset, number=order.number, bounds=move.bounds
+            slot.tell(
+                Reposition(
+                    partition=move.partition,
+                    position=order.to_offset,
+                    number=order.number,
+                    bounds=move.bounds,
+                )
             )
-            slot.tell(worker_pb.WorkerCommand(reposition=command))
         return False
 
     async def _resolve(

@@ -4,7 +4,7 @@ Who should copy is elected (`twinlog.service.lease`): only the elected process c
 decided here, so that an election that errs costs a pause and never a record.
 A claim is written first, then every id of earlier owners is fenced. Between a task's initialising of its ids
 and its start the owner looks whether the newest claim is still its own.
-Invariant: of two owners at most one can commit from its start positions on. Whoever claimed later fenced the
+Invariant: of two owners at most one can commit from its start positions on. The later one fenced the
 ids of the other after its claim: tasks that were initialised before are fenced, those that come later are not
 started.
 """
@@ -17,9 +17,10 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog.model import TopicPartition
-from twinlog.service.lease import are_twins, twin_deployment
+from twinlog.service.deployments import are_twins, twin_deployment
+from twinlog.service.owner_name import OwnerReason
 from twinlog_source.config import SourceFlow
-from twinlog_source.driver.task_settings import every_transactional_id, ids_of_slot
+from twinlog_source.driver.stream.task_settings import every_transactional_id, ids_of_slot
 from twinlog_source.log.facts import ClaimFact, OwnerFact
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.log.internal_topics import InternalTopics
@@ -70,7 +71,7 @@ class Ownership:
         self.positions.partition_count = self.journal.partition_count = count
         if displaced:
             await self._give_way_to_a_living_owner()
-        await self.journal.state(
+        await self.journal.record(
             ClaimFact(instance=self.instance_id, at_ms=self.clock.now_ms(), rules=self.flow.rules)
         )
         await self._fence_all_before()
@@ -114,7 +115,7 @@ class Ownership:
             raise StateError(
                 f"another process copies {self.flow.flow} now (it was seen {silent_seconds:.0f} s ago);"
                 f" this one takes over when it has been silent for {STALE_OWNER_SECONDS:g} s",
-                reason="OWNED_ELSEWHERE",
+                reason=OwnerReason.OWNED_ELSEWHERE,
                 metadata={"flow": str(self.flow.flow), "owner": claim.instance},
             )
 
@@ -140,7 +141,7 @@ class Ownership:
         control = self.positions.control
         for partition in list(control.epochs):
             if self._is_foreign(partition, owner):
-                await self.journal.take_back("epochs", partition.topic, partition.partition)
+                await self.journal.retract("epochs", partition.topic, partition.partition)
                 control.retract("epochs", partition.topic, partition.partition)
         for partition, copy in list(control.copies.items()):
             is_older = owner is not None and not owner.keeps_offsets
@@ -148,13 +149,16 @@ class Ownership:
                 # Others may have written to the copy: which of its offsets are the source's is not known.
                 # The log first: a try that fails is made again by what is in memory.
                 ended = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
-                await self.journal.state(ended)
+                await self.journal.record(ended)
                 control.record(ended)
 
     def _is_foreign(self, partition: TopicPartition, owner: OwnerFact | None) -> bool:
         """Whether the newest position of a partition was not written by the last owner, or one before."""
         if owner is not None and owner.left_at:
-            number, offset = self.positions.written_at.get(partition, (0, -1))
+            written_at = self.positions.written_at.get(partition)
+            if written_at is None:
+                return False
+            number, offset = written_at
             return number >= len(owner.left_at) or offset >= owner.left_at[number]
         last_ours_ms = 0 if owner is None else owner.renewed_at_ms + FOREIGN_AFTER_MS
         return self.positions.written_at_ms.get(partition, 0) > last_ours_ms
@@ -208,11 +212,11 @@ class Ownership:
             left_at=left_at,
             left_at_rest=left_at_rest,
         )
-        await self.journal.state(mark)
+        await self.journal.record(mark)
 
     async def leave(self, *, at_rest: bool) -> None:
         """Say where the positions log ends, when nothing of ours will be written there any more: its tasks
-        have ended, or are fenced. Whoever copies next knows by that which positions are others'. `at_rest`:
+        have ended, or are fenced. The next owner knows by that which positions are others'. `at_rest`:
         nothing is on its way to preserved copies either. Raises FatalKafkaError (PRODUCER_FENCED) when
         another process has claimed the flow."""
         await self.check()

@@ -9,6 +9,8 @@ Invariant: which worker a flow belongs to never changes while the process lives,
 renewed together, and end up in one worker whatever happened to them meanwhile.
 """
 
+import math
+
 from twinlog_source.partitions.planner import Load
 
 FLOWS_OF_THEIR_OWN = 4
@@ -17,7 +19,10 @@ FLOWS_PER_WORKER = 16
 SMALL_BYTES_PER_SECOND = 1e6
 SMALL_BACKLOG_RECORDS = 10_000
 FIRST_RENEWAL_SECONDS = 120.0
-"""Flows take minutes to begin where there are many, and those that began alone come together soon."""
+"""Flows that began alone come together soon."""
+BEGINNING_SECONDS = 240.0
+"""Flows take minutes to begin where there are many: an epoch that begins while the process is younger lasts
+to the next such renewal only."""
 STAGGER_SECONDS = 20.0
 """Between the renewals of two groups: each costs a burst of connections."""
 
@@ -48,16 +53,23 @@ def is_small(load: Load) -> bool:
     )
 
 
-def seconds_to_renewal(now: float, worker: int, *, longest_seconds: float, is_first: bool = False) -> float:
-    """How long an epoch that begins now lasts at most: the whole group is renewed at one time. `now` is
-    monotonic; 0 to `longest_seconds`. `is_first`: it is the flow's first one in this process.
+def seconds_to_renewal(
+    now: float, worker: int, *, soonest_seconds: float, longest_seconds: float, age_seconds: float
+) -> float:
+    """How long an epoch that begins now lasts at most: the whole group is renewed at one time, and no epoch
+    sooner than after `soonest_seconds`. `now` is monotonic, `age_seconds` that of the process; 0 to
+    `longest_seconds`, or `soonest_seconds` more.
 
-    >>> [seconds_to_renewal(now, 0, longest_seconds=600.0) for now in (0.0, 590.0, 600.0)]
-    [600.0, 10.0, 600.0]
-    >>> seconds_to_renewal(590.0, 1, longest_seconds=600.0)
-    30.0
+    >>> epochs = {"soonest_seconds": 30.0, "longest_seconds": 600.0, "age_seconds": 1000.0}
+    >>> [seconds_to_renewal(now, 0, **epochs) for now in (0.0, 560.0, 590.0)]
+    [600.0, 40.0, 610.0]
+    >>> seconds_to_renewal(580.0, 1, **epochs)
+    40.0
     """
     if longest_seconds <= 0:
         return longest_seconds
-    period_seconds = min(longest_seconds, FIRST_RENEWAL_SECONDS) if is_first else longest_seconds
-    return period_seconds - (now - worker * STAGGER_SECONDS) % period_seconds
+    is_beginning = age_seconds < BEGINNING_SECONDS
+    period_seconds = min(longest_seconds, FIRST_RENEWAL_SECONDS) if is_beginning else longest_seconds
+    left_seconds = period_seconds - (now - worker * STAGGER_SECONDS) % period_seconds
+    too_soon_seconds = soonest_seconds - left_seconds
+    return left_seconds + period_seconds * max(0, math.ceil(too_soon_seconds / period_seconds))

@@ -11,7 +11,8 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.driver_moves import DriverMoves
 from twinlog_source.driver.epoch import Slot
@@ -35,6 +36,7 @@ from twinlog_source.partitions.events import (
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
+from twinlog_source.topics.common_logs import CommonLogs
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
 from twinlog_source.topics.known import KnownTopics, copyable_partitions
@@ -197,6 +199,11 @@ class FlowState:
                 source=self.known.source,
                 target=self.known.target,
                 probe=self.probe,
+                common_logs=CommonLogs(
+                    source=self.known.source,
+                    target=self.known.target,
+                    read_committed=self.flow.settings.read_committed,
+                ),
             ),
             confirm=self.confirm,
             clock=self.clock,
@@ -243,7 +250,7 @@ class FlowState:
         process has claimed the flow meanwhile."""
         if self.ownership.is_due:
             await self.ownership.check()
-            await self.journal.retract(self.control)
+            await self.journal.retract_given_up(self.control)
             if self.clock.monotonic() >= self._look_at_targets_at:
                 self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
                 await self.target_logs.look_at_ends(self.topics)
@@ -256,7 +263,7 @@ class FlowState:
         KafkaError."""
         if self.positions.retractions.due:
             await self.ownership.check()
-            await self.journal.retract(self.control)
+            await self.journal.retract_given_up(self.control)
         await self.target_logs.look_at_ends(self.topics)
         await self.target_logs.put_ends_on_log(self.topics)
         await self.ownership.leave(at_rest=self.table.has_preserved_at_rest)
@@ -313,8 +320,8 @@ class FlowState:
             await self._changes.translate_recreated(self.topics)
             await self._source_logs.restart_recreated(self.topics)
         await self._moves.withdraw()
-        await self._marks.state_new(self.topics)
-        await self._marks.state_left(self.topics)
+        await self._marks.record_new(self.topics)
+        await self._marks.record_left(self.topics)
         await self._finder.find(self.topics)
         self._changes.take_ended()
         self._modes.look_again(self.target_logs.recreated(self.topics))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from twinlog.errors import NotFoundError, StateError
 from twinlog.model import TopicPartition
+from twinlog.service.owner_name import OwnerReason
 from twinlog_source.driver.flow_driver import FlowDriver
 
 
@@ -18,9 +19,18 @@ class Subject:
         return self.topic in (None, partition.topic) and self.partition in (None, partition.partition)
 
 
+def refuse_on_standby(driver: FlowDriver) -> None:
+    """Raises StateError (OWNED_ELSEWHERE) while another process copies the flow."""
+    standing = driver.standing()
+    if not driver.owned and standing is not None and standing.reason == OwnerReason.OWNED_ELSEWHERE:
+        raise standing
+
+
 def require_owned(driver: FlowDriver) -> None:
-    """Raises StateError while this process does not copy the flow."""
+    """Raises StateError while this process does not copy the flow: OWNED_ELSEWHERE with the owner's address
+    where another one does."""
     if not driver.owned:
+        refuse_on_standby(driver)
         reason, message = driver.idle_reason()
         raise StateError(
             f"{driver.flow} is not copied by this process now: {reason} {message}".rstrip(),
@@ -43,4 +53,4 @@ def require_partitions(driver: FlowDriver, subject: Subject) -> frozenset[TopicP
 
 def partitions_of(driver: FlowDriver, subject: Subject) -> frozenset[TopicPartition]:
     """Those of the flow that the subject includes; none when it does not copy them."""
-    return frozenset(filter(subject.includes, driver.estate.table.rows))
+    return frozenset(filter(subject.includes, driver.state.table.rows))

@@ -29,6 +29,12 @@ from twinlog_source.log.facts import (
     ZeroFact,
 )
 
+KINDS = frozenset(
+    {"claim", "owner", "topic", "pause", "throttle", "restore", "writer"}
+    | {"zero", "epochs", "target", "copy", "proof"}
+)
+"""Of facts: every one that this release writes and reads."""
+
 _INT64_LIMIT = 1 << 63
 
 
@@ -139,7 +145,7 @@ def control_key(
 
 def parse_control(source_alias: str, key: bytes | None, value: bytes | None) -> ControlRecord | None:
     """Read a fact of a source cluster; None for every other record. Raises WireFormatError for a broken
-    value."""
+    value, with the reason WIRE_VERSION for one of a later format."""
     decoded = decode_connect_key(key)
     if decoded is None or decoded.connector != CONTROL_CONNECTOR:
         return None
@@ -151,10 +157,40 @@ def parse_control(source_alias: str, key: bytes | None, value: bytes | None) -> 
         return None
     if not _has_sound_numbers(partition):
         return None
+    if kind not in KINDS:
+        return None  # a later release's, of which this one knows nothing
     fact = None if value is None else _fact(kind, topic, partition, decode_document(value) or {})
     if value is not None and fact is None:
         return None
     return ControlRecord(kind=kind, topic=topic, partition=partition, fact=fact)
+
+
+KINDS = frozenset(
+    [
+        "claim",
+        "owner",
+        "topic",
+        "restore",
+        "writer",
+        "pause",
+        "throttle",
+        "zero",
+        "epochs",
+        "target",
+        "copy",
+        "proof",
+    ]
+)
+"""Of all facts that this version knows."""
+
+
+def kind_of(key: bytes | None) -> str | None:
+    """Of a fact, also of one that this version does not know; None for every other record."""
+    decoded = decode_connect_key(key)
+    if decoded is None or decoded.connector != CONTROL_CONNECTOR:
+        return None
+    kind = decoded.partition.get("kind")
+    return kind if isinstance(kind, str) else None
 
 
 def _fact(kind: str, topic: str | None, partition: int | None, document: dict[str, object]) -> Fact | None:

@@ -1,7 +1,7 @@
 """Ends transactions of the flow that hang: their coordinator has left a partition out that had no leader as
 they ended (KIP-664 calls them hanging).
 
-Whoever takes transactional ids over does it before it reads positions. Otherwise open positions would keep it
+Who takes transactional ids over does it before it reads positions. Otherwise open positions would keep it
 waiting for ever, and open records would share the fate of the id's next transaction on their partition.
 Invariant: what is ended here ends as its position did; where that is not certain it stays open, and the
 producer's guard keeps everything away from that partition.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import TopicAdmin
+from twinlog.kafka.reasons import KafkaReason
 from twinlog_source.config import SourceFlow
 
 
@@ -68,7 +69,7 @@ async def _ensure(
             configs=configs,
         )
     except KafkaError as error:
-        if error.reason != "REPLICATION_FACTOR_INVALID":
+        if error.reason != KafkaReason.REPLICATION_FACTOR_INVALID:
             raise
         brokers = len(await admin.brokers())
         raise FatalKafkaError(

@@ -37,18 +37,18 @@ class Journal:
     partition_count: int = 0
     """Known once the topic is there."""
 
-    async def state(self, fact: Fact) -> None:
+    async def record(self, fact: Fact) -> None:
         await self._append(*fact_record(self.flow.source, fact))
 
-    async def states(self, facts: Iterable[Fact]) -> None:
+    async def record_all(self, facts: Iterable[Fact]) -> None:
         """Many at once; they share requests."""
         await self._append_all(fact_record(self.flow.source, fact) for fact in facts)
 
-    async def take_back(self, kind: str, topic: str | None = None, partition: int | None = None) -> None:
+    async def retract(self, kind: str, topic: str | None = None, partition: int | None = None) -> None:
         await self._append(control_key(self.flow.source, kind, topic, partition), None)
 
     async def command(self, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
-        """State what an operator ordered, or take it back (None), within `COMMAND_SECONDS`.
+        """Record what an operator ordered, or retract it (None), within `COMMAND_SECONDS`.
 
         When this fails, also by being cancelled, the command is given up: it has no later effect.
         """
@@ -61,7 +61,7 @@ class Journal:
             raise
         self.retractions.replace(key)
 
-    async def retract(self, control: ControlState) -> None:
+    async def retract_given_up(self, control: ControlState) -> None:
         """Write what is in force behind the records of commands that failed. For the flow's owner."""
         for key, subject in list(self.retractions.due.items()):
             fact = control.command_in_force(*subject)
@@ -97,7 +97,7 @@ class Journal:
         """Only while no task owns the partition."""
         if not position:
             # First: without a record of either the reset policy would decide.
-            await self.state(ZeroFact(partition=partition))
+            await self.record(ZeroFact(partition=partition))
         key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
         await self._append(key, encode_source_offset(position))
         if position:

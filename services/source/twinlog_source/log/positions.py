@@ -68,7 +68,8 @@ class PositionsLog:
         """Read what is new up to the end and return the next offset to copy of each partition.
 
         Waits for transactions that were open at the call: what they commit counts. Raises KafkaError when a
-        partition can not be read: a position is never guessed.
+        partition can not be read: a position is never guessed. Raises WireFormatError (WIRE_VERSION) for a
+        record of a later release.
         """
         async with self._reading:
             # Not the last stable offset: a transaction of another slot that is open now would hide what is
@@ -143,6 +144,9 @@ class PositionsLog:
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:
                 self.control.apply(control)
         except WireFormatError as error:
+            if error.reason == "WIRE_VERSION":
+                # A pause or a loss that is not understood must not be passed over.
+                raise
             log.warning("position_unreadable", topic=self.topic, offset=record.offset, error=str(error))
             if key is not None:
                 self.unreadable[key.partition] = str(error)

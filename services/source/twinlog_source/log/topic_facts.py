@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact, TopicFact
 from twinlog_source.log.journal import Journal
@@ -35,7 +36,7 @@ class TopicFacts:
         fact = self.control.copies.get(partition)
         return fact if fact is not None and fact.target_topic_id == topic.target_topic_id else None
 
-    async def state(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
+    async def record(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
         """The topic and its copy as they are now; partitions beyond `known_partitions` came after the flow
         began."""
         mark = TopicFact(
@@ -44,23 +45,23 @@ class TopicFacts:
             known_partitions=known_partitions,
             target_topic_id=topic.target_topic_id,
         )
-        await self.journal.state(mark)
+        await self.journal.record(mark)
         self.control.record(mark)
 
-    async def state_new(self, topics: Mapping[str, ReplicatedTopic]) -> None:
+    async def record_new(self, topics: Mapping[str, ReplicatedTopic]) -> None:
         """Those that nothing is remembered of yet."""
         for topic in topics.values():
             if topic.source_topic_id and topic.source_topic not in self.control.topics:
-                await self.state(topic, known_partitions=topic.partition_count)
+                await self.record(topic, known_partitions=topic.partition_count)
 
-    async def state_left(self, topics: Mapping[str, ReplicatedTopic]) -> None:
+    async def record_left(self, topics: Mapping[str, ReplicatedTopic]) -> None:
         """Which topics configsync took out of the flow, and which it took in again."""
         changed = [
             replace(mark, left=not mark.left)
             for mark in self.control.topics.values()
             if mark.left == (mark.topic in topics) and (mark.left or self._was_taken_out(mark.topic))
         ]
-        await self.journal.states(changed)
+        await self.journal.record_all(changed)
         for mark in changed:
             self.control.record(mark)
 

@@ -7,7 +7,7 @@ from twinlog.config import OffsetsMode
 from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
 from twinlog.policy.offsets_rule import OffsetsRule
-from twinlog.service.feeds.topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact, EpochStart
 from twinlog_source.partitions.copy_mode import OffsetsReason

@@ -7,7 +7,7 @@ how many records there are.
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from twinlog.telemetry.metrics import AGE_BUCKETS_SECONDS
+from twinlog.telemetry.metrics.spec import AGE_BUCKETS_SECONDS
 
 
 @dataclass(slots=True)

@@ -1,4 +1,5 @@
-"""What a task says of its partitions, as values. `driver/worker_messages.py` reads them from messages."""
+"""What a task says of its partitions, as values: `driver/stream/worker_messages.py` reads them from
+messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -82,6 +83,8 @@ class PartitionReport:
     """Where a target log continued that had lost records; None = that was not seen."""
     target_shortened_at: int | None = None
     """Source offset of the record that was written there."""
+    target_shortened_times: int = 0
+    """How often the task has seen it."""
     epochs: tuple[EpochStart, ...] = ()
     sync_pace: SyncPace | None = None
     """In last words only."""

@@ -41,6 +41,8 @@ class Shortened:
 class PartitionRow:
     partition: TopicPartition
     target_topic: str = ""
+    is_heartbeats: bool = False
+    """Its records are Twinlog's own: they are copied, and no backlog of anybody."""
     position: int | None = None
     """Next source offset to copy, committed on the target; None = not known yet."""
     initial: int = 0
@@ -78,6 +80,8 @@ class PartitionRow:
     """Where what may be copied of the source's log ends, as seen last: by the driver, or by the task."""
     end_at: float = 0.0
     """When that was, in monotonic seconds."""
+    grew_at: float | None = None
+    """When the log was seen to have grown last, in monotonic seconds; None = not since the start."""
     end_problem: KafkaError | None = None
     """Why the driver could not read it when it looked last."""
     replaced_at: int | None = None
@@ -96,7 +100,7 @@ class PartitionRow:
     stall: StallWatch = field(default_factory=StallWatch)
     counted_lanes: dict[str, int] = field(default_factory=dict)
     """Records by lane, as the present task told them last."""
-    told_shortened: tuple[int | None, int | None] | None = None
+    told_shortened: tuple[int | None, int | None, int] | None = None
     """What the present task has said of a target that lost records, taken already: where the target
     continued, and with which record of the source."""
     disproved_end: int | None = None

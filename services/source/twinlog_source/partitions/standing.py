@@ -60,7 +60,9 @@ class FlowFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionResult:
+class PartitionStanding:
+    """What is said of a partition now."""
+
     state: PartitionState
     reason: str = ""
     message: str = ""
@@ -95,7 +97,7 @@ def lag_of(row: PartitionRow, facts: FlowFacts) -> int | None:
     return None if facts.now - row.end_at > END_VALID_SECONDS else max(0, row.end - row.position)
 
 
-def standing_of(row: PartitionRow, facts: FlowFacts) -> ElectionResult:
+def standing_of(row: PartitionRow, facts: FlowFacts) -> PartitionStanding:
     lag = lag_of(row, facts)
     lag_seconds = None if lag is None else row.lag_time.seconds(facts.now)
     state, reason, message = _word(row, facts)
@@ -106,7 +108,7 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> ElectionResult:
         state = PartitionState.STALLED
         # Without the seconds, which grow: watchers are told of changes only.
         message = f"no progress for {facts.stalled_seconds:g} s or longer: {message}"
-    return ElectionResult(
+    return PartitionStanding(
         state=state,
         reason=reason,
         message=message,

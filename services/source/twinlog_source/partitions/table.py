@@ -4,7 +4,7 @@ Invariant: nobody else writes to the table or its rows. Who finds something out 
 is to be done about it comes back as effects.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -52,6 +52,8 @@ class PartitionTable:
     """All partitions of one flow. Touched on the driver's event loop only; its figures may be read from any
     thread."""
 
+    is_heartbeats: Callable[[str], bool] = lambda topic: False
+    """Whether a source topic holds heartbeats."""
     rows: dict[TopicPartition, PartitionRow] = field(default_factory=dict)
     records: int = 0
     bytes: int = 0
@@ -92,10 +94,6 @@ class PartitionTable:
                 if row is not None:
                     change(row, event, now)
         return ()
-
-    def known_positions(self) -> dict[TopicPartition, int]:
-        """The positions that are known."""
-        return {p: row.position for p, row in self.rows.items() if row.position is not None}
 
     def plannable(self) -> frozenset[TopicPartition]:
         """Partitions whose position and kind of copy are known and that nothing keeps from being copied."""
@@ -165,6 +163,7 @@ class PartitionTable:
         self.rows = {one: known.get(one) or PartitionRow(partition=one) for one in targets}
         for partition, target_topic in targets.items():
             self.rows[partition].target_topic = target_topic
+            self.rows[partition].is_heartbeats = self.is_heartbeats(partition.topic)
 
     def _see_ends(self, event: EndsSeen) -> None:
         for partition, end in event.ends.items():

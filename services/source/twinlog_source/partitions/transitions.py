@@ -172,7 +172,7 @@ def see_end(row: PartitionRow, end_offset: int, asked_at: float) -> None:
     row.end_problem = None
     if end_offset < (row.end or 0) and asked_at < row.end_at:
         return  # a task has seen more since the leader was asked
-    row.end, row.end_at = end_offset, max(asked_at, row.end_at)
+    _set_end(row, end_offset, max(asked_at, row.end_at))
     _observe_lag(row)
 
 
@@ -180,6 +180,12 @@ def check_movement(row: PartitionRow, *, paused: bool, now: float) -> None:
     """See whether a partition that should move has moved."""
     # The last known end is enough: ends do not come back, so what lay before it still does.
     row.stall.observe(row.position, must_move=bool(row.last_known_lag) and not paused, now=now)
+
+
+def _set_end(row: PartitionRow, end: int, at: float) -> None:
+    if row.end is not None and end > row.end:
+        row.grew_at = at
+    row.end, row.end_at = end, at
 
 
 def _observe_lag(row: PartitionRow) -> None:
@@ -193,7 +199,8 @@ def _observe_lag(row: PartitionRow) -> None:
 def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, now_ms: int) -> None:
     """The newest word of the task that owns it."""
     row.slot = slot
-    shortened_to, told = report.target_shortened_to, (report.target_shortened_to, report.target_shortened_at)
+    shortened_to = report.target_shortened_to
+    told = shortened_to, report.target_shortened_at, report.target_shortened_times
     # Also at the same place again: what an operator had copied once more may be lost once more.
     if shortened_to is not None and told != row.told_shortened:
         row.told_shortened = told
@@ -206,7 +213,7 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     # A task repeats the end of its last fetch, however old: only one that rose was just seen.
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):
-        row.end, row.end_at = end, now
+        _set_end(row, end, now)
     row.report, row.reported_at_ms, row.position = report, now_ms, report.position
     _observe_lag(row)
     row.epochs = report.epochs

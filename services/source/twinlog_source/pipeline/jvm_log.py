@@ -110,7 +110,7 @@ def _told(stream: Iterable[bytes]) -> Iterator[str]:
             break
         else:
             yield OPTION_VALUE.sub(r"\1…", REFUSED_OPTIONS.sub("", line))
-    # Whoever writes must not be held up.
+    # The writer must not be held up.
     for _ in stream:
         pass
 

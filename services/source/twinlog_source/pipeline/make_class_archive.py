@@ -39,7 +39,7 @@ def make_archive(java: Java, archive: Path) -> None:
         raise SparkUnavailableError(f"{java.executable} wrote no archive of its classes")
     # The JVM's umask is private; an image is made by one user and run by another.
     draft.chmod(0o644)
-    # Whoever comes last wins: both have archived the same classes.
+    # The last one wins: both have archived the same classes.
     draft.replace(archive)
 
 

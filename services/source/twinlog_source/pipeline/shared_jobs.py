@@ -15,7 +15,10 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, SlotState
 
 GATHER_SECONDS = 1.0
-"""How long the first waits for others: they begin together when the process starts, and at renewals."""
+"""A job begins once nobody has joined it for so long: its flows begin together when the process starts, and
+at renewals."""
+LONGEST_GATHER_SECONDS = 5.0
+"""How long the first one waits for others at most."""
 LOOK_SECONDS = 60.0
 CLOSE_SECONDS = 3.0
 LINGER_SECONDS = 60.0
@@ -38,7 +41,10 @@ class SharedJobs:
     cancel: Callable[[Epoch], Awaitable[None]]
     """Ends the job that this epoch is in; `run_together` raises then. Raises TwinlogError."""
     gather_seconds: float = GATHER_SECONDS
+    longest_gather_seconds: float = LONGEST_GATHER_SECONDS
     linger_seconds: float = LINGER_SECONDS
+    pause: Callable[[asyncio.Event, float], Awaitable[bool]] = wait_or_stop
+    """Waits so many seconds; True = the event came first."""
     _gathering: dict[int, _Job] = field(default_factory=dict)
     """By worker, those that have not begun."""
     _jobs: dict[str, _Job] = field(default_factory=dict)
@@ -90,7 +96,7 @@ class SharedJobs:
 
     async def _lead(self, worker: int, job: _Job) -> None:
         try:
-            is_closing = await wait_or_stop(self._closing, self.gather_seconds)
+            is_closing = await self._gather(job)
             del self._gathering[worker]
             if not is_closing:
                 async with asyncio.TaskGroup() as group:
@@ -101,6 +107,18 @@ class SharedJobs:
             job.ended.set()
             for epoch in job.epochs:
                 self._jobs.pop(_name(epoch), None)
+
+    async def _gather(self, job: _Job) -> bool:
+        """Wait until nobody joins the job any more. Whether no job is to begin."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self.longest_gather_seconds
+        while (left_seconds := give_up_at - loop.time()) > 0:
+            joined = len(job.epochs)
+            if await self.pause(self._closing, min(self.gather_seconds, left_seconds)):
+                return True
+            if len(job.epochs) == joined:
+                break
+        return False
 
     async def _outcome(self, job: _Job) -> TwinlogError | None:
         """Run the job; why it failed, None when it did not."""

@@ -88,6 +88,9 @@ class ReadEnd:
     leader_epoch: int | None = None
     """What lies below was checked in the log of this leader or a later one; None = that is not known. A log
     that lost records which were there has another leader since, and others may lie in their place."""
+    topic_id: str = ""
+    """Of the topic that was written; "" = the brokers give topics no id. Another topic of its name is not
+    its log."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -310,6 +313,11 @@ class AppendLog(Generic[T]):
         hole = self._queue.popleft()
         self.phase = Phase.SURE
         self.acknowledged = self._checked_to = hole.end
+
+    def not_filled(self) -> None:
+        """`Fill` was not begun: nothing of it is in the log."""
+        if self.phase is Phase.FILLING:
+            self.phase = Phase.SURE
 
     def end_read(self, tail: Tail) -> None:
         """The answer to ReadEnd."""

@@ -37,7 +37,7 @@ class ForeignWrite:
     is_filler: bool = False
     """It holds nothing that a consumer sees: the end of a transaction, or empty records of one."""
     writes: tuple[reports.ForeignWrite, ...] = field(default=(), compare=False)
-    """Who wrote what, from there on: for whoever is told. Also what is aborted, as it took offsets."""
+    """Who wrote what, from there on: for those that are told. Also what is aborted, as it took offsets."""
     end: int = field(default=0, compare=False)
     """Behind the last batch that was looked at."""
 

@@ -13,3 +13,5 @@ class PreservedReason(StrEnum):
     SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
     TARGET_LOST_TAIL = "TARGET_LOST_TAIL"
     """A setback: what the target lost is copied again."""
+    TARGET_RECREATED = "TARGET_RECREATED"
+    """A setback: the target topic is another one, which the driver will see."""

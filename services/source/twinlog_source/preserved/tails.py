@@ -16,6 +16,7 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends, list_offsets
 from twinlog.kafka.raw.log_ends import LogEnd, log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
+from twinlog.kafka.raw.topic_ids import leader_topic_ids
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole, ReadEnd, Tail
 from twinlog_source.preserved.own_batches import (
@@ -27,6 +28,7 @@ from twinlog_source.preserved.own_batches import (
     is_filler,
     sequence_behind,
 )
+from twinlog_source.preserved.reasons import PreservedReason
 
 A = TypeVar("A")
 
@@ -97,6 +99,7 @@ class KafkaCopyTails:
 
     async def _read(self, asked: Mapping[TopicPartition, ReadEnd], found: TailRead) -> None:
         ends = _answered(await log_ends(self._session, asked, timeout_seconds=self._timeout_seconds), found)
+        ends = await self._without_recreated(asked, ends, found)
         states = _answered(
             await producer_states(self._session, ends, timeout_seconds=self._timeout_seconds), found
         )
@@ -127,6 +130,30 @@ class KafkaCopyTails:
                     found(partition, TransientKafkaError(words, reason=NOT_REPLICATED))
                 else:
                     group.create_task(look(partition), name=f"look at {partition}")
+
+    async def _without_recreated(
+        self, asked: Mapping[TopicPartition, ReadEnd], ends: dict[TopicPartition, LogEnd], found: TailRead
+    ) -> dict[TopicPartition, LogEnd]:
+        """Leave out copies whose topic is another one by now: nothing is written there before the driver has
+        decided about the new topic. Only a log that is shorter than it was can be that of another topic."""
+        shorter = [
+            partition
+            for partition, end in ends.items()
+            if end.offset < asked[partition].checked_from and asked[partition].topic_id
+        ]
+        if not shorter:
+            return ends
+        ids = _answered(
+            await leader_topic_ids(self._session, shorter, timeout_seconds=self._timeout_seconds), found
+        )
+        for partition in shorter:
+            if partition not in ids:
+                del ends[partition]
+            elif ids[partition] not in ("", asked[partition].topic_id):
+                words = f"{partition}: the target topic was deleted and created again; its copy begins soon"
+                found(partition, TransientKafkaError(words, reason=PreservedReason.TARGET_RECREATED))
+                del ends[partition]
+        return ends
 
     async def _tail(
         self, partition: TopicPartition, end: LogEnd, states: ProducerStates, asked: ReadEnd

@@ -9,7 +9,7 @@ Invariant: nothing is written, and no id is taken over, by a task whose lease is
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
@@ -76,6 +76,8 @@ class PreservedPartition:
     """Monotonic seconds."""
     filling_since: float = 0.0
     hole_cost: HoleCost = field(default_factory=HoleCost)
+    topic_id: str = ""
+    """Of the target topic, as the driver knows it; "" = its brokers give topics no id."""
 
 
 Changed = Callable[[PreservedPartition], None]
@@ -142,6 +144,18 @@ class PreservedWriter:
     @property
     def is_idle(self) -> bool:
         return all(each.appends.is_idle for each in self.partitions.values())
+
+    def fill_soon(self, partition: PreservedPartition, hole: Fill) -> None:
+        """Fill a hole in the filler's next turn."""
+        partition.filling_since = self.clock.monotonic()
+        self._holes[partition.target] = hole
+
+    def leave_holes(self) -> None:
+        """Fill none of the holes that are not begun."""
+        holes, self._holes = self._holes, {}
+        for target in holes:
+            if target in self.partitions:
+                self.partitions[target].appends.not_filled()
 
     async def get_ready(self) -> None:
         """Take the filler's id over before there is anything to write: no end of a copy waits for it then.
@@ -232,10 +246,9 @@ class PreservedWriter:
                     self._in_flight_bytes += send.size_bytes
                     self._ready[target] = self._ready.pop(target)
                 case ReadEnd() as read:
-                    self._to_read.setdefault(connection, {})[target] = read
+                    self._to_read.setdefault(connection, {})[target] = replace(read, topic_id=each.topic_id)
                 case Fill() as fill:
-                    each.filling_since = now
-                    self._holes[target] = fill
+                    self.fill_soon(each, fill)
                 case None:
                     del self._ready[target]
         return chosen

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from twinlog.clock import Clock
 from twinlog.config import Configuration, FlowConfig
-from twinlog.config.settings import ClientConfig
+from twinlog.config.client_settings import ClientConfig
 from twinlog.errors import ConfigError, KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.policy.internal_topics import HostedTopic, configsync_topic, failover_topic
 from twinlog.policy.names import lease_group
@@ -57,7 +58,7 @@ class FlowClusters:
         working = []
         for group, found in (await self.target.describe_groups(groups)).items():
             if isinstance(found, KafkaError):
-                if found.reason == "GROUP_UNKNOWN":
+                if found.reason == KafkaReason.GROUP_UNKNOWN:
                     continue
                 raise found
             if found.member_count:
@@ -104,7 +105,7 @@ async def partition_count(cluster: KafkaCluster, topic: str) -> int:
     """0: there is no such topic. Raises KafkaError."""
     found = (await cluster.describe_topics([topic]))[topic]
     if isinstance(found, KafkaError):
-        if found.reason == "TOPIC_UNKNOWN":
+        if found.reason == KafkaReason.TOPIC_UNKNOWN:
             return 0
         raise found
     return found.partition_count

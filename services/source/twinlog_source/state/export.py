@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from twinlog import __version__
 from twinlog.errors import KafkaError, NotFoundError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.wire.source_offset import CONTROL_CONNECTOR, GAP_CONNECTOR, decode_connect_key
 from twinlog_source.log.control import ControlState
@@ -155,7 +156,7 @@ async def settled_ends(
     stable = await cluster.list_offsets(OffsetSpec.LAST_STABLE, partitions)
     for partition, end in ends.items():
         answer = stable[partition]
-        if isinstance(end, KafkaError) and end.retriable and end.reason != "TOPIC_UNKNOWN":
+        if isinstance(end, KafkaError) and end.retriable and end.reason != KafkaReason.TOPIC_UNKNOWN:
             raise end
         if isinstance(end, int) and answer == end:
             found[partition] = end
@@ -167,7 +168,7 @@ async def topic_ids(cluster: KafkaCluster, topics: Collection[str] | Mapping[str
     found: dict[str, str] = {}
     for topic, answer in (await cluster.describe_topics(list(topics)) if topics else {}).items():
         if isinstance(answer, KafkaError):
-            if answer.retriable and answer.reason != "TOPIC_UNKNOWN":
+            if answer.retriable and answer.reason != KafkaReason.TOPIC_UNKNOWN:
                 raise answer
             continue
         found[topic] = answer.topic_id

@@ -10,65 +10,42 @@ completes it.
 | positions | as exported, or derived from both logs |
 | topics, kinds of copies, their ends, the writer's identity, gaps, pauses, limits | as exported |
 | leader epochs of what was copied | as exported, with their position; else left out |
-| who claimed the flow | the import: whoever copied before is displaced |
+| who claimed the flow | the import: the owner before it is displaced |
 | how many slots were ever used | as exported, or what the file allows if that is more |
+| that the last owner had stopped in order, and where | left out: others may have owned the flow since |
 | what the standing proof knows | left out: it is proven again |
 | rules and registry, moves, checkpoints, offset syncs | as exported, where the topic is empty |
 """
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from twinlog.config import AutoOffsetReset
-from twinlog.errors import KafkaError, StateError, WireFormatError
-from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
-from twinlog.kafka.ports import LogWriter, OffsetSpec
+from twinlog.errors import KafkaError, StateError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
-from twinlog.policy.internal_topics import HostedTopic
 from twinlog.selection_configured import topic_selector
-from twinlog.wire import decode_checkpoint
-from twinlog.wire.murmur2 import partition_for_key
-from twinlog.wire.offset_sync import decode_offset_sync
-from twinlog.wire.source_offset import (
-    decode_source_offset_key,
-    encode_source_offset,
-    source_offset_key,
-)
-from twinlog_source.log.fact_records import control_key, fact_record, parse_control
-from twinlog_source.log.facts import MOST_SLOTS, ClaimFact, OwnerFact, RestoreFact, ZeroFact
-from twinlog_source.log.gaps import parse_gap_identity
-from twinlog_source.log.internal_topics import InternalTopics
+from twinlog_source.log.fact_records import KINDS, kind_of, parse_control
+from twinlog_source.log.facts import RestoreFact
 from twinlog_source.state.clusters import (
     FlowClusters,
     all_records,
     newest,
-    partition_count,
     require_stopped,
 )
 from twinlog_source.state.export import of_flow, settled_ends, topic_ids
 from twinlog_source.state.judgement import LogsNow, Outcome, Verdict, judge, judge_new, not_derived
+from twinlog_source.state.restore_writer import RestoreWriter, TopicPlan
+from twinlog_source.state.restored_records import RestoredRecords
 from twinlog_source.state.state_file import CopyLine, FlowState, Role, StateRecord
 from twinlog_source.state.walk import Reached, Walk, walk
 
-_IN_FLIGHT = 500
 _WALKS_AT_ONCE = 8
-_NOT_RESTORED = frozenset({"claim", "proof", "restore"})
-"""Facts of the positions topic that are derived, or of the import itself."""
-_OF_A_POSITION = frozenset({"zero", "epochs"})
 _RULES_KEY = b'["rules"]'
-_IMPORTER = "twinlog state import"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPlan:
-    role: Role
-    topic: HostedTopic
-    records: tuple[StateRecord, ...]
-    """To be written; none where the topic keeps what it has."""
-    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,15 +70,25 @@ class StateImport:
     without_moves: bool = False
 
     async def plan(self) -> ImportPlan:
-        """Changes nothing. Raises StateError: FLOW_RUNS, OTHER_CLUSTER, STATE_PRESENT, MOVE_UNFINISHED."""
+        """Changes nothing. Raises StateError: STATE_FILE_NEWER, FLOW_RUNS, OTHER_CLUSTER, STATE_PRESENT,
+        MOVE_UNFINISHED."""
+        self._require_known_facts()
         await self._require_the_clusters_of_the_file()
         require_stopped(self.clusters.flow.flow, await self.clusters.owners())
         is_continued = await self._require_no_other_state()
         verdicts = await self._verdicts()
         gone = {line.topic for line, verdict in verdicts.values() if verdict.outcome is Outcome.LEFT_OUT}
+        restored = RestoredRecords(
+            state=self.state,
+            flow=self.clusters.flow,
+            verdicts={each: (line.preserved, verdict) for each, (line, verdict) in verdicts.items()},
+            gone=gone,
+            without_moves=self.without_moves,
+            now_ms=self.clusters.clock.now_ms(),
+        )
         plans = []
         for role, topic in self.clusters.topics().items():
-            records = tuple(self._records(role, verdicts, gone))
+            records = tuple(restored.of(role))
             if role is Role.POSITIONS:
                 plans.append(TopicPlan(role=role, topic=topic, records=records))
                 continue
@@ -114,22 +101,20 @@ class StateImport:
 
     async def carry_out(self, plan: ImportPlan) -> None:
         """Restore. After an error the mark stays, and the import of the same file completes it."""
-        clusters = self.clusters
-        for each in plan.topics:
-            await self._make_topic(each)
-        await InternalTopics(flow=clusters.flow, source=clusters.source, target=clusters.target).ensure()
-        now_ms = clusters.clock.now_ms()
-        mark = RestoreFact(import_id=self.state.import_id, at_ms=now_ms)
-        claim = ClaimFact(instance=_IMPORTER, at_ms=now_ms)
-        await self._write_facts(fact_record(clusters.flow.flow.source, each) for each in (mark, claim))
-        # Whoever was elected meanwhile has read no positions: there were none yet. It must not copy by that.
-        working = await clusters.owners()
-        if working:
-            await self._take_mark_off()
-            require_stopped(clusters.flow.flow, working)
-        for each in plan.topics:
-            await self._restore(each)
-        await self._take_mark_off()
+        await RestoreWriter(clusters=self.clusters, import_id=self.state.import_id).write(plan.topics)
+
+    def _require_known_facts(self) -> None:
+        """What this version does not know it could not correct either, as it does with the owner's mark."""
+        kinds = {kind_of(record.key) for record in self.state.of(Role.POSITIONS)}
+        unknown = sorted(kind for kind in kinds if kind is not None and kind not in KINDS)
+        if unknown:
+            version = self.state.header.version
+            raise StateError(
+                f"the file holds facts that this version does not know ({', '.join(unknown)}): Twinlog"
+                f" {version} exported it. Import it with that version",
+                reason="STATE_FILE_NEWER",
+                metadata={"version": version},
+            )
 
     async def _require_the_clusters_of_the_file(self) -> None:
         header, clusters = self.state.header, self.clusters
@@ -275,7 +260,11 @@ class StateImport:
         for line in lines:
             end, start = copy_ends[line.copy], copy_starts[line.copy]
             for answer in (end, start):
-                if isinstance(answer, KafkaError) and answer.retriable and answer.reason != "TOPIC_UNKNOWN":
+                if (
+                    isinstance(answer, KafkaError)
+                    and answer.retriable
+                    and answer.reason != KafkaReason.TOPIC_UNKNOWN
+                ):
                     raise answer
             is_there = isinstance(end, int) and isinstance(start, int)
             now[line.source] = LogsNow(
@@ -319,126 +308,6 @@ class StateImport:
             )
         return not_derived(line, getattr(found, "why", ""), allow_repeats=self.allow_repeats)
 
-    def _records(
-        self,
-        role: Role,
-        verdicts: Mapping[TopicPartition, tuple[CopyLine, Verdict]],
-        gone: set[str],
-    ) -> Iterator[StateRecord]:
-        if role is Role.POSITIONS:
-            yield from self._position_records(verdicts, gone)
-        elif role is not Role.MOVES or not self.without_moves:
-            policy, alias = self.clusters.flow.policy, self.clusters.flow.flow.source
-            copies = {policy.format_remote_topic(alias, topic) for topic in gone}
-            for record in self.state.of(role):
-                if not _is_about(record, gone, copies):
-                    yield _without_timers(record) if role is Role.MOVES else record
-
-    def _position_records(
-        self, verdicts: Mapping[TopicPartition, tuple[CopyLine, Verdict]], gone: set[str]
-    ) -> Iterator[StateRecord]:
-        flow, connector = self.clusters.flow, self.clusters.flow.settings.connector_name
-        alias = flow.flow.source
-        stays = {
-            each
-            for each, (line, verdict) in verdicts.items()
-            if verdict.outcome is Outcome.AS_EXPORTED
-            or (verdict.outcome is Outcome.DERIVED and line.preserved)  # the end of its copy is its position
-        }
-        for record in self.state.of(Role.POSITIONS):
-            position = decode_source_offset_key(record.key, connector=connector)
-            if position is not None:
-                if position.partition in stays:
-                    yield record
-                continue
-            if parse_gap_identity(alias, record.key) is not None:
-                yield record
-                continue
-            fact = parse_control(alias, record.key, record.value)
-            if fact is None or fact.kind in _NOT_RESTORED or fact.topic in gone:
-                continue
-            if fact.kind in _OF_A_POSITION:
-                if TopicPartition(fact.topic or "", fact.partition or 0) in stays:
-                    yield record
-            elif isinstance(fact.fact, OwnerFact):
-                slots = min(MOST_SLOTS, max(fact.fact.slots, flow.settings.max_slots or 0))
-                key, value = fact_record(alias, replace(fact.fact, slots=slots))
-                yield replace(record, key=key, value=value)
-            else:
-                yield record
-        now_ms = self.clusters.clock.now_ms()
-        for partition, (_, verdict) in verdicts.items():
-            if verdict.position is None or partition in stays:
-                continue
-            if verdict.position:
-                mark: tuple[bytes, bytes | None] = (
-                    source_offset_key(alias, partition, connector=connector),
-                    encode_source_offset(verdict.position),
-                )
-            else:
-                mark = fact_record(alias, ZeroFact(partition=partition))
-            yield StateRecord(role=Role.POSITIONS, key=mark[0], value=mark[1], timestamp_ms=now_ms)
-
-    async def _make_topic(self, plan: TopicPlan) -> None:
-        """Before anything is written: a broker that refuses it leaves all as it was."""
-        if not plan.records or plan.role in (Role.POSITIONS, Role.OFFSET_SYNCS):
-            return
-        entry = self.clusters.entry
-        factor = (
-            entry.source.offset_storage.replication_factor
-            if plan.role is Role.CONFIGSYNC
-            else entry.checkpoint.topic_replication_factor
-        )
-        await ensure_compacted_topic(
-            self.clusters.cluster_of(plan.topic), plan.topic.topic, replication_factor=factor
-        )
-
-    async def _restore(self, plan: TopicPlan) -> None:
-        if not plan.records:
-            return
-        cluster = self.clusters.cluster_of(plan.topic)
-        there = {(each.key, each.value) for each in await all_records(cluster, plan.topic.topic)}
-        missing = [each for each in plan.records if (each.key, each.value) not in there]
-        count = await partition_count(cluster, plan.topic.topic)
-        async with cluster.writer() as writer:
-            for start in range(0, len(missing), _IN_FLIGHT):
-                try:
-                    async with asyncio.TaskGroup() as group:
-                        for record in missing[start : start + _IN_FLIGHT]:
-                            group.create_task(
-                                _append(writer, plan.topic.topic, count, record),
-                                name=f"restore a record of {plan.topic.topic}",
-                            )
-                except* KafkaError as failures:
-                    raise _first(failures) from None
-
-    async def _write_facts(self, pairs: Iterable[tuple[bytes, bytes | None]]) -> None:
-        topic = self.clusters.topics()[Role.POSITIONS].topic
-        count = await partition_count(self.clusters.target, topic)
-        async with self.clusters.target.writer() as writer:
-            for key, value in pairs:
-                await writer.append(
-                    TopicPartition(topic, partition_for_key(key, count)),
-                    key=key,
-                    value=value,
-                    timestamp_ms=self.clusters.clock.now_ms(),
-                )
-
-    async def _take_mark_off(self) -> None:
-        await self._write_facts([(control_key(self.clusters.flow.flow.source, "restore"), None)])
-
-
-def _is_about(record: StateRecord, topics: set[str], copies: set[str]) -> bool:
-    """Whether a record speaks of topics that are not restored, or of their copies."""
-    try:
-        if record.role is Role.OFFSET_SYNCS:
-            return decode_offset_sync(record.key, record.value).partition.topic in topics
-        if record.role is Role.CHECKPOINTS:
-            return decode_checkpoint(record.key, record.value).partition.topic in copies
-    except WireFormatError:
-        return False
-    return False
-
 
 def _is_reset(rules: bytes | None) -> bool:
     """Whether rules are those of the file again. What cannot be read may be anything."""
@@ -448,29 +317,5 @@ def _is_reset(rules: bytes | None) -> bool:
         return False
 
 
-def _without_timers(record: StateRecord) -> StateRecord:
-    """Since when a group is gone from the source: it may have come back since. The grace begins again."""
-    try:
-        value = json.loads(record.value or b"")
-    except ValueError:
-        return record
-    if not isinstance(value, dict) or "gone_ms" not in value:
-        return record
-    return replace(record, value=json.dumps({**value, "gone_ms": {}}, separators=(",", ":")).encode())
-
-
 def _number(answer: int | KafkaError) -> int:
     return answer if isinstance(answer, int) else 0
-
-
-async def _append(writer: LogWriter, topic: str, count: int, record: StateRecord) -> None:
-    number = partition_for_key(record.key, count) if record.key is not None else 0
-    await writer.append(
-        TopicPartition(topic, number), key=record.key, value=record.value, timestamp_ms=record.timestamp_ms
-    )
-
-
-def _first(failures: ExceptionGroup[KafkaError]) -> KafkaError:
-    for failure in failures.exceptions:
-        return failure if isinstance(failure, KafkaError) else _first(failure)
-    raise AssertionError("an exception group is never empty")

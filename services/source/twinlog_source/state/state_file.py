@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
+from twinlog import __version__
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 
@@ -123,7 +124,8 @@ def _documents(state: FlowState) -> Iterator[dict[str, Any]]:
 
 
 def parse(content: Iterable[bytes], *, name: str) -> FlowState:
-    """Read a file. Raises ConfigError (STATE_FILE_DAMAGED) unless it is whole and of this format."""
+    """Read a file. Raises ConfigError: STATE_FILE_DAMAGED unless it is whole, STATE_FILE_NEWER where another
+    version is needed to read it."""
     digest, count, end = hashlib.sha256(), 0, None
     documents: list[dict[str, Any]] = []
     for line in content:
@@ -143,7 +145,8 @@ def parse(content: Iterable[bytes], *, name: str) -> FlowState:
     try:
         return _state(documents, digest.hexdigest())
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-        raise _damaged(name, repr(error)) from error
+        # As it was written, by its checksum: the writer had another format.
+        raise _of_another_version(name, documents[0], error) from error
 
 
 def _document(line: bytes, name: str, number: int) -> dict[str, Any]:
@@ -215,5 +218,19 @@ def _line(document: dict[str, Any]) -> bytes:
 
 def _damaged(name: str, why: str) -> ConfigError:
     return ConfigError(
-        f"{name} is not a whole file of `twinlog state export`: {why}", reason="STATE_FILE_DAMAGED"
+        f"{name} is not a whole file of `twinlog state export`: {why}",
+        reason="STATE_FILE_DAMAGED",
+        metadata={"state_file": name},
+    )
+
+
+def _of_another_version(name: str, first: dict[str, Any], error: Exception) -> ConfigError:
+    version = first.get("version")
+    if not isinstance(version, str) or "twinlog_state" not in first:
+        return _damaged(name, "its first line is not that of an export")
+    return ConfigError(
+        f"{name} is whole, and this Twinlog ({__version__}) cannot read it: Twinlog {version} exported it"
+        f" ({error!r}). Import it with that version",
+        reason="STATE_FILE_NEWER",
+        metadata={"state_file": name, "version": version},
     )

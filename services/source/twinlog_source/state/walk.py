@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import LogReader
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Record, TimestampType, TopicPartition
 
 _FETCH_BYTES = 4 << 20
@@ -56,7 +57,7 @@ async def walk(way: Walk, source: LogReader, target: LogReader) -> Reached | Dif
                 return Differs(why=f"{way.copy} at {copied.offset} is not {way.source} at {original.offset}")
             position, count = original.offset + 1, count + 1
     except KafkaError as error:
-        if error.reason != "OFFSET_OUT_OF_RANGE":
+        if error.reason != KafkaReason.OFFSET_OUT_OF_RANGE:
             raise
         return Differs(why=f"records are gone that would have to be compared: {error}")
     return Reached(position=position, records=count)

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Codec, CopyPolicy
 from twinlog.clock import Clock
-from twinlog.config.copy_until import parse_until
+from twinlog.config.flow.copy_until import parse_until
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.deadline import deadline
@@ -36,18 +36,19 @@ from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.preserved.writer import Changed, Failed, PreservedWriter
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier, CopySettings
 from twinlog_source.task.foreign_writes import ForeignWrites
-from twinlog_source.task.horizon import Horizon
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.preserved_copies import PreservedCopies
-from twinlog_source.task.producer_settings import producer_settings
-from twinlog_source.task.reports import Reporter
+from twinlog_source.task.reading.horizon import Horizon
+from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.resting_copies import RestingCopies
-from twinlog_source.task.source_reader import SourceReader
-from twinlog_source.task.spans import TaskSpans
-from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
-from twinlog_source.task.target_writer import PositionsTopic, TargetWriter
-from twinlog_source.task.throttle import Throttle
-from twinlog_source.task.transport import AtLeastOnce, ExactlyOnce, Transport
+from twinlog_source.task.stream.reports import Reporter
+from twinlog_source.task.writing.positions_topic import PositionsTopic
+from twinlog_source.task.writing.preserved_copies import PreservedCopies
+from twinlog_source.task.writing.producer_settings import producer_settings
+from twinlog_source.task.writing.spans import TaskSpans
+from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.target_writer import TargetWriter
+from twinlog_source.task.writing.transport import AtLeastOnce, ExactlyOnce, Transport
 
 MAX_BUFFERED_BYTES = 8 << 20
 SYNCS_DELIVERY_SECONDS = 10.0

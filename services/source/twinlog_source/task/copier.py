@@ -18,23 +18,23 @@ from twinlog_source.log.gaps import Gap, gap_record
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.foreign_writes import ForeignWrites
-from twinlog_source.task.loss import (
+from twinlog_source.task.moves import PositionMoves
+from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.reading.loss import (
     LossReason,
     find_divergence,
     find_loss,
     goes_on,
     settles,
 )
-from twinlog_source.task.moves import PositionMoves
-from twinlog_source.task.partition import PartitionCopy, State
-from twinlog_source.task.preserved_copies import PreservedCopies, hole_words
-from twinlog_source.task.reports import Reporter
+from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.resting_copies import RestingCopies
-from twinlog_source.task.source_reader import SourceReader
-from twinlog_source.task.sync_paces import pace_of
-from twinlog_source.task.syncs import OffsetSyncs
-from twinlog_source.task.target_writer import TargetWriter
-from twinlog_source.task.throttle import Throttle
+from twinlog_source.task.stream.reports import Reporter
+from twinlog_source.task.stream.sync_paces import pace_of
+from twinlog_source.task.writing.preserved_copies import PreservedCopies, hole_words
+from twinlog_source.task.writing.syncs import OffsetSyncs
+from twinlog_source.task.writing.target_writer import TargetWriter
 
 CALL_TIMEOUT_SECONDS = 30.0
 UNSUPPORTED = "UNSUPPORTED_VERSION"

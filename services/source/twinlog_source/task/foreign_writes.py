@@ -17,6 +17,7 @@ from twinlog.batches import Visibility, classify
 from twinlog.batches.header import BatchHeader
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.raw import BatchReader
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.partitions.foreign_stretches import ForeignStretches
@@ -54,7 +55,7 @@ class _Range:
 class ForeignWrites:
     """Of one task. `suspect` is told by the writer; what is found goes to `found`, by source partition.
 
-    Invariant: no offset of a copy is told twice, whoever suspects it.
+    Invariant: no offset of a copy is told twice, however often it is suspected.
     """
 
     reader: BatchReader
@@ -118,7 +119,7 @@ class ForeignWrites:
             try:
                 fetched = await self.reader.fetch(what.target, at, max_bytes=_LOOK_BYTES)
             except KafkaError as error:
-                if error.reason == "OFFSET_OUT_OF_RANGE":
+                if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
                     return seen  # Deleted meanwhile: nobody can tell any more.
                 raise
             if not fetched.batches:

@@ -3,14 +3,18 @@
     ordered ──at rest──▶ storing ──on the log──▶ done
        └──── withdraw ─────┴─▶ withdrawn: the partition continues where it was
 
+A copy that keeps its source's offsets is at rest once its end is known and compared, and nothing is about to
+end it.
+
 Invariant A: nothing is fetched from a new position before that position is on the log.
 Invariant B: a move that was withdrawn has no later effect, although its record may be in a commit whose
 answer is not known yet: the old position is written behind it.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import NewRecord
@@ -21,12 +25,18 @@ from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact
 from twinlog_source.log.gaps import Gap, LogBounds, gap_key, gap_record, passed_over
 from twinlog_source.preserved.reasons import PreservedReason
-from twinlog_source.task.loss import LossReason
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.preserved_copies import PreservedCopies
-from twinlog_source.task.target_writer import TargetWriter
+from twinlog_source.task.reading.loss import LossReason
+from twinlog_source.task.writing.preserved_copies import PreservedCopies
 
 POLL_SECONDS = 0.05
+
+
+class PositionStore(Protocol):
+    """Stores positions in transactions (`TargetWriter`)."""
+
+    def store_soon(self, partition: TopicPartition, extra: Sequence[NewRecord] = ()) -> None: ...
+    def is_stored(self, partition: TopicPartition) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +56,7 @@ class _Storing:
 class PositionMoves:
     flow: Flow
     copies: Mapping[TopicPartition, PartitionCopy]
-    target_writer: TargetWriter
+    target_writer: PositionStore
     on_gap: Callable[[Gap], None]
     """Told of what a move leaves out, once that is on the log."""
     on_moved: Callable[[], None]
@@ -88,9 +98,7 @@ class PositionMoves:
                 copy.drop_queued()
                 if self.preserved is not None and partition not in self._storing:
                     self.preserved.forget_queued(partition)
-                if copy.is_idle and partition not in self._storing:
-                    if self.preserved is not None:
-                        self.preserved.believe(partition)
+                if self._may_carry_out(copy):
                     self._carry_out(copy, self._ordered.pop(partition))
             if self._ordered or self._storing:
                 await wait_or_stop(stop, POLL_SECONDS)
@@ -114,6 +122,15 @@ class PositionMoves:
             for gap in stored.gaps:
                 self.on_gap(gap)
             self.on_moved()
+
+    def _may_carry_out(self, copy: PartitionCopy) -> bool:
+        if not copy.is_idle or copy.partition in self._storing:
+            return False
+        if self.preserved is None:
+            return True
+        # What is filled before its end is not compared any more. If more is to be filled then, it waits.
+        self.preserved.believe(copy.partition)
+        return self.preserved.may_be_moved(copy.partition)
 
     def _carry_out(self, copy: PartitionCopy, command: pb.Reposition) -> None:
         if copy.keeps_offsets and copy.source_lost_from is not None:

@@ -116,6 +116,8 @@ class PartitionCopy:
     """Where the target continued after it had lost records; None = not seen."""
     target_shortened_at: int | None = None
     """Source offset of the record that was written there: the target may have lost what lies before it."""
+    target_shortened_times: int = 0
+    """How often that was seen: the same records may be lost twice at the same place."""
     repositioned: int = 0
     """Id of the last command to continue elsewhere that is carried out and stored."""
     withdrawn: int = 0
@@ -150,6 +152,12 @@ class PartitionCopy:
             self._become(State.PAUSED if self._paused else State.RUNNING)
         stands_still = self.held or self.settling or self.is_full or self.needs_translation
         return self.state is State.RUNNING and not stands_still and now >= self.not_before
+
+    @property
+    def takes_answers(self) -> bool:
+        """Whether the answer to a fetch that was under way may be copied. Not once the partition was paused,
+        moved or set aside meanwhile: the records are fetched again when it continues."""
+        return self.state is State.RUNNING and not self.settling and not self.needs_translation
 
     def wait_until(self, at: float, reason: str) -> None:
         """Copy nothing that is behind `fetched` before this moment, in monotonic seconds."""
@@ -192,6 +200,7 @@ class PartitionCopy:
         unexplained = None
         if self.target_end is not None and base_offset < self.target_end:
             self.target_shortened_to, self.target_shortened_at = base_offset, first_source_offset
+            self.target_shortened_times += 1
             self.markers_to_come = 0
         elif self.target_end is not None and self.end_is_exact:
             between = base_offset - self.target_end

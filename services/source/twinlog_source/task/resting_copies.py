@@ -16,7 +16,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.preserved_copies import PreservedCopies
+from twinlog_source.task.writing.preserved_copies import PreservedCopies
 
 FIRST_LOOK_SECONDS = 2.0
 """After a task began: what was written between two tasks is found soon."""

@@ -13,8 +13,8 @@ from twinlog.model import Flow
 from twinlog.telemetry.logging import configure_logging
 from twinlog_source.reasons import EndReason
 from twinlog_source.task.memory import give_back_memory
-from twinlog_source.task.session import TaskConnection
-from twinlog_source.task.spans import export_spans
+from twinlog_source.task.stream.session import TaskConnection
+from twinlog_source.task.writing.spans import export_spans
 
 log = structlog.get_logger(__name__)
 

@@ -24,7 +24,7 @@ from twinlog_source.task.run import (
     configure_task_logging,
     connection,
 )
-from twinlog_source.task.spans import export_spans
+from twinlog_source.task.writing.spans import export_spans
 
 AGAIN_SECONDS = 0.5
 """Before a task is run again. A driver makes one wait longer that was lost several times."""

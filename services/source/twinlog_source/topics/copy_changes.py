@@ -109,7 +109,7 @@ class CopyChanges:
     async def undo_beginning(self, partition: TopicPartition, before: CopyFact | None) -> None:
         """Put what was in force behind what may still arrive of a copy that was to begin."""
         if before is None:
-            await self.journal.take_back("copy", partition.topic, partition.partition)
+            await self.journal.retract("copy", partition.topic, partition.partition)
             self.control.retract("copy", partition.topic, partition.partition)
         else:
             await self._write([before])
@@ -124,7 +124,7 @@ class CopyChanges:
         return None if demanded and not fact.preserved else fact
 
     async def _write(self, facts: Collection[CopyFact]) -> None:
-        await self.journal.states(facts)
+        await self.journal.record_all(facts)
         for fact in facts:
             self.control.record(fact)
 

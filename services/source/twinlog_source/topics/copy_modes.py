@@ -15,13 +15,14 @@ from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
-from twinlog.service.feeds.topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import (
+    CommonLog,
     Decision,
     NewCopy,
     OffsetsReason,
@@ -81,8 +82,9 @@ class CopyModes:
             await self.decide_alone(topics)
 
     async def decide_alone(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
-        """The same, or for one partition, by whoever holds `deciding`."""
+        """The same, or for one partition, called by the holder of `deciding`."""
         new: list[PartitionRow] = []
+        known: list[tuple[PartitionRow, CopyFact]] = []
         for row in self._undecided(topics):
             if only not in (None, row.partition):
                 continue
@@ -97,10 +99,9 @@ class CopyModes:
             elif not fact.preserved and wanted is OffsetsMode.PRESERVED:
                 self._set_aside(row, fact.reason, refused(fact.reason, "it has offsets of its own"))
             else:
-                has_no_writer = row.partition in self.without_writer
-                self.without_writer.discard(row.partition)
-                decided = CopyDecided(partition=row.partition, copy=fact, has_no_writer=has_no_writer)
-                self._note(decided)
+                known.append((row, fact))
+        if known:
+            await self._continue(known, topics)
         if new:
             await self._begin(new, topics)
 
@@ -134,6 +135,54 @@ class CopyModes:
 
     def _note(self, event: Event) -> None:
         self.table.apply(event, self.clock.monotonic())
+
+    async def _continue(self, known: Collection[tuple[PartitionRow, CopyFact]], topics: Topics) -> None:
+        """Copies that have begun. Where everybody had left in order and the target has grown since, somebody
+        else wrote there: what is the source's by now (it came from there) is not copied once more."""
+        left = [
+            row
+            for row, fact in known
+            if fact.preserved and row.stored and row.partition in self.without_writer
+        ]
+        grown = await self.new_copies.written_by_others(left, topics)
+        if any(not isinstance(each, KafkaError) for each in grown.values()):
+            await self.confirm()
+        for row, fact in known:
+            there = grown.get(row.partition)
+            if isinstance(there, KafkaError):
+                self._set_aside(row, there.reason, f"what others wrote to its copy is not known: {there}")
+                continue
+            if there is not None:
+                fact = await self._take_written(row, fact, *there)
+            has_no_writer = row.partition in self.without_writer
+            self.without_writer.discard(row.partition)
+            if fact.preserved or self.rule.wanted(row.partition.topic) is not OffsetsMode.PRESERVED:
+                self._note(CopyDecided(partition=row.partition, copy=fact, has_no_writer=has_no_writer))
+            else:
+                words = f"from offset {fact.since} on the target holds other records"
+                self._set_aside(row, fact.reason, refused(fact.reason, words))
+
+    async def _take_written(
+        self, row: PartitionRow, fact: CopyFact, common: CommonLog, target_end: int
+    ) -> CopyFact:
+        """The copy continues behind what the target holds of the source; translated, where that is not all
+        that it holds."""
+        await self.journal.position(row.partition, common.end)
+        self._note(Begun(partition=row.partition, position=common.end, stored=True))
+        if common.end < target_end:
+            reason = OffsetsReason.TARGET_DIFFERS
+            fact = replace(fact, preserved=False, since=common.end, reason=reason, skip_from=0, skip_to=0)
+            await self.journal.record_all([fact])
+            self.marks.control.record(fact)
+        log.info(
+            "copy_continues_behind_others",
+            flow=str(self.marks.flow),
+            topic=row.partition.topic,
+            partition=row.partition.partition,
+            position=common.end,
+            target_end=target_end,
+        )
+        return fact
 
     async def _begin(self, new: Collection[PartitionRow], topics: Topics) -> None:
         # The table may change while clusters are asked.
@@ -178,7 +227,7 @@ class CopyModes:
             if error.retriable:
                 raise
             return refusal(error)
-        await self.journal.state(writer)
+        await self.journal.record(writer)
         self.marks.control.record(writer)
         return None
 
@@ -194,32 +243,42 @@ class CopyModes:
             partition, decision = copy.partition, decisions[copy.partition]
             row, target_id = rows[partition], topics[partition.topic].target_topic_id
             if decision.preserved:
+                since = copy.begins_at if copy.common is None else copy.common.begin
                 facts[partition] = CopyFact(
                     partition=partition,
                     preserved=True,
-                    since=copy.begins_at,
+                    since=since,
                     reason="",
                     target_topic_id=target_id,
-                    skip_to=copy.begins_at,
+                    skip_to=copy.filled_offsets,
                 )
             elif copy.wanted is OffsetsMode.PRESERVED:
                 self._set_aside(row, decision.reason, refused(decision.reason, decision.message))
             else:
-                facts[partition] = _translated(row, target_id, decision.reason)
+                since = 0 if copy.common is None else copy.common.end
+                facts[partition] = _translated(row, target_id, decision.reason, since=since)
         if not facts:
             return
         await self.confirm()
         begins = {copy.partition: copy for copy in copies}
         for partition, fact in facts.items():
-            row = rows[partition]
+            row, copy = rows[partition], begins[partition]
             if not fact.preserved:
-                await self._note_left_behind(row, begins[partition], topics[partition.topic])
-            if fact.preserved and row.position != fact.since:
-                # A new target topic is written from its beginning.
-                await self._note_lost(row, fact, topics[partition.topic])
-                await self.journal.position(partition, fact.since)
-                self._note(Begun(partition=partition, position=fact.since, stored=True))
-        await self.journal.states(facts.values())
+                await self._note_left_behind(row, copy, topics[partition.topic])
+            position = row.position
+            if copy.common is not None:
+                # First of all: what is there is not copied once more, whatever happens now.
+                position = copy.continues_at
+            elif fact.preserved:
+                position = fact.since
+            if position != row.position:
+                assert position is not None
+                if fact.preserved and (row.stored or partition in self.marks.control.copies):
+                    # A new target topic is written from its beginning.
+                    await self._note_lost(row, fact, topics[partition.topic])
+                await self.journal.position(partition, position)
+                self._note(Begun(partition=partition, position=position, stored=True))
+        await self.journal.record_all(facts.values())
         for partition, fact in facts.items():
             is_first = partition not in self.marks.control.copies
             self.marks.control.record(fact)
@@ -265,8 +324,8 @@ class CopyModes:
             await self.ledger.write(gap)
 
 
-def _translated(row: PartitionRow, target_topic_id: str, reason: str) -> CopyFact:
-    """It never had the source's offsets, not of any record."""
+def _translated(row: PartitionRow, target_topic_id: str, reason: str, *, since: int = 0) -> CopyFact:
+    """It has the source's offsets of the records below `since` only."""
     return CopyFact(
-        partition=row.partition, preserved=False, since=0, reason=reason, target_topic_id=target_topic_id
+        partition=row.partition, preserved=False, since=since, reason=reason, target_topic_id=target_topic_id
     )

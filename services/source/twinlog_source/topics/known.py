@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigEntry, KafkaCluster, TopicDescription
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.feeds.topics import ReplicatedTopic, TopicState
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog_source.config import SourceFlow
 
 Topics = Mapping[str, ReplicatedTopic]

@@ -10,9 +10,10 @@ from twinlog.kafka.ports import ConfigAdmin, KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog_source.log.topic_facts import TopicFacts
-from twinlog_source.partitions.copy_mode import NewCopy, OffsetsReason
+from twinlog_source.partitions.copy_mode import CommonLog, NewCopy, OffsetsReason
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.target_probe import TargetProbe
+from twinlog_source.topics.common_logs import CommonLogs, Suspect
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
 
@@ -30,6 +31,7 @@ class NewCopies:
     source: KafkaCluster
     target: KafkaCluster
     probe: TargetProbe
+    common_logs: CommonLogs
 
     async def look(
         self, rows: Collection[PartitionRow], topics: Topics
@@ -42,6 +44,7 @@ class NewCopies:
         policies = await self._cleanup_policies({row.partition.topic for row in rows}, topics)
         filled = [targets[partition] for partition, begin in begins.items() if begin != 0]
         refusals = await self._refusals(producers, filled)
+        common = await self._common_logs(rows, topics, ends, begins, policies)
         found: dict[TopicPartition, NewCopy | KafkaError] = {}
         for row in rows:
             partition, target = row.partition, targets[row.partition]
@@ -52,6 +55,8 @@ class NewCopies:
                 found[partition] = begin
             elif isinstance(known, KafkaError) and target not in refusals:
                 found[partition] = known
+            elif isinstance(there := common.get(partition), KafkaError):
+                found[partition] = there
             else:
                 found[partition] = NewCopy(
                     partition=partition,
@@ -62,10 +67,88 @@ class NewCopies:
                     # A position of 0 says that nothing was copied, and so does an empty target.
                     position_stored=row.stored and bool(row.position) and not self._is_anew(row, topics),
                     target_end=end,
+                    common=there,
+                    not_before=begin if self.starts.are_told else 0,
                     has_topic_id=bool(topics[partition.topic].target_topic_id),
                     refusal=refusals.get(target),
                 )
         return found
+
+    async def _common_logs(
+        self,
+        rows: Collection[PartitionRow],
+        topics: Topics,
+        ends: Mapping[TopicPartition, int | KafkaError],
+        begins: Mapping[TopicPartition, int | KafkaError],
+        policies: Mapping[str, frozenset[str]],
+    ) -> Mapping[TopicPartition, CommonLog | KafkaError | None]:
+        """Of copies that would begin although their target holds records."""
+        suspects = {
+            row.partition: target
+            for row in rows
+            if isinstance(end := ends[target := target_of(row, topics)], int)
+            and isinstance(begin := begins[row.partition], int)
+            and begin < end
+            and (not row.stored or self._is_anew(row, topics))
+            and not any("compact" in policy for policy in policies[row.partition.topic])
+        }
+        return await self._compare(suspects, ends)
+
+    async def written_by_others(
+        self, rows: Collection[PartitionRow], topics: Topics
+    ) -> Mapping[TopicPartition, tuple[CommonLog, int] | KafkaError]:
+        """Of preserved copies at whose end nobody of ours was at work, and that end behind their stored
+        position: what they hold of the source now, and their end. Left out where that is not known to be
+        more than the position says. Raises KafkaError."""
+        targets = {row.partition: target_of(row, topics) for row in rows}
+        positions = {row.partition: row.position or 0 for row in rows}
+        ends = await self.target.list_offsets(OffsetSpec.LATEST, targets.values()) if targets else {}
+        suspects = {
+            partition: target
+            for partition, target in targets.items()
+            if isinstance(end := ends[target], int) and end > positions[partition]
+        }
+        found: dict[TopicPartition, tuple[CommonLog, int] | KafkaError] = {}
+        for partition, common in (await self._compare(suspects, ends)).items():
+            if isinstance(common, KafkaError):
+                found[partition] = common
+            elif common is not None and common.end > positions[partition]:
+                end = ends[targets[partition]]
+                assert isinstance(end, int)
+                found[partition] = common, end
+        return found
+
+    async def _compare(
+        self,
+        suspects: Mapping[TopicPartition, TopicPartition],
+        ends: Mapping[TopicPartition, int | KafkaError],
+    ) -> Mapping[TopicPartition, CommonLog | KafkaError | None]:
+        """`suspects` by source partition, `ends` of the target's partitions."""
+        if not suspects:
+            return {}
+        latest = OffsetSpec.LAST_STABLE if self.common_logs.read_committed else OffsetSpec.LATEST
+        starts = await self.source.list_offsets(OffsetSpec.EARLIEST, suspects)
+        source_ends = await self.source.list_offsets(latest, suspects)
+        target_starts = await self.target.list_offsets(OffsetSpec.EARLIEST, suspects.values())
+        asked: list[Suspect] = []
+        unknown: dict[TopicPartition, CommonLog | KafkaError | None] = {}
+        for partition, target in suspects.items():
+            known = starts[partition], source_ends[partition], target_starts[target], ends[target]
+            match known:
+                case (int(source_start), int(source_end), int(target_start), int(target_end)):
+                    asked.append(
+                        Suspect(
+                            source=partition,
+                            target=target,
+                            source_start=source_start,
+                            source_end=source_end,
+                            target_start=target_start,
+                            target_end=target_end,
+                        )
+                    )
+                case _:
+                    unknown[partition] = next(each for each in known if isinstance(each, KafkaError))
+        return {**unknown, **await self.common_logs.find(asked)}
 
     def _is_anew(self, row: PartitionRow, topics: Topics) -> bool:
         """Whether what is known of it is about an earlier target topic.

@@ -42,7 +42,7 @@ class SourceLogs:
                 if partition.topic == topic.source_topic:
                     await self._restart(partition, position)
             # From now on every partition is one that came after the flow began.
-            await self.marks.state(topic, known_partitions=0)
+            await self.marks.record(topic, known_partitions=0)
 
     async def _restart(self, partition: TopicPartition, position: int) -> None:
         row = self.table.rows.get(partition)

@@ -8,7 +8,7 @@ from twinlog.config import AutoOffsetReset
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.service.feeds.topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.reasons import PartitionReason
 
@@ -30,6 +30,11 @@ class StartPositions:
     group: str = ""
     """Of the source; empty = none."""
     time_ms: int | None = None
+
+    @property
+    def are_told(self) -> bool:
+        """Whether somebody said where copies begin: what lies before was copied by another mirror."""
+        return bool(self.group) or self.time_ms is not None
 
     async def begin(
         self, resets: Mapping[TopicPartition, AutoOffsetReset], *, were_there: Collection[TopicPartition]

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster
-from twinlog.service.feeds.topics import ReplicatedTopic
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.partitions.table import PartitionTable
 
 LOOK_SECONDS = 2.0
@@ -45,7 +46,7 @@ class TargetLimits:
         refused = {
             row.partition.topic: row.target_topic
             for row in self.table.rows.values()
-            if row.task_reason == "RECORD_TOO_LARGE" and row.partition.topic in topics
+            if row.task_reason == KafkaReason.RECORD_TOO_LARGE and row.partition.topic in topics
         }
         if not refused:
             return

@@ -10,7 +10,7 @@ from twinlog.config import AutoOffsetReset
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.service.feeds.topics import ReplicatedTopic
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.facts import TargetFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
@@ -70,7 +70,7 @@ class TargetLogs:
             for partition in self.table.rows:
                 if partition.topic == topic.source_topic:
                     self._note(TargetRecreated(partition=partition))
-            await self.marks.state(topic, known_partitions=mark.known_partitions)
+            await self.marks.record(topic, known_partitions=mark.known_partitions)
 
     async def _note_lost_copies(self, topic: ReplicatedTopic) -> None:
         stored = {
@@ -174,7 +174,7 @@ class TargetLogs:
                 held_from=row.held_from,
                 noted_at_ms=self.clock.now_ms(),
             )
-            await self.journal.state(fact)
+            await self.journal.record(fact)
             self.marks.control.record(fact)
 
     def _note(self, event: TargetEvent) -> None:
@@ -203,7 +203,7 @@ class TargetLogs:
             before = self.marks.control.targets.get(partition)
             if before is None or _is_news(before, mark):
                 marks.append(mark)
-        await self.journal.states(marks)
+        await self.journal.record_all(marks)
         for mark in marks:
             self.marks.control.record(mark)
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.model import Flow
-from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic
+from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason

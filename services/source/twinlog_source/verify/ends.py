@@ -8,6 +8,7 @@ from twinlog.config import Configuration
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec, TopicDescription
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection_configured import topic_selector
 
@@ -30,11 +31,17 @@ class Ends:
     starts: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Of the source's topics."""
+    without_copy: frozenset[TopicPartition] = frozenset()
+    """There is no such topic or partition on the target yet; a target that does not answer has none."""
 
     @property
-    def with_records(self) -> dict[TopicPartition, int]:
-        """Partitions of which there is something to copy."""
-        return {partition: end for partition, end in self.ends.items() if end > self.starts[partition]}
+    def to_copy(self) -> dict[TopicPartition, int]:
+        """Partitions of which there is something to copy, or no copy yet."""
+        return {
+            partition: end
+            for partition, end in self.ends.items()
+            if end > self.starts[partition] or partition in self.without_copy
+        }
 
 
 async def find_ends(configuration: Configuration, flow: Flow, topics: Collection[str], until: Until) -> Ends:
@@ -72,19 +79,50 @@ async def find_ends(configuration: Configuration, flow: Flow, topics: Collection
         ends = await _offsets(source, spec, partitions)
         starts = await _offsets(source, OffsetSpec.EARLIEST, partitions)
         if until.offsets:
-            ends = {partition: min(end, until.offsets[partition]) for partition, end in ends.items()}
+            for partition, end in ends.items():
+                if until.offsets[partition] > end:
+                    raise ConfigError(
+                        f"--until: {partition} of {client.alias} can be copied up to offset {end} now",
+                        metadata={"key": "--until"},
+                    )
+            ends = {partition: until.offsets[partition] for partition in partitions}
         elif until.timestamp_ms is not None:
             found = await source.offsets_for_times(dict.fromkeys(partitions, until.timestamp_ms))
             ends = {partition: _earlier(found[partition], end) for partition, end in ends.items()}
     ids = {name: topic.topic_id for name, topic in described.items()}
-    return Ends(ends=ends, starts=starts, topic_ids=ids)
+    without_copy = await _without_copy(configuration, flow, ends)
+    return Ends(ends=ends, starts=starts, topic_ids=ids, without_copy=without_copy)
+
+
+async def _without_copy(
+    configuration: Configuration, flow: Flow, partitions: Collection[TopicPartition]
+) -> frozenset[TopicPartition]:
+    configured = configuration.flow(flow)
+    client, policy = configured.clients.target_admin, topic_selector(configured).policy
+    copies = {
+        topic: policy.format_remote_topic(flow.source, topic)
+        for topic in {partition.topic for partition in partitions}
+    }
+    try:
+        async with open_cluster(
+            client.alias, client.properties, timeout_seconds=_TIMEOUT_SECONDS, client_id_suffix="copy"
+        ) as target:
+            found = await target.describe_topics(list(copies.values()))
+    except KafkaError:
+        return frozenset(partitions)
+    return frozenset(
+        partition
+        for partition in partitions
+        if isinstance(copy := found[copies[partition.topic]], KafkaError)
+        or partition.partition >= copy.partition_count
+    )
 
 
 @asynccontextmanager
 async def watched_topics(
     configuration: Configuration, flow: Flow, ends: Ends
 ) -> AsyncIterator[Callable[[], Awaitable[frozenset[str]]]]:
-    """A question that may be asked while a copy goes on: which topics are not those any more whose ends were
+    """A question that may be asked while a copy is made: which topics are not those any more whose ends were
     found. A source that does not answer has lost none."""
     client = configuration.flow(flow).clients.source_admin
     async with open_cluster(
@@ -103,7 +141,7 @@ async def watched_topics(
 
 def _is_gone(found: TopicDescription | KafkaError, topic_id: str) -> bool:
     if isinstance(found, KafkaError):
-        return found.reason == "TOPIC_UNKNOWN"
+        return found.reason == KafkaReason.TOPIC_UNKNOWN
     return found.topic_id != topic_id
 
 

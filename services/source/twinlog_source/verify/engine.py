@@ -11,12 +11,13 @@ from twinlog.config import Configuration
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
 from twinlog.verify.report import FlowFailure, FlowReport, name_moved_records
-from twinlog_source.verify.gathering import Estate, open_estate
+from twinlog_source.verify.gathering import GatheredFlow, open_gathering
 from twinlog_source.verify.in_process import InProcess
 from twinlog_source.verify.progress import OnProgress, ProgressBoard
 from twinlog_source.verify.reading import Sides, open_sides
 from twinlog_source.verify.request import NO_SPARK, VerifyRequest
 from twinlog_source.verify.shown import shown_records
+from twinlog_source.verify.spark_task import first_of
 from twinlog_source.verify.state import ProvenRanges
 from twinlog_source.verify.waiting import Waiting
 from twinlog_source.verify.writers import named_writers
@@ -40,32 +41,38 @@ class Verification:
         """Raises ConfigError: what is asked for is not there."""
         began_at_ms = self.clock.now_ms()
         async with AsyncExitStack() as stack:
-            estate = await open_estate(self.configuration, self.request, stack)
+            gathered = await open_gathering(self.configuration, self.request, stack)
+            failure: TwinlogError | None = None
+            report: FlowReport | None = None
             try:
-                return await self._run(estate, stack, began_at_ms)
-            except ConfigError:
-                raise
-            except TwinlogError as error:
-                failure = FlowFailure(reason=error.reason, detail=str(error))
-                return self._report(began_at_ms, estate, [], [failure])
+                report = await self._run(gathered, stack, began_at_ms)
+            except* TwinlogError as failures:  # also of a group of tasks
+                failure = first_of(failures)
+            if isinstance(failure, ConfigError):
+                raise failure
+            if failure is not None:
+                told = FlowFailure(reason=failure.reason, detail=str(failure))
+                report = self._report(began_at_ms, gathered, [], [told])
+            assert report is not None
+            return report
 
-    async def _run(self, estate: Estate, stack: AsyncExitStack, began_at_ms: int) -> FlowReport:
-        bounds = await estate.gather()
-        clients = estate.flow.clients
+    async def _run(self, gathered: GatheredFlow, stack: AsyncExitStack, began_at_ms: int) -> FlowReport:
+        bounds = await gathered.gather()
+        clients = gathered.flow.clients
         sides = await open_sides(
             stack,
             clients.source_consumer,
             clients.target_consumer,
-            read_committed=estate.read_committed,
+            read_committed=gathered.read_committed,
             max_bytes_per_second=self.request.max_bytes_per_second,
         )
-        proofs = await self._prove_all(estate, sides, bounds, stack)
-        changed = await estate.changed_topics()
+        proofs = await self._prove_all(gathered, sides, bounds, stack)
+        changed = await gathered.changed_topics()
         for proof in proofs:
             if proof.source.topic in changed:
                 _forget(proof, changed[proof.source.topic])
         name_moved_records(proofs)
-        report = self._report(began_at_ms, estate, proofs, [])
+        report = self._report(began_at_ms, gathered, proofs, [])
         report = replace(report, writers=await named_writers(sides, report))
         if self.request.show:
             report = replace(report, records=await shown_records(sides, report))
@@ -74,33 +81,35 @@ class Verification:
     def _report(
         self,
         began_at_ms: int,
-        estate: Estate,
+        gathered: GatheredFlow,
         proofs: Sequence[PartitionProof],
         failures: Sequence[FlowFailure],
     ) -> FlowReport:
-        ordered = sorted((*proofs, *estate.proofs), key=lambda proof: proof.source)
+        ordered = sorted((*proofs, *gathered.proofs), key=lambda proof: proof.source)
         return FlowReport(
             flow=self.request.flow,
             began_at_ms=began_at_ms,
             ended_at_ms=self.clock.now_ms(),
             proofs=ordered,
-            failures=[*failures, *estate.failures],
+            failures=[*failures, *gathered.failures],
         )
 
     async def _prove_all(
-        self, estate: Estate, sides: Sides, bounds: Sequence[Bounds], stack: AsyncExitStack
+        self, gathered: GatheredFlow, sides: Sides, bounds: Sequence[Bounds], stack: AsyncExitStack
     ) -> list[PartitionProof]:
         waiting = Waiting(
-            estate=estate, give_up_at=asyncio.get_running_loop().time() + self.request.wait_seconds
+            gathered=gathered, give_up_at=asyncio.get_running_loop().time() + self.request.wait_seconds
         )
-        state = ProvenRanges.open(self.request, estate.pairs, self.memory)
+        state = ProvenRanges.open(
+            self.request, gathered.pairs, self.memory, read_committed=gathered.read_committed
+        )
         stack.callback(state.close)
         progress = ProgressBoard(on_progress=self.on_progress)
         progress.begin(bounds)
         master = self._spark_master(bounds)
         if master is None:
             here = InProcess(
-                estate=estate,
+                gathered=gathered,
                 request=self.request,
                 sides=sides,
                 waiting=waiting,
@@ -111,7 +120,7 @@ class Verification:
         from twinlog_source.verify.on_spark import OnSpark  # a JVM is only for what is large
 
         on_spark = OnSpark(
-            estate=estate,
+            gathered=gathered,
             request=self.request,
             sides=sides,
             waiting=waiting,

@@ -11,10 +11,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from twinlog.config import Configuration, FlowConfig
-from twinlog.config.settings import AutoOffsetReset, ClientConfig, OffsetsMode
+from twinlog.config.client_settings import ClientConfig
+from twinlog.config.flow.settings import AutoOffsetReset, OffsetsMode
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec, TopicDescription
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.selection import TopicSelector
@@ -42,7 +44,7 @@ class TopicPair:
 
 
 @dataclass(slots=True, kw_only=True)
-class Estate:
+class GatheredFlow:
     """The two clusters of a flow, while they are verified. An async context manager."""
 
     flow: FlowConfig
@@ -97,6 +99,7 @@ class Estate:
                 self._refuse(partition, copy, refusal.reason, str(refusal))
                 continue
             goal, limit, start, target_end, target_start = (int(answer) for answer in answers)  # type: ignore[arg-type]
+            kept_from, kept_until = self._offsets_kept(partition)
             bounds = Bounds(
                 source=partition,
                 target=copy,
@@ -110,13 +113,39 @@ class Estate:
                 source_lost=(Range(0, start),) if start or self._was_recreated(partition) else (),
                 target_lost=(Range(0, target_start),) if target_start else (),
                 gaps=self._known_gaps(partition),
-                offsets_kept_from=self._offsets_kept_from(partition),
+                offsets_kept_from=kept_from,
+                offsets_kept_until=kept_until,
+                source_log_start=start,
                 source_compacted=self.pairs[partition.topic].source_compacted,
                 target_compacted=self.pairs[partition.topic].target_compacted,
-                begins_anywhere=self._begins_anywhere,
+                begins_anywhere=self._begins_anywhere(partition),
             )
             gathered.append(self._narrowed(self._with_truncations(bounds), begins, ends))
-        return gathered
+        return [*gathered, *await self._only_on_target()]
+
+    async def _only_on_target(self) -> list[Bounds]:
+        """Partitions that only the copy has: what is in them, the source has not."""
+        if self.request.ends is not None:
+            return []
+        extra = [
+            TopicPartition(pair.target.name, number)
+            for pair in self.pairs.values()
+            for number in range(pair.source.partition_count, pair.target.partition_count)
+            if not self.request.partitions or number in self.request.partitions
+        ]
+        ends = await self._offsets(self.target, OffsetSpec.LAST_STABLE, extra)
+        starts = await self._offsets(self.target, OffsetSpec.EARLIEST, extra)
+        topics = {pair.target.name: topic for topic, pair in self.pairs.items()}
+        found = []
+        for copy in extra:
+            partition = TopicPartition(topics[copy.topic], copy.partition)
+            start, end = starts[copy], ends[copy]
+            refusal = next((answer for answer in (start, end) if isinstance(answer, KafkaError)), None)
+            if refusal is not None:
+                self._refuse(partition, copy, refusal.reason, str(refusal))
+            elif end > start:  # type: ignore[operator]
+                found.append(_bounds_of_nothing(partition, copy, int(start), int(end)))  # type: ignore[arg-type]
+        return found
 
     async def stored_positions(self) -> Mapping[TopicPartition, int]:
         """Next offset to copy of each partition, as committed now. Raises KafkaError."""
@@ -125,16 +154,16 @@ class Estate:
                 topic = self.positions.topic
                 found = (await self.target.describe_topics([topic]))[topic]
                 if isinstance(found, KafkaError):
-                    if found.reason == "TOPIC_UNKNOWN":
+                    if found.reason == KafkaReason.TOPIC_UNKNOWN:
                         return {}
                     raise found
                 self.positions.partition_count = found.partition_count
             await self.positions.peek()
             return self.positions.known()
 
-    async def target_end(self, copy: TopicPartition) -> int:
-        """What readers of the copy see ends here now. Raises KafkaError."""
-        answer = (await self.target.list_offsets(OffsetSpec.LAST_STABLE, [copy]))[copy]
+    async def target_end(self, copy: TopicPartition, spec: OffsetSpec = OffsetSpec.LAST_STABLE) -> int:
+        """What readers of the copy see ends here now, or what is written. Raises KafkaError."""
+        answer = (await self.target.list_offsets(spec, [copy]))[copy]
         if isinstance(answer, KafkaError):
             raise answer
         return answer
@@ -151,7 +180,7 @@ class Estate:
             for name, topic in names.items():
                 answer, before = found[name], getattr(self.pairs[topic], side)
                 if isinstance(answer, KafkaError):
-                    if answer.reason == "TOPIC_UNKNOWN":
+                    if answer.reason == KafkaReason.TOPIC_UNKNOWN:
                         changed[topic] = FlowFailure(
                             topic=topic, reason=answer.reason, detail=f"{name} was deleted meanwhile"
                         )
@@ -162,6 +191,18 @@ class Estate:
                         detail=f"{name} was deleted and created again meanwhile",
                     )
         return changed
+
+    def say_what_is_hidden(self, proof: PartitionProof) -> None:
+        """Where a transaction stayed open on the copy. That, and no lack of a position, is why it cannot be
+        said what of the end was copied."""
+        hidden = self.open_copies.get(proof.source)
+        if hidden is None:
+            return
+        proof.not_compared = [
+            replace(each, detail="") if each.reason == Reason.NOT_COPIED_YET else each
+            for each in proof.not_compared
+        ]
+        proof.not_compared.append(hidden)
 
     def copy_of(self, partition: TopicPartition) -> TopicPartition:
         return TopicPartition(self.pairs[partition.topic].target.name, partition.partition)
@@ -182,6 +223,14 @@ class Estate:
                     metadata={"topic": topic},
                 )
         names = sorted(topic for topic in (asked or there) if self.selector.selects(topic))
+        if not names:
+            self.failures.append(
+                FlowFailure(
+                    reason="NO_TOPICS_SELECTED",
+                    detail=f"{self.flow.flow} selects none of the topics of cluster {self.flow.flow.source}",
+                )
+            )
+            return
         copies = {
             name: self.selector.policy.format_remote_topic(self.flow.flow.source, name) for name in names
         }
@@ -191,20 +240,35 @@ class Estate:
         target_compacted = await _compacted(self.target, list(copies.values()))
         for name, copy in copies.items():
             here, its_copy = on_source[name], on_target[copy]
+            of_source, of_target = source_compacted[name], target_compacted[copy]
             if isinstance(here, KafkaError):
-                self.failures.append(FlowFailure(topic=name, reason=here.reason, detail=str(here)))
+                self._refuse_topic(name, here)
             elif isinstance(its_copy, KafkaError):
-                reason = Reason.TARGET_MISSING if its_copy.reason == "TOPIC_UNKNOWN" else its_copy.reason
-                self.failures.append(FlowFailure(topic=name, reason=reason, detail=str(its_copy)))
+                missing = Reason.TARGET_MISSING if its_copy.reason == KafkaReason.TOPIC_UNKNOWN else None
+                self._refuse_topic(name, its_copy, missing)
+            elif isinstance(of_source, KafkaError):
+                self._refuse_topic(name, of_source)
+            elif isinstance(of_target, KafkaError):
+                self._refuse_topic(name, of_target)
             else:
                 self.pairs[name] = TopicPair(
-                    source=here,
-                    target=its_copy,
-                    source_compacted=name in source_compacted,
-                    target_compacted=copy in target_compacted,
+                    source=here, target=its_copy, source_compacted=of_source, target_compacted=of_target
                 )
 
+    def _refuse_topic(self, topic: str, error: KafkaError, reason: str | None = None) -> None:
+        self.failures.append(FlowFailure(topic=topic, reason=reason or error.reason, detail=str(error)))
+
     def _partitions(self) -> list[TopicPartition]:
+        """Raises ConfigError for a number that no topic has."""
+        counts = [
+            max(pair.source.partition_count, pair.target.partition_count) for pair in self.pairs.values()
+        ]
+        most = max(counts, default=None)
+        for number in sorted(self.request.partitions):
+            if most is not None and number >= most:
+                raise ConfigError(
+                    f"--partition {number}: no topic that is verified has it", metadata={"key": "--partition"}
+                )
         found = []
         for topic, pair in self.pairs.items():
             for number in range(pair.source.partition_count):
@@ -265,8 +329,11 @@ class Estate:
             for partition, answer in found.items()
         }
 
-    @property
-    def _begins_anywhere(self) -> bool:
+    def _begins_anywhere(self, partition: TopicPartition) -> bool:
+        """What came after the flow began is copied from its earliest record, whatever the file says."""
+        mark = self.positions.control.topics.get(partition.topic)
+        if mark is not None and partition.partition >= mark.known_partitions:
+            return False
         settings = self.flow.source
         named = settings.start_group or settings.start_time_ms is not None
         return bool(named) or settings.auto_offset_reset is not AutoOffsetReset.EARLIEST
@@ -276,9 +343,10 @@ class Estate:
     ) -> Bounds:
         begin, end = begins.get(bounds.source), ends.get(bounds.source)
         if end is not None and end < bounds.source_goal:
-            # What the target has behind the range is not asked for.
-            goal = max(end, bounds.source_start)
-            bounds = replace(bounds, source_goal=goal, source_limit=goal, target_goal=0)
+            bounds = replace(bounds, source_goal=max(end, bounds.source_start))
+            if self.request.ends is None:
+                # What the target has behind the range is not asked for. A copy that ends there has nothing.
+                bounds = replace(bounds, target_goal=0, tail_is_free=True)
         if begin is not None and begin > bounds.source_start:
             start = min(begin, bounds.source_goal)
             bounds = replace(bounds, source_start=start, source_lost=(), head_is_free=True)
@@ -299,14 +367,16 @@ class Estate:
             return False
         return mark.topic_id != self.pairs[partition.topic].source.topic_id or not mark.known_partitions
 
-    def _offsets_kept_from(self, partition: TopicPartition) -> int | None:
-        """From where on the copy is to have the source's offsets: its writer has put that down, else the file
-        says it."""
+    def _offsets_kept(self, partition: TopicPartition) -> tuple[int | None, int | None]:
+        """From where to where the copy is to have the source's offsets: its writer has put that down, else
+        the file says it."""
         fact = self.positions.control.copies.get(partition)
         if fact is None or fact.target_topic_id != self.pairs[partition.topic].target.topic_id:
             wanted = OffsetsRule(self.flow.source.offsets).wanted(partition.topic)
-            return 0 if wanted is OffsetsMode.PRESERVED else None
-        return fact.since if fact.preserved else None
+            return (0 if wanted is OffsetsMode.PRESERVED else None), None
+        if fact.preserved:
+            return fact.since, None
+        return (0, fact.since) if fact.since > 0 and not self._was_recreated(partition) else (None, None)
 
     def _known_gaps(self, partition: TopicPartition) -> tuple[KnownGap, ...]:
         found = [gap for gap in self.positions.gaps.values() if gap.partition == partition]
@@ -318,7 +388,10 @@ class Estate:
         """Where the source's log was cut off after it was copied, the target has more than the source."""
         cuts = [Range(gap.from_offset, gap.from_offset) for gap in bounds.gaps if gap.reason == _TRUNCATION]
         kept = tuple(gap for gap in bounds.gaps if gap.reason != _TRUNCATION)
-        return replace(bounds, gaps=kept, source_lost=(*bounds.source_lost, *cuts))
+        until = bounds.offsets_kept_until
+        if until is not None:
+            until = min([until, *(cut.from_offset for cut in cuts)])
+        return replace(bounds, gaps=kept, source_lost=(*bounds.source_lost, *cuts), offsets_kept_until=until)
 
     async def _offsets(
         self, cluster: KafkaCluster, spec: OffsetSpec, partitions: Collection[TopicPartition]
@@ -335,6 +408,21 @@ def _known_gap(gap: Gap) -> KnownGap:
         to_offset=gap.to_offset,
         reason=gap.reason,
         acknowledged=bool(gap.acknowledged_by),
+        is_joined=gap.lost_of_joined is not None,
+    )
+
+
+def _bounds_of_nothing(partition: TopicPartition, copy: TopicPartition, start: int, end: int) -> Bounds:
+    return Bounds(
+        source=partition,
+        target=copy,
+        source_start=0,
+        source_goal=0,
+        source_limit=0,
+        target_start=start,
+        target_goal=end,
+        target_limit=end,
+        position=None,
     )
 
 
@@ -347,19 +435,22 @@ def _hidden(end: int | KafkaError, wanted: int | KafkaError) -> NotCompared | No
     )
 
 
-async def _compacted(cluster: KafkaCluster, topics: Sequence[str]) -> set[str]:
+async def _compacted(cluster: KafkaCluster, topics: Sequence[str]) -> dict[str, bool | KafkaError]:
+    """Of each topic. One that cannot be read may be compacted: nothing that it lacks can be called lost."""
     if not topics:
-        return set()
+        return {}
     found = await cluster.describe_topic_configs(topics, keys=("cleanup.policy",))
     return {
-        topic
+        topic: entries
+        if isinstance(entries, KafkaError)
+        else any(entry.name == "cleanup.policy" and _COMPACT in (entry.value or "") for entry in entries)
         for topic, entries in found.items()
-        if not isinstance(entries, KafkaError)
-        and any(entry.name == "cleanup.policy" and _COMPACT in (entry.value or "") for entry in entries)
     }
 
 
-async def open_estate(configuration: Configuration, request: VerifyRequest, stack: AsyncExitStack) -> Estate:
+async def open_gathering(
+    configuration: Configuration, request: VerifyRequest, stack: AsyncExitStack
+) -> GatheredFlow:
     """Connections to both clusters of a flow; they close with the stack. Raises ConfigError."""
     flow = configuration.flow(request.flow)
     clients = flow.clients
@@ -374,7 +465,7 @@ async def open_estate(configuration: Configuration, request: VerifyRequest, stac
         source_alias=flow.flow.source,
         connector_name=flow.source.connector_name,
     )
-    return Estate(
+    return GatheredFlow(
         flow=flow,
         request=request,
         source=source,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from twinlog.verify.compare import Comparison
 from twinlog.verify.model import Bounds, PartitionProof, Side
 from twinlog.verify.sides import Extended
-from twinlog_source.verify.gathering import Estate
+from twinlog_source.verify.gathering import GatheredFlow
 from twinlog_source.verify.progress import ProgressBoard
 from twinlog_source.verify.prover import Prover
 from twinlog_source.verify.reading import Sides
@@ -18,7 +18,7 @@ from twinlog_source.verify.waiting import Waiting, offset_for_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InProcess:
-    estate: Estate
+    gathered: GatheredFlow
     request: VerifyRequest
     sides: Sides
     waiting: Waiting
@@ -63,14 +63,13 @@ class InProcess:
             source=source,
             target=target,
             extend=extend,
-            source_offset_for_time=offset_for_time(self.estate.source.offsets_for_times, bounds.source),
-            target_offset_for_time=offset_for_time(self.estate.target.offsets_for_times, bounds.target),
+            source_offset_for_time=offset_for_time(self.gathered.source.offsets_for_times, bounds.source),
+            target_offset_for_time=offset_for_time(self.gathered.target.offsets_for_times, bounds.target),
             on_progress=note,
-            max_open_bytes=self.estate.flow.source.max_uncompressed_bytes,
+            max_open_bytes=self.gathered.flow.source.max_uncompressed_bytes,
         )
         proof = await prover.run()
-        if bounds.source in self.estate.open_copies:
-            proof.not_compared.append(self.estate.open_copies[bounds.source])
+        self.gathered.say_what_is_hidden(proof)
         proof = begun.completed(proof)
         self.state.end(proof, bounds)
         self.progress.end(number, proof)

@@ -1,12 +1,11 @@
-"""Where records of one log are in the other one: found by time, proven by content."""
+"""Where records of one log are in the other one: found by time, or by reading, and proven by content."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from twinlog.verify.align import Pair, align
-from twinlog.verify.compare import SETTLED_RUN
+from twinlog.verify.compare import SETTLED_RUN, aligning_tokens
 from twinlog.verify.model import Side
 from twinlog.verify.sides import Steps, Window
 
@@ -16,6 +15,9 @@ OffsetForTime = Callable[[int], Awaitable[int | None]]
 HEAD = 64
 _LOOKED_THROUGH = 1 << 16
 """Records behind an offset that was found by time: timestamps need not be in order."""
+_READ_TOGETHER = 1 << 14
+_OFFSETS_OF_A_RECORD = 128
+"""So many offsets before a place that is known, there are surely as many records more as are wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,44 @@ class Locator:
         self, head: Window, side: Side, *, look_up: OffsetForTime | None, start: int, limit: int
     ) -> int | None:
         """The offset, in the other log, of the first record of `head`; None where it is not found."""
-        times = [entry.timestamp_ms for entry in head.entries if entry.timestamp_ms is not None]
+        found = await self._by_time(head, side, look_up=look_up, start=start, limit=limit)
+        if found is None:
+            return None
+        (index, place), window = found
+        return window.entries[place].offset if index == 0 else None
+
+    async def find_before(
+        self,
+        head: Window,
+        side: Side,
+        *,
+        look_up: OffsetForTime | None,
+        start: int,
+        limit: int,
+        by_reading: bool,
+        may_be_behind: bool = False,
+    ) -> int | None:
+        """As `find`, where some of the first records of `head` may not be in the other log as they are: then
+        an offset before the place where they would be. Finds them by time, or by reading the other log.
+
+        `may_be_behind`: the other log may end before that place; then an offset shortly before its end.
+        """
+        if may_be_behind and not by_reading and await _are_younger(head, look_up, limit):
+            return max(start, limit - _OFFSETS_OF_A_RECORD * HEAD)
+        if by_reading:
+            found = await self._by_reading(head, side, start=start, limit=limit)
+        else:
+            found = await self._by_time(head, side, look_up=look_up, start=start, limit=limit)
+        if found is None:
+            return None
+        (index, place), window = found
+        offset = window.entries[place].offset
+        return offset if index == 0 else max(start, offset - _OFFSETS_OF_A_RECORD * (index + HEAD))
+
+    async def _by_time(
+        self, head: Window, side: Side, *, look_up: OffsetForTime | None, start: int, limit: int
+    ) -> tuple[Pair, Window] | None:
+        times = _times(head)
         if look_up is None or not times:
             return None
         guess = await look_up(min(times))
@@ -37,10 +76,33 @@ class Locator:
         window = Window(side=side, next_offset=max(start, guess), limit=limit)
         while len(window.entries) < _LOOKED_THROUGH and not window.is_complete:
             await self.drive(window.grow(max(4 * len(window.entries), 16 * HEAD)))
-            pairs = align([entry[1:] for entry in head.entries], [entry[1:] for entry in window.entries])
-            if _begins_with_run(pairs, enough(head)):
-                return window.entries[pairs[0][1]].offset
+            if (pair := first_run(head, window)) is not None:
+                return pair, window
         return None
+
+    async def _by_reading(
+        self, head: Window, side: Side, *, start: int, limit: int
+    ) -> tuple[Pair, Window] | None:
+        window = Window(side=side, next_offset=start, limit=limit)
+        while not window.is_complete:
+            await self.drive(window.grow(len(window.entries) + _READ_TOGETHER))
+            if (pair := first_run(head, window)) is not None:
+                return pair, window
+            del window.entries[: -len(head.entries)]
+        return None
+
+
+def _times(head: Window) -> list[int]:
+    return [entry.timestamp_ms for entry in head.entries if entry.timestamp_ms is not None]
+
+
+async def _are_younger(head: Window, look_up: OffsetForTime | None, limit: int) -> bool:
+    """Whether all of these records are younger than what the other log holds below the limit."""
+    times = _times(head)
+    if look_up is None or not times:
+        return False
+    guess = await look_up(min(times))
+    return guess is None or guess >= limit
 
 
 def enough(*windows: Window) -> int:
@@ -48,23 +110,30 @@ def enough(*windows: Window) -> int:
     return min(SETTLED_RUN, *(len(window.entries) for window in windows))
 
 
-def longest_run(source: Window, target: Window) -> int:
-    """The most records in a row that both windows have."""
-    longest = run = 0
+def first_run(head: Window, window: Window) -> Pair | None:
+    """Indices where the first records in a row begin that are enough to prove the same place."""
+    tokens, others = aligning_tokens(head, window)
+    found = _run(align(tokens, others), max(1, enough(head)))
+    if found is None:
+        return None
+    index, place = found
+    # A record that is there many times may have been aligned with another one like it.
+    while index and place and tokens[index - 1] == others[place - 1]:
+        index, place = index - 1, place - 1
+    return index, place
+
+
+def are_at_the_same_place(source: Window, target: Window) -> bool:
+    """Whether both windows have enough records in a row."""
+    return _run(align(*aligning_tokens(source, target)), enough(source, target)) is not None
+
+
+def _run(pairs: Sequence[Pair], least: int) -> Pair | None:
+    run = 0
     before = (-2, -2)
-    for pair in align([entry[1:] for entry in source.entries], [entry[1:] for entry in target.entries]):
+    for pair in pairs:
         run = run + 1 if pair == (before[0] + 1, before[1] + 1) else 1
-        longest, before = max(longest, run), pair
-    return longest
-
-
-def _begins_with_run(pairs: Sequence[Pair], least: int) -> bool:
-    """Whether the first records of one window are in a row in the other one."""
-    if len(pairs) < max(1, least) or pairs[0][0] != 0:
-        return False
-    run = 1
-    for before, pair in pairwise(pairs):
-        if pair != (before[0] + 1, before[1] + 1):
-            break
-        run += 1
-    return run >= least
+        before = pair
+        if run >= least:
+            return pair[0] - run + 1, pair[1] - run + 1
+    return None

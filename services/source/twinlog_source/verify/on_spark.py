@@ -2,6 +2,7 @@
 task."""
 
 import asyncio
+import contextlib
 import functools
 import os
 import socket
@@ -10,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from twinlog.config.settings import SparkSettings
+from twinlog.config.runtime_settings import SparkSettings
+from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.machine.java import spark_environment
 from twinlog.model import TopicPartition
@@ -27,7 +29,7 @@ from twinlog_source.pipeline.session import (
 )
 from twinlog_source.pipeline.verify_job import run_verification
 from twinlog_source.verify.desk import Desk
-from twinlog_source.verify.gathering import Estate
+from twinlog_source.verify.gathering import GatheredFlow
 from twinlog_source.verify.locating import HEAD, Locator
 from twinlog_source.verify.partition_log import PartitionLog
 from twinlog_source.verify.progress import ProgressBoard
@@ -43,7 +45,7 @@ _PARALLELISM_OF_A_CLUSTER = 8
 
 @dataclass(slots=True, kw_only=True)
 class OnSpark:
-    estate: Estate
+    gathered: GatheredFlow
     request: VerifyRequest
     sides: Sides
     waiting: Waiting
@@ -68,8 +70,7 @@ class OnSpark:
         found |= await self._prove_parts(different)
         proofs = [each[0] if len(each) == 1 else joined(each) for each in found.values()]
         for proof in proofs:
-            if proof.source in self.estate.open_copies:
-                proof.not_compared.append(self.estate.open_copies[proof.source])
+            self.gathered.say_what_is_hidden(proof)
         return proofs
 
     async def _prove_parts(self, asked: Sequence[Bounds]) -> dict[TopicPartition, list[PartitionProof]]:
@@ -132,7 +133,8 @@ class OnSpark:
         return named or socket.gethostname()
 
     async def _cuts(self, bounds: Bounds) -> list[tuple[int, int]]:
-        """Places of both logs with the same records, in order. One that is not found is left out."""
+        """Places of both logs with the same records, in order. One that is not found is left out, and what
+        follows a place that cannot be read: the task that comes to it says why."""
         cuts: list[tuple[int, int]] = []
         offsets = split_offsets(bounds, self.request.part_offsets)
         if not offsets:
@@ -145,21 +147,22 @@ class OnSpark:
             for log in logs.values():
                 log.is_ahead = False
             locator = Locator(drive=functools.partial(_drive, logs))
-            look_up = offset_for_time(self.estate.target.offsets_for_times, bounds.target)
+            look_up = offset_for_time(self.gathered.target.offsets_for_times, bounds.target)
             target_start = bounds.target_start
-            for offset in offsets:
-                head = Window(side=Side.SOURCE, next_offset=offset, limit=bounds.source_goal)
-                await _drive(logs, head.grow(HEAD))
-                place = await locator.find(
-                    head, Side.TARGET, look_up=look_up, start=target_start, limit=bounds.target_limit
-                )
-                if place is not None and place > target_start:
-                    cuts.append((head.entries[0].offset, place))
-                    target_start = place
+            with contextlib.suppress(TwinlogError):
+                for offset in offsets:
+                    head = Window(side=Side.SOURCE, next_offset=offset, limit=bounds.source_goal)
+                    await _drive(logs, head.grow(HEAD))
+                    place = await locator.find(
+                        head, Side.TARGET, look_up=look_up, start=target_start, limit=bounds.target_limit
+                    )
+                    if place is not None and place > target_start:
+                        cuts.append((head.entries[0].offset, place))
+                        target_start = place
         return cuts
 
     async def _settings(self, _: dict[str, Any]) -> Any:
-        clients = self.estate.flow.clients
+        clients = self.gathered.flow.clients
         cores = local_cores(self.master) or _PARALLELISM_OF_A_CLUSTER
         limit = self.request.max_bytes_per_second
         return {
@@ -167,10 +170,10 @@ class OnSpark:
             "source": dict(clients.source_consumer.properties),
             "target_alias": clients.target_consumer.alias,
             "target": dict(clients.target_consumer.properties),
-            "read_committed": self.estate.read_committed,
+            "read_committed": self.gathered.read_committed,
             "max_bytes_per_second": max(1, limit // min(cores, len(self._parts))) if limit else 0,
             "patience_seconds": self.request.patience_seconds,
-            "max_open_bytes": self.estate.flow.source.max_uncompressed_bytes,
+            "max_open_bytes": self.gathered.flow.source.max_uncompressed_bytes,
         }
 
     async def _extend(self, asked: dict[str, Any]) -> Any:
@@ -179,7 +182,7 @@ class OnSpark:
         return {"limit": extended.target_limit, "position": extended.position}
 
     async def _time(self, asked: dict[str, Any]) -> Any:
-        cluster: KafkaCluster = self.estate.source if asked["side"] == Side.SOURCE else self.estate.target
+        cluster: KafkaCluster = self.gathered.source if asked["side"] == Side.SOURCE else self.gathered.target
         partition = TopicPartition(asked["topic"], asked["partition"])
         return await offset_for_time(cluster.offsets_for_times, partition)(asked["timestamp_ms"])
 

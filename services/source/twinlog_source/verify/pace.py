@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from twinlog.service.waiting import wait_or_stop
-from twinlog_source.task.throttle import Bucket
+from twinlog_source.task.reading.throttle import Bucket
 
 _LEAST_FETCH_BYTES = 64 << 10
 _SHORTEST_WAIT_SECONDS = 0.01

@@ -4,11 +4,12 @@ it looks back."""
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from twinlog.batches import Visibility, classify
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.raw import BatchReader, DataClientPool, list_offsets
+from twinlog.kafka.raw import DataClientPool, list_offsets
 from twinlog.kafka.raw.fetch.reader import FetchedBatches
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
@@ -20,6 +21,14 @@ _KEPT_BYTES = 12 << 20
 """Of chunks that were read before: a comparison looks back by a few records."""
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.2, 5.0
 _OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+
+
+class Fetches(Protocol):
+    """A `BatchReader`."""
+
+    read_committed: bool
+
+    async def fetch(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> FetchedBatches: ...
 
 
 @dataclass(slots=True)
@@ -35,7 +44,7 @@ class PartitionLog:
 
     partition: TopicPartition
     session: DataClientPool
-    reader: BatchReader
+    reader: Fetches
     pace: Pace
     patience_seconds: float
     group: asyncio.TaskGroup
@@ -121,8 +130,16 @@ class PartitionLog:
         visible = tuple(batch for batch, visibility in seen if visibility is Visibility.VISIBLE)
         next_offset = fetched.next_offset(offset)
         if not fetched.batches:
+            if fetched.end_offset <= offset:
+                # Nobody reads at the end of a log. A new leader learns only after a while how much of it all
+                # replicas have; passing over what is there would call it lost.
+                raise TransientKafkaError(
+                    f"{self.partition} ends at {fetched.end_offset} on its leader, before the offset {offset}"
+                    " where it was longer: its replicas are not in sync, or it has lost records",
+                    reason="KAFKA_UNAVAILABLE",
+                )
             # Compaction took the last records of the log.
-            next_offset = max(offset + 1, fetched.end_offset)
+            next_offset = fetched.end_offset
         return Chunk(batches=visible, next_offset=next_offset)
 
     async def _beyond(self, offset: int, error: KafkaError) -> Chunk:

@@ -2,18 +2,29 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.errors import TwinlogError
 from twinlog.verify.compare import Comparison
 from twinlog.verify.judge import judge
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
-from twinlog.verify.sides import Extend, Extended, Read, Steps, Window
-from twinlog_source.verify.locating import HEAD, Locator, OffsetForTime, enough, longest_run
-from twinlog_source.verify.partition_log import PartitionLog
+from twinlog.verify.sides import Chunk, Extend, Extended, Read, Steps, Window
+from twinlog_source.verify.locating import HEAD, Locator, OffsetForTime, are_at_the_same_place
 
 _NOTED_EVERY_STEPS = 8
+
+
+class Readable(Protocol):
+    """One side of the partition (`PartitionLog`)."""
+
+    is_ahead: bool
+    """It reads on while what it has given is compared."""
+
+    @property
+    def read_bytes(self) -> int: ...
+    async def read(self, offset: int, *, limit: int) -> Chunk: ...
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,8 +32,8 @@ class Prover:
     """Belongs to one task. `run` never raises for what a cluster or a log does: the proof says it."""
 
     bounds: Bounds
-    source: PartitionLog
-    target: PartitionLog
+    source: Readable
+    target: Readable
     extend: Callable[[Comparison], Awaitable[Extended]]
     """What has come to the target since; returns when something did, or nobody waits any longer."""
     source_offset_for_time: OffsetForTime | None = None
@@ -57,15 +68,19 @@ class Prover:
         return Comparison(bounds=self.bounds, max_open_bytes=self.max_open_bytes)
 
     async def _drive(self, steps: Steps[Any]) -> Any:
-        answer: Any = None
         count = 0
         try:
+            asked = next(steps)
             while True:
-                asked = steps.send(answer)
-                answer = await self._answer(asked)
+                try:
+                    answer = await self._answer(asked)
+                except TwinlogError as error:
+                    asked = steps.throw(error)
+                    continue
                 count += 1
                 if count % _NOTED_EVERY_STEPS == 1:
                     self.on_progress(self._comparison)
+                asked = steps.send(answer)
         except StopIteration as end:
             return end.value
 
@@ -92,26 +107,56 @@ class Prover:
 
     async def _align_begin(self) -> None:
         """Where one side no longer has the beginning, or none is wanted, find where the other has the same
-        records: by time, so that nothing has to be read for it."""
+        records: by time, so that nothing has to be read for it, and by reading where times do not help."""
         bounds = self.bounds
         may_differ = bounds.source_lost or bounds.target_lost or bounds.head_is_free or bounds.begins_anywhere
         if not may_differ or bounds.source_start >= bounds.source_goal:
             return
+        source, target = await self._heads(bounds)
+        if not source.entries or not target.entries or are_at_the_same_place(source, target):
+            return
+        if await self._begin_at_the_same_offset():
+            return
+        for by_reading in (False, True):
+            if (found := await self._find(target, Side.SOURCE, by_reading=by_reading)) is not None:
+                if bounds.source_start < found:
+                    reason = Reason.TARGET_RETENTION if bounds.target_lost else Reason.BEFORE_FIRST_COPY
+                    self._leave_out(Side.SOURCE, bounds.source_start, found, reason)
+                    self.bounds = replace(bounds, source_start=found)
+                return
+            if (found := await self._find(source, Side.TARGET, by_reading=by_reading)) is not None:
+                if bounds.target_start < found:
+                    if not bounds.head_is_free:
+                        self._leave_out(Side.TARGET, bounds.target_start, found, Reason.SOURCE_RETENTION)
+                    self.bounds = replace(bounds, target_start=found)
+                return
+
+    async def _heads(self, bounds: Bounds) -> tuple[Window, Window]:
         source = Window(side=Side.SOURCE, next_offset=bounds.source_start, limit=bounds.source_limit)
         target = Window(side=Side.TARGET, next_offset=bounds.target_start, limit=bounds.target_limit)
         await self._drive(source.grow(HEAD))
         await self._drive(target.grow(HEAD))
-        if not source.entries or not target.entries or longest_run(source, target) >= enough(source, target):
-            return
-        if (found := await self._find(target, Side.SOURCE)) is not None:
-            if bounds.source_start < found:
-                reason = Reason.TARGET_RETENTION if bounds.target_lost else Reason.BEFORE_FIRST_COPY
-                self._leave_out(Side.SOURCE, bounds.source_start, found, reason)
-                self.bounds = replace(bounds, source_start=found)
-        elif (found := await self._find(source, Side.TARGET)) is not None and bounds.target_start < found:
-            if not bounds.head_is_free:
-                self._leave_out(Side.TARGET, bounds.target_start, found, Reason.SOURCE_RETENTION)
-            self.bounds = replace(bounds, target_start=found)
+        return source, target
+
+    async def _begin_at_the_same_offset(self) -> bool:
+        """Where the offsets are to be equal, both logs are compared from the later beginning on, if they have
+        the same records there."""
+        bounds = self.bounds
+        kept_from, kept_until = bounds.offsets_kept_from, bounds.offsets_kept_until
+        begin = max(bounds.source_start, bounds.target_start)
+        if kept_from is None or begin < kept_from or (kept_until is not None and begin >= kept_until):
+            return False
+        both = replace(bounds, source_start=begin, target_start=begin)
+        source, target = await self._heads(both)
+        if not source.entries or not target.entries or not are_at_the_same_place(source, target):
+            return False
+        if bounds.source_start < begin:
+            reason = Reason.TARGET_RETENTION if bounds.target_lost else Reason.BEFORE_FIRST_COPY
+            self._leave_out(Side.SOURCE, bounds.source_start, begin, reason)
+        if bounds.target_start < begin and not bounds.head_is_free:
+            self._leave_out(Side.TARGET, bounds.target_start, begin, Reason.SOURCE_RETENTION)
+        self.bounds = both
+        return True
 
     def _leave_out(self, side: Side, begin: int, end: int, reason: Reason) -> None:
         self._notes.append(
@@ -120,16 +165,26 @@ class Prover:
             )
         )
 
-    async def _find(self, head: Window, side: Side) -> int | None:
+    async def _find(self, head: Window, side: Side, *, by_reading: bool) -> int | None:
         """Where the first records of one log are in the other one; None: not found, or not to be."""
         bounds = self.bounds
         if side is Side.SOURCE:
             look_up, start, limit = self.source_offset_for_time, bounds.source_start, bounds.source_limit
             allowed = bool(bounds.target_lost) or bounds.begins_anywhere
+            # What the target has before the range is not in it.
+            allowed = allowed and not (by_reading and bounds.head_is_free)
         else:
             look_up, start, limit = self.target_offset_for_time, bounds.target_start, bounds.target_limit
             allowed = bool(bounds.source_lost) or bounds.head_is_free
         if not allowed:
             return None
         locator = Locator(drive=self._drive)
-        return await locator.find(head, side, look_up=look_up, start=start, limit=limit)
+        return await locator.find_before(
+            head,
+            side,
+            look_up=look_up,
+            start=start,
+            limit=limit,
+            by_reading=by_reading,
+            may_be_behind=side is Side.TARGET and bounds.head_is_free,
+        )

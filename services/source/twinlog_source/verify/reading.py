@@ -4,7 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from twinlog.config.settings import ClientConfig
+from twinlog.config.client_settings import ClientConfig
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import BatchReader, DataClientPool
 from twinlog.model import TopicPartition

@@ -3,7 +3,7 @@
 from typing import Any
 
 from twinlog.batches import DecodedRecord, decode_batch
-from twinlog.errors import TwinlogError
+from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.raw import BatchReader
 from twinlog.model import TopicPartition
 from twinlog.verify.model import Difference, Side
@@ -16,8 +16,10 @@ _FETCH_BYTES = 1 << 20
 
 
 async def shown_records(sides: Any, report: FlowReport) -> dict[tuple[TopicPartition, str, int], Any]:
-    """By source partition, side and offset; what cannot be read is left out."""
+    """By source partition, side and offset; what cannot be read is left out, and all else of a side that does
+    not answer."""
     found: dict[tuple[TopicPartition, str, int], Any] = {}
+    away: set[Side] = set()
     count = 0
     for proof in report.proofs:
         for difference in proof.differences:
@@ -30,7 +32,13 @@ async def shown_records(sides: Any, report: FlowReport) -> dict[tuple[TopicParti
                     if side is Side.SOURCE
                     else (sides.target_reader, proof.target)
                 )
-                record = await _read(reader, partition, offset)
+                if side in away:
+                    continue
+                try:
+                    record = await _read(reader, partition, offset)
+                except TransientKafkaError:
+                    away.add(side)
+                    continue
                 if record is not None:
                     found[proof.source, str(side), offset] = shown_record(record)
     return found
@@ -53,6 +61,8 @@ async def _read(reader: BatchReader, partition: TopicPartition, offset: int) -> 
         for batch in fetched.batches:
             if batch.header.base_offset <= offset < batch.header.next_offset:
                 return next((record for record in decode_batch(batch) if record.offset == offset), None)
+    except TransientKafkaError:
+        raise
     except TwinlogError:
         return None
     return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import uvloop
 
-from twinlog.config.settings import ClientConfig
+from twinlog.config.client_settings import ClientConfig
 from twinlog.errors import TwinlogError
 from twinlog.verify.compare import Comparison
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
@@ -132,6 +132,10 @@ async def _prove(spec: PartSpec) -> PartitionProof:
                 max_open_bytes=settings["max_open_bytes"],
             )
             proof = await prover.run()
+        # The pace is this task's own. What its last fetch owes would be forgotten with it, and many parts of
+        # one fetch each would be read as if there were no limit.
+        for pace in (sides.source_pace, sides.target_pace):
+            await pace.wait()
         if not proof.differences and not proof.not_compared:
             size = sides.source_pace.read_bytes + sides.target_pace.read_bytes
             with contextlib.suppress(TwinlogError):  # the proof itself goes by Spark

@@ -9,6 +9,7 @@ over, continue behind what is proven.
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ from twinlog.errors import TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.report import FlowReport
-from twinlog.verify.standing import ProofStanding, standings
+from twinlog.verify.standing import ProofStanding, advanced, standings
 from twinlog_source.log.facts import ProofFact
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.proof_facts import range_key, to_fact, to_standing, to_store
@@ -34,6 +35,9 @@ _ARRIVAL_SECONDS = 5.0
 _STOP_POLL_SECONDS = 0.2
 _SOONEST_SECONDS = 5.0
 """After a process became the owner."""
+_PROGRESS_SECONDS = 10.0
+"""How often what is proven is told and stored while a verification runs: within its budget the first one of a
+large flow may take days."""
 
 Work = Callable[[], Coroutine[Any, Any, FlowReport]]
 
@@ -101,14 +105,16 @@ class StandingProof:
         }
         self.tell(self._found)
 
-    async def _store(self) -> None:
-        """Of what is worth it. What the log does not take is stored with the next result."""
+    async def _store(self, only: Collection[TopicPartition] | None = None) -> None:
+        """Of what is worth it; `only` of these partitions. What the log does not take is stored with the next
+        result."""
         facts = [
             to_fact(partition, standing, self.memory.get(range_key(partition), ""))
             for partition, standing in self._found.items()
+            if only is None or partition in only
         ]
         new = to_store(facts, self._on_log)
-        gone = self._on_log.keys() - self._found.keys()
+        gone = self._on_log.keys() - self._found.keys() if only is None else set()
         if not (new or gone) or not self.is_owned():
             return
         try:
@@ -167,7 +173,34 @@ class StandingProof:
             clock=self.clock,
             memory=self.memory,
         )
-        return await in_its_own_loop(verification.run, stop)
+        known = set(self.memory.values())
+
+        async def ended() -> FlowReport | TwinlogError | None:
+            """The error as a value: it is no group's."""
+            try:
+                return await in_its_own_loop(verification.run, stop)
+            except TwinlogError as error:
+                return error
+
+        async with asyncio.TaskGroup() as group:
+            run = group.create_task(ended(), name="verification of the flow")
+            while not (await asyncio.wait([run], timeout=_PROGRESS_SECONDS))[0]:
+                await self._tell_progress(known)
+        outcome = run.result()
+        if isinstance(outcome, TwinlogError):
+            raise outcome
+        return outcome
+
+    async def _tell_progress(self, known: Collection[str]) -> None:
+        """Of what the verification that runs has proven; `known` was before it began."""
+        # The verification adds to it meanwhile, in its thread.
+        lines = [json.loads(line) for line in [*self.memory.values()] if line not in known]
+        reached = {TopicPartition(told["topic"], told["partition"]): int(told["source_to"]) for told in lines}
+        news = advanced(self._found, reached, now_ms=self.clock.now_ms())
+        if news:
+            self._found |= news
+            self.tell(self._found)
+            await self._store(news)
 
     def _forget_one(self) -> None:
         """The next partition in turn is verified from its beginning."""

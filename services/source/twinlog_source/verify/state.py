@@ -4,6 +4,7 @@ One file for each flow, a JSON document a line, the newest of a partition counts
 with these ids only; a difference ends it.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -11,17 +12,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Self
 
+import structlog
+
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 from twinlog.verify.compare import Comparison
-from twinlog.verify.model import Bounds, PartitionProof, Reason
+from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
+from twinlog.verify.runs import merged_ranges
 from twinlog_source.verify.gathering import TopicPair
 from twinlog_source.verify.proof_facts import range_key
 from twinlog_source.verify.request import VerifyRequest
 
+log = structlog.get_logger(__name__)
+
 _NOTED_AFTER_OFFSETS = 50_000
 _NOTED_AFTER_BYTES = 32 << 20
 """Read of both sides: records may be large."""
+_MOST_LEFT_OUT = 100
+"""Ranges that are remembered of a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +43,18 @@ class ProvenRange:
     records: int
     unopened_records: int
     superseded_records: int = 0
+    read_committed: bool = True
+    """As what the source was read."""
+    offsets_promised: bool = False
+    cuts: tuple[int, ...] = ()
+    """Where the source's log had been cut off until then. After another loss its offsets mean other
+    records."""
+    same_offsets: bool = True
+    timestamps_compared: bool = True
+    equal_until: int = 0
+    """Source offset behind the last record that was found equal."""
+    left_out: tuple[tuple[str, int, int, str, str], ...] = ()
+    """What was not compared, and may be left out: side, offsets, reason, detail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +63,31 @@ class Begun:
 
     bounds: Bounds
     before: ProvenRange | None
+    cuts: tuple[int, ...] = ()
+    """Where the source's log has been cut off."""
 
     def completed(self, proof: PartitionProof) -> PartitionProof:
-        """The proof of all of it."""
+        """The proof of all of it, up to where this one goes."""
         if self.before is None:
             return proof
         proof.source_from, proof.target_from = self.before.source_from, self.before.target_from
         proof.records += self.before.records
         proof.unopened_records += self.before.unopened_records
         proof.superseded_records += self.before.superseded_records
+        proof.same_offsets &= self.before.same_offsets
+        proof.timestamps_compared &= self.before.timestamps_compared
+        before = [
+            NotCompared(
+                side=Side(side),
+                from_offset=begin,
+                to_offset=end,
+                reason=reason,
+                detail=detail,
+                is_harmless=True,
+            )
+            for side, begin, end, reason, detail in self.before.left_out
+        ]
+        proof.not_compared = merged_ranges([*before, *proof.not_compared])
         proof.source_hash = proof.target_hash = ""  # they are of what was left
         return proof
 
@@ -60,6 +96,7 @@ class Begun:
 class ProvenRanges:
     file: Path | None
     topic_ids: Mapping[str, tuple[str, str]]
+    read_committed: bool = True
     ranges: dict[TopicPartition, ProvenRange] = field(default_factory=dict)
     parts: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     _noted: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
@@ -74,11 +111,13 @@ class ProvenRanges:
         request: VerifyRequest,
         pairs: Mapping[str, TopicPair],
         memory: dict[str, str] | None = None,
+        *,
+        read_committed: bool = True,
     ) -> Self:
         """Without a directory and a memory nothing is kept. Raises ConfigError when it cannot be used."""
         ids = {topic: (pair.source.topic_id, pair.target.topic_id) for topic, pair in pairs.items()}
         if memory is not None:
-            kept = cls(file=None, topic_ids=ids, memory=memory)
+            kept = cls(file=None, topic_ids=ids, read_committed=read_committed, memory=memory)
             for line in memory.values():
                 kept._take(line)
             return kept
@@ -96,7 +135,7 @@ class ProvenRanges:
             ) from error
         if lines and not lines[-1].endswith("}"):
             stream.write("\n")  # a kill cut the last line off
-        state = cls(file=file, topic_ids=ids, _stream=stream)
+        state = cls(file=file, topic_ids=ids, read_committed=read_committed, _stream=stream)
         for line in lines:
             state._take(line)
         return state
@@ -108,43 +147,54 @@ class ProvenRanges:
             proven is None
             or not bounds.source_start <= proven.source_to <= bounds.source_goal
             or not bounds.target_start <= proven.target_to <= bounds.target_limit
+            or proven.read_committed is not self.read_committed
+            or (bounds.has_all_offsets and not proven.offsets_promised)
+            or tuple(proven.cuts) != _cuts(bounds, before=proven.source_to)
         ):
-            return Begun(bounds=bounds, before=None)
+            return Begun(bounds=bounds, before=None, cuts=_cuts(bounds))
         left = replace(
             bounds,
             source_start=proven.source_to,
             target_start=proven.target_to,
-            source_lost=(),
+            source_lost=tuple(each for each in bounds.source_lost if each.from_offset >= proven.source_to),
             target_lost=(),
             begins_anywhere=False,
+            equal_until=proven.equal_until,
         )
-        return Begun(bounds=left, before=proven)
+        return Begun(bounds=left, before=proven, cuts=_cuts(bounds))
 
     def note(self, comparison: Comparison, begun: Begun, read_bytes: int) -> None:
-        """While a partition is compared: everything before its first difference is proven."""
-        if not self._keeps or comparison.hunks:
-            return
+        """While a partition is compared: everything before its first difference is proven, and before what
+        could not be compared."""
         bounds = begun.bounds
+        has_lost = (*comparison.source.lost, *comparison.target.lost) != (
+            *bounds.source_lost,
+            *bounds.target_lost,
+        )
+        is_doubtful = comparison.hunks or comparison.offsets.runs or not comparison.proof.is_complete
+        if not self._keeps or is_doubtful or has_lost:
+            return
         source_at, target_at = comparison.source.at, comparison.target.at
         noted_at, noted_bytes = self._noted.get(bounds.source, (bounds.source_start, 0))
         if (
             source_at - noted_at >= _NOTED_AFTER_OFFSETS or read_bytes - noted_bytes >= _NOTED_AFTER_BYTES
         ) and source_at > noted_at:
             self._noted[bounds.source] = source_at, read_bytes
-            proof = replace(comparison.proof, source_to=source_at, target_to=target_at)
-            self._write(begun.completed(proof))
+            proof = replace(comparison.proof, continues_at=(source_at, target_at))
+            self._write(begun.completed(proof), begun.cuts)
 
     def end(self, proof: PartitionProof, bounds: Bounds) -> None:
         """A partition is compared."""
         is_proven = not proof.differences and all(
-            each.is_harmless or each.reason == Reason.NOT_COPIED_YET for each in proof.not_compared
+            each.is_harmless or (each.reason == Reason.NOT_COPIED_YET and each.from_offset >= proof.source_to)
+            for each in proof.not_compared
         )
-        if self._keeps and is_proven and proof.source_to > bounds.source_start:
-            self._write(proof)
+        if self._keeps and is_proven and proof.continues_at and proof.source_to > bounds.source_start:
+            self._write(proof, _cuts(bounds))
 
     def kept_part(self, part: Bounds) -> PartitionProof | None:
         """The proof of a part that was proven before with these very bounds."""
-        kept = self.parts.get(_identity(part))
+        kept = self.parts.get(self._identity(part))
         if kept is None:
             return None
         return PartitionProof(
@@ -154,7 +204,7 @@ class ProvenRanges:
             source_to=part.source_goal,
             target_from=part.target_start,
             target_to=part.target_goal,
-            offsets_promised=part.offsets_kept_from is not None,
+            offsets_promised=part.has_all_offsets,
             **kept,
         )
 
@@ -166,32 +216,62 @@ class ProvenRanges:
         told = {
             "topic": part.source.topic,
             "topic_ids": self.topic_ids[part.source.topic],
-            "part": _identity(part),
+            "part": self._identity(part),
             "proven": proven,
         }
         self._put(told)
 
     def close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with contextlib.suppress(OSError):  # what it still holds was told when it was written
+                stream.close()
+
+    def _identity(self, part: Bounds) -> tuple[Any, ...]:
+        """What makes it the same part: both ranges, and what was compared of them."""
+        return (
+            part.source.topic,
+            part.source.partition,
+            part.source_start,
+            part.source_goal,
+            part.target_start,
+            part.target_goal,
+            self.read_committed,
+            part.offsets_kept_from is not None,
+            *_cuts(part),
+        )
 
     @property
     def _keeps(self) -> bool:
         return self._stream is not None or self.memory is not None
 
-    def _write(self, proof: PartitionProof) -> None:
+    def _write(self, proof: PartitionProof, cuts: tuple[int, ...]) -> None:
+        """Both ends are those of the same record: the copy's alone may lie behind records that came after the
+        source's end was taken, and the next run would miss them."""
+        assert proof.continues_at is not None
+        source_to, target_to = proof.continues_at
         told = {
             "topic": proof.source.topic,
             "partition": proof.source.partition,
             "topic_ids": self.topic_ids[proof.source.topic],
             "source_from": proof.source_from,
             "target_from": proof.target_from,
-            "source_to": proof.source_to,
-            "target_to": proof.target_to,
-            "records": proof.records,
+            "source_to": source_to,
+            "target_to": target_to,
+            "records": proof.records + proof.records_after_goal,
             "unopened_records": proof.unopened_records,
             "superseded_records": proof.superseded_records,
+            "read_committed": self.read_committed,
+            "offsets_promised": proof.offsets_promised,
+            "same_offsets": proof.same_offsets,
+            "timestamps_compared": proof.timestamps_compared,
+            "equal_until": proof.equal_until,
+            "left_out": [
+                (str(each.side), each.from_offset, each.to_offset, str(each.reason), each.detail)
+                for each in proof.not_compared
+                if each.is_harmless
+            ][:_MOST_LEFT_OUT],
+            "cuts": [cut for cut in cuts if cut < source_to],
         }
         self._put(told)
 
@@ -200,10 +280,16 @@ class ProvenRanges:
             if "partition" in told:
                 self.memory[range_key(TopicPartition(told["topic"], told["partition"]))] = json.dumps(told)
             return
-        assert self._stream is not None
-        self._stream.write(json.dumps(told) + "\n")
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(json.dumps(told) + "\n")
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        except OSError as error:
+            # What is compared stays compared: only the next run cannot continue behind it.
+            log.warning("state_not_kept", file=str(self.file), message=error.strerror or str(error))
+            self.close()
 
     def _take(self, line: str) -> None:
         """A line that was cut off by a kill says nothing."""
@@ -222,13 +308,6 @@ class ProvenRanges:
             self.ranges[partition] = proven
 
 
-def _identity(part: Bounds) -> tuple[Any, ...]:
-    """What makes it the same part: both ranges."""
-    return (
-        part.source.topic,
-        part.source.partition,
-        part.source_start,
-        part.source_goal,
-        part.target_start,
-        part.target_goal,
-    )
+def _cuts(bounds: Bounds, before: int | None = None) -> tuple[int, ...]:
+    found = sorted(each.from_offset for each in bounds.source_lost if each.from_offset == each.to_offset)
+    return tuple(cut for cut in found if before is None or cut < before)

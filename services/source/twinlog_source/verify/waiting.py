@@ -4,12 +4,13 @@ time."""
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.sides import Extended
-from twinlog_source.verify.gathering import Estate
 from twinlog_source.verify.locating import OffsetForTime
 
 _POLL_SECONDS = 0.5
@@ -18,32 +19,57 @@ _LookUp = Callable[
 ]
 
 
+class Arriving(Protocol):
+    """A flow whose copies grow (`GatheredFlow`)."""
+
+    @property
+    def open_copies(self) -> Mapping[TopicPartition, object]: ...
+    def copy_of(self, partition: TopicPartition) -> TopicPartition: ...
+    async def stored_positions(self) -> Mapping[TopicPartition, int]: ...
+    def position_of(
+        self, partition: TopicPartition, positions: Mapping[TopicPartition, int]
+    ) -> int | None: ...
+    async def target_end(self, copy: TopicPartition, spec: OffsetSpec = ...) -> int: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """For the copy to arrive at the ends of the source that were taken at the start."""
 
-    estate: Estate
+    gathered: Arriving
     give_up_at: float
 
     async def extend(self, partition: TopicPartition, *, at: int, limit: int) -> Extended:
         """`at` is the next source offset to compare, `limit` the end of the copy as it is known. Raises
-        KafkaError."""
+        KafkaError.
+
+        A position counts once readers see everything that was written before: a transaction that stores it
+        ends on one partition before it ends on another.
+        """
         loop = asyncio.get_running_loop()
-        copy = self.estate.copy_of(partition)
+        copy = self.gathered.copy_of(partition)
         while True:
-            position = self.estate.position_of(partition, await self.estate.stored_positions())
-            end = await self.estate.target_end(copy)
-            is_lost = position is not None and position > at
-            if end > limit or is_lost or loop.time() >= self.give_up_at:
-                return Extended(target_limit=max(end, limit), position=position)
-            await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
+            position = self.gathered.position_of(partition, await self.gathered.stored_positions())
+            written = await self.gathered.target_end(copy, OffsetSpec.LATEST)
+            while True:
+                end = await self.gathered.target_end(copy)
+                is_seen = end >= written
+                is_lost = is_seen and position is not None and position > at
+                is_over = partition in self.gathered.open_copies or loop.time() >= self.give_up_at
+                if end > limit or is_lost or is_over:
+                    return Extended(target_limit=max(end, limit), position=position if is_seen else None)
+                await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
+                if is_seen:
+                    break
 
 
 def offset_for_time(look_up: _LookUp, partition: TopicPartition) -> OffsetForTime:
-    """Asks a cluster; None also where it does not answer."""
+    """Asks a cluster; None: nothing is that young. Raises KafkaError."""
 
     async def offset(timestamp_ms: int) -> int | None:
         found = (await look_up({partition: max(0, timestamp_ms)}))[partition]
-        return found if isinstance(found, int) else None
+        if isinstance(found, KafkaError):
+            raise found
+        return found
 
     return offset

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from twinlog.errors import TwinlogError
+from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.raw import BatchReader
 from twinlog.model import TopicPartition
 from twinlog.verify.model import Kind
@@ -15,7 +15,8 @@ _OF_SOMEBODY = frozenset((Kind.FOREIGN, Kind.DUPLICATE, Kind.CHANGED, Kind.ORDER
 
 
 async def named_writers(sides: Any, report: FlowReport) -> dict[tuple[TopicPartition, int], Writer]:
-    """By source partition and target offset; a batch that cannot be read is left out."""
+    """By source partition and target offset; a batch that cannot be read is left out. None is waited for once
+    the target does not answer."""
     found: dict[tuple[TopicPartition, int], Writer] = {}
     wanted = [
         (proof, difference.target_offset)
@@ -24,7 +25,10 @@ async def named_writers(sides: Any, report: FlowReport) -> dict[tuple[TopicParti
         if difference.kind in _OF_SOMEBODY and difference.target_offset is not None
     ]
     for proof, offset in wanted[:MOST_NAMED]:
-        writer = await _writer(sides.target_reader, proof.target, offset)
+        try:
+            writer = await _writer(sides.target_reader, proof.target, offset)
+        except TransientKafkaError:
+            break
         if writer is not None:
             found[proof.source, offset] = writer
     return found
@@ -33,6 +37,8 @@ async def named_writers(sides: Any, report: FlowReport) -> dict[tuple[TopicParti
 async def _writer(reader: BatchReader, partition: TopicPartition, offset: int) -> Writer | None:
     try:
         fetched = await reader.fetch(partition, offset, max_bytes=_FETCH_BYTES)
+    except TransientKafkaError:
+        raise
     except TwinlogError:
         return None
     for batch in fetched.batches:

@@ -47,7 +47,8 @@ def group_command(
     """Say why a consumer group is translated or not: every rule in turn, up to the one that decided."""
     with reported_failures():
         flow, group = named_of_flow(names, flow, "group")
-        request = pb2.ExplainGroupRequest(group=group, flow=None if flow is None else parse_flow(flow))
+        wanted = None if flow is None else parse_flow(flow)
+        request = pb2.ExplainGroupRequest(group=group, flow=wanted, from_owner=True)
         explanations = run_async(_explain(request, config, endpoint))
         if output is Output.JSON:
             print_json([_as_json(each) for each in explanations])

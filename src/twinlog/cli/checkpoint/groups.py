@@ -34,11 +34,11 @@ _HELP = """Show where every consumer group stands on the source and where it con
 "offset" is what the group committed on the source, "on target" the translated one, "committed" what the \
 group has on the target now.
 
-The verdict says what the translated offset is worth: EXACT, the very record the group reads next, \
-compared on both sides; UP_TO_DATE, everything copied is read; FLOOR, never ahead, some records are read \
-again; NO_SYNC, NOT_REPLICATED, TOO_OLD, NOT_READY, there is no offset, and the message says why; \
-SOURCE_UNREADABLE, TARGET_UNREADABLE, the last known offsets, with their age; ACTIVE_ON_TARGET, the group \
-has members there.
+The verdict says what the translated offset is worth: PRESERVED, the same offset, as the copy has the \
+source's; EXACT, the very record the group reads next, compared on both sides; UP_TO_DATE, everything copied \
+is read; FLOOR, never ahead, some records are read again; NO_SYNC, NOT_REPLICATED, TOO_OLD, NOT_READY, there \
+is no offset, and the message says why; SOURCE_UNREADABLE, TARGET_UNREADABLE, the last known offsets, with \
+their age; ACTIVE_ON_TARGET, the group has members there.
 
 Exit code 1 when --group names one that no flow translates.
 """
@@ -72,7 +72,8 @@ def groups_command(
                 _watch(pb2.WatchCheckpointsRequest(group=group, flow=wanted), config, endpoint, output, every)
             )
             return
-        answer = run_async(_list(pb2.ListGroupsRequest(group=group, flow=wanted), config, endpoint))
+        request = pb2.ListGroupsRequest(group=group, flow=wanted, from_owner=True)
+        answer = run_async(_list(request, config, endpoint))
         if output is Output.JSON:
             print_json(answer_as_json(answer))
         else:

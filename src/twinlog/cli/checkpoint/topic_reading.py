@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from twinlog.errors import NotFoundError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Record, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 
@@ -24,7 +25,7 @@ async def read_topic(
     """
     description = (await cluster.describe_topics([topic]))[topic]
     if isinstance(description, TwinlogError):
-        if description.reason == "TOPIC_UNKNOWN":
+        if description.reason == KafkaReason.TOPIC_UNKNOWN:
             raise NotFoundError(f"there is no topic {topic} on this cluster", metadata={"topic": topic})
         raise description
     partitions = [TopicPartition(topic, number) for number in range(description.partition_count)]

@@ -36,14 +36,15 @@ EXIT_INTERRUPTED = 130
 
 
 @contextmanager
-def reported_failures() -> Iterator[None]:
-    """Turn our errors, Ctrl-C and a closed pipe into messages and exit codes."""
+def reported_failures(failed: int = EXIT_FAILED) -> Iterator[None]:
+    """Turn our errors, Ctrl-C and a closed pipe into messages and exit codes. `failed` is that of a command
+    whose exit code 1 says something else."""
     try:
         yield
     except ExceptionGroup as failures:
-        _report(_first(failures))
+        _report(_first(failures), failed)
     except Exception as error:  # noqa: BLE001 (what is not ours is raised again)
-        _report(error)
+        _report(error, failed)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
@@ -55,7 +56,7 @@ def _first(failure: Exception) -> Exception:
     return failure
 
 
-def _report(failure: Exception) -> None:
+def _report(failure: Exception, failed: int) -> None:
     try:
         raise failure
     except ConfigError as error:
@@ -63,9 +64,9 @@ def _report(failure: Exception) -> None:
         raise typer.Exit(EXIT_WRONG_USE) from None
     except TwinlogError as error:
         _say(error, f"error: {error} ({error.reason})")
-        raise typer.Exit(EXIT_FAILED) from None
+        raise typer.Exit(failed) from None
     except BrokenPipeError:
-        # Whoever read our output (head, less) has enough; nothing may be flushed into it at exit.
+        # The reader of our output (head, less) has enough; nothing may be flushed into it at exit.
         sys.stdout = None
         raise typer.Exit(0) from None
 
@@ -86,8 +87,8 @@ def help_after(error: TwinlogError) -> str:
     return next_command(error.reason, error.metadata, command=COMMAND.get(), file=GIVEN_FILE.get())
 
 
-def run_async(work: Coroutine[Any, Any, T]) -> T:
+def run_async(work: Coroutine[Any, Any, T], failed: int = EXIT_FAILED) -> T:
     """Run a command's coroutine under `reported_failures`."""
-    with reported_failures():
+    with reported_failures(failed):
         return asyncio.run(work)
     raise AssertionError("reported_failures swallows nothing")

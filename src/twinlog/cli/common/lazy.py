@@ -1,11 +1,14 @@
 """A command group whose commands are imported when they are used: `twinlog --help` imports none of them."""
 
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from twinlog.cli.common.failures import COMMAND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,12 @@ class LazyGroup(TyperGroup):
             return None
         if self._describing:
             return TyperCommand(cmd_name, help=entry.summary)
-        return _load(cmd_name, entry)
+        return load(cmd_name, entry)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        COMMAND.set(f"twinlog {name}")  # a failure names the help of the command that failed
+        return name, command, rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self._describing = True
@@ -46,7 +54,13 @@ class LazyGroup(TyperGroup):
             self._describing = False
 
 
-def _load(name: str, entry: LazyCommand) -> Any:
+_PREFORMATTED = "\b"
+_MARKUP = re.compile(r"\[(?=[a-z#/@])")
+"""What rich would take for a tag and leave out."""
+
+
+def load(name: str, entry: LazyCommand) -> Any:
+    """The command, imported."""
     module, _, attribute = entry.target.partition(":")
     found = getattr(import_module(module), attribute)
     if isinstance(found, typer.Typer):
@@ -57,4 +71,21 @@ def _load(name: str, entry: LazyCommand) -> Any:
         app.command(name, context_settings=settings)(found)
     command = typer.main.get_command(app)
     command.name = name
+    _write_plainly(command)
     return command
+
+
+def _write_plainly(command: Any) -> None:
+    """Have help shown as it is written: paragraphs as wide as the terminal, brackets as they are."""
+    if command.help:
+        command.help = "\n\n".join(map(_plain, command.help.split("\n\n")))
+    for param in command.params:
+        if getattr(param, "help", None):
+            param.help = _plain(param.help)
+    for each in getattr(command, "commands", {}).values():
+        _write_plainly(each)
+
+
+def _plain(paragraph: str) -> str:
+    escaped = _MARKUP.sub(r"\[", paragraph)
+    return escaped if escaped.startswith(_PREFORMATTED) else " ".join(escaped.split("\n"))

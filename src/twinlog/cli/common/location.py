@@ -66,7 +66,7 @@ def service_endpoints(config: Path | None, endpoints: list[str] | None) -> dict[
 
     Raises ConfigError for a service that does not exist and a file that does not load.
     """
-    from twinlog.config.keys_twinlog import DEFAULT_PORTS
+    from twinlog.config.keys.twinlog import DEFAULT_PORTS
     from twinlog.supervisor.runs import living_runs
 
     found = {str(service): f"127.0.0.1:{port}" for service, port in DEFAULT_PORTS.items()}
@@ -86,24 +86,28 @@ def service_channel(config: Path | None, endpoints: list[str] | None, service: s
 
 
 def channels(config: Path | None) -> "Callable[[str, str], grpc.aio.Channel]":
-    """Opens a channel to a service by its name and HOST:PORT. Raises ConfigError for a file that does not
+    """Opens a channel to a service by its name and HOST:PORT; calls that a process on standby refuses are
+    made at the flow's owner. Raises ConfigError for a file that does not
     load, and, when called first for a service, for certificates and tokens that are not usable. Later calls
     use the newest that were good: files that are half written under a live view do not end it."""
     from twinlog.config import Service
     from twinlog.config.security import SecuritySettings
     from twinlog.service.access.environment import of_environment
-    from twinlog.service.peers import credentials_for, open_with
+    from twinlog.service.peers import credentials_for, open_to_owner
 
     security = SecuritySettings() if config is None else load_config(config).security
 
     known: dict[tuple[str, str], Credentials | None] = {}
 
-    def opened(service: str, endpoint: str) -> "grpc.aio.Channel":
+    def shown(service: str, endpoint: str) -> "Credentials | None":
         place = service, endpoint
         if place not in known:
-            shown = of_environment(security.to_call(Service(service)), os.environ)
-            known[place] = credentials_for(endpoint, shown)
-        return open_with(endpoint, known[place])
+            how = of_environment(security.to_call(Service(service)), os.environ)
+            known[place] = credentials_for(endpoint, how)
+        return known[place]
+
+    def opened(service: str, endpoint: str) -> "grpc.aio.Channel":
+        return open_to_owner(endpoint, lambda address: shown(service, address))
 
     return opened
 

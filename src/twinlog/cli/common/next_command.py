@@ -1,7 +1,7 @@
 """Which command helps after a failure: every message of an error ends with one. Pure.
 
-By the reason; where the error names flow, topic or group the command does too. `<A->B>`, `<TOPIC>`, `<GROUP>`
-and `<FILE>` stand for what it does not name.
+By the reason; where the error names flow, topic, group or state file the command does too. `<A->B>`,
+`<TOPIC>`, `<GROUP>`, `<STATE_FILE>` and `<FILE>` (of properties) stand for what it does not name.
 """
 
 import re
@@ -106,14 +106,15 @@ _OF_REASON: Final[Mapping[str, str]] = {
     "TOO_MANY_CALLS": _STATUS,
     "TOO_MANY_WATCHERS": _STATUS,
     "CALL_TOO_SHORT": _STATUS,
-    "STATE_FILE_DAMAGED": "twinlog state export {flow} {file}",
+    "STATE_FILE_DAMAGED": "twinlog state import {flow} <STATE_FILE> --dry-run",
+    "STATE_FILE_NEWER": "twinlog --version",
     "STATE_PRESENT": _STATUS,
     "OTHER_CLUSTER": _PREFLIGHT,
     "COPY_MISSING": _EXPLAIN_TOPIC,
-    "COPY_UNSTABLE": "twinlog state import {flow} {file} --dry-run",
+    "COPY_UNSTABLE": "twinlog state import {flow} {state_file} --dry-run",
     "POSITION_NOT_DERIVABLE": _VERIFY,
-    "MOVE_UNFINISHED": "twinlog state import {flow} {file} --without-moves --dry-run",
-    "IMPORT_UNFINISHED": "twinlog state import {flow} {file} --dry-run",
+    "MOVE_UNFINISHED": "twinlog state import {flow} {state_file} --without-moves --dry-run",
+    "IMPORT_UNFINISHED": "twinlog state import {flow} {state_file} --dry-run",
     "INTERNAL": _BUNDLE,
     "LOOP_EXITED": _BUNDLE,
     "WIRE_FORMAT": _BUNDLE,
@@ -123,6 +124,8 @@ _OF_REASON: Final[Mapping[str, str]] = {
     "RUNS_ALREADY": _STATUS,
     "CERTIFICATE_UNUSABLE": _PREFLIGHT,
     "TOKENS_UNUSABLE": _PREFLIGHT,
+    "TOKEN_UNUSABLE": _PREFLIGHT,
+    "TOKEN_NEEDS_TLS": _PREFLIGHT,
     "CACHE_UNWRITABLE": "twinlog local --help",
     "FETCH_FAILED": "twinlog local --help",
     "ARTIFACTS_DAMAGED": "twinlog local --help",
@@ -143,7 +146,13 @@ _BY_REASON: Final[Mapping[str, str]] = {
     for reason in group.reasons
 } | dict(_OF_REASON)
 
-_PLACES: Final = {"flow": "<A->B>", "topic": "<TOPIC>", "group": "<GROUP>", "file": "<FILE>"}
+_PLACES: Final = {
+    "flow": "<A->B>",
+    "topic": "<TOPIC>",
+    "group": "<GROUP>",
+    "file": "<FILE>",
+    "state_file": "<STATE_FILE>",
+}
 
 
 def next_command(

@@ -14,7 +14,7 @@ from twinlog.telemetry.tracing import incoming_context, span, under
 
 @contextmanager
 def traced(command: str, environment: Mapping[str, str]) -> Iterator[None]:
-    """While the command runs. A trace that it was started in (`TRACEPARENT`) goes on in it, exported or
+    """While the command runs. A trace that it was started in (`TRACEPARENT`) continues in it, exported or
     not."""
     given = incoming_context({"traceparent": environment.get("TRACEPARENT", "")})
     if "TRACES" not in wanted(environment):

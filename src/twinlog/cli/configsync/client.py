@@ -49,6 +49,20 @@ async def chosen_flows(stub: ConfigSyncServiceStub, name: str | None) -> list[ty
     return [status.flow for status in answer.flows]
 
 
+async def every_topic(
+    stub: ConfigSyncServiceStub, flow: types_pb2.Flow, *, timeout_seconds: float
+) -> list[pb2.ReplicatedTopic]:
+    """The topics of a flow, page by page. `timeout_seconds`: of each page. Raises AioRpcError."""
+    request = pb2.ListTopicsRequest(flow=flow)
+    found: list[pb2.ReplicatedTopic] = []
+    while True:
+        answer = await stub.ListTopics(request, timeout=timeout_seconds)
+        found += answer.topics
+        if not answer.next_page_token:
+            return found
+        request.page_token = answer.next_page_token
+
+
 def parse_flow(name: str) -> types_pb2.Flow:
     """Raises ConfigError."""
     try:

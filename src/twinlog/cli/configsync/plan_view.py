@@ -78,6 +78,7 @@ def outcome_as_json(outcome: pb2.ApplySyncResponse) -> dict[str, Any]:
 def action_as_json(action: pb2.PlannedAction) -> dict[str, Any]:
     """Only what the action has."""
     fields: dict[str, Any] = {
+        "offsets": _offsets_as_json(action.offsets) if action.HasField("offsets") else None,
         "kind": pb2.ActionKind.Name(action.kind).removeprefix("ACTION_KIND_"),
         "scope": action.scope,
         "source_topic": action.source_topic,
@@ -96,6 +97,30 @@ def action_as_json(action: pb2.PlannedAction) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value or (name in always and value is not None)}
 
 
+def _offsets_as_json(offsets: pb2.ExpectedOffsets) -> dict[str, Any]:
+    return {
+        "kind": "preserved" if offsets.preserved else "translated",
+        "reason": offsets.reason,
+        "message": offsets.message,
+        "filled_offsets": offsets.filled_offsets,
+        "filled_bytes": offsets.filled_bytes,
+    }
+
+
+def offsets_words(offsets: pb2.ExpectedOffsets) -> str:
+    """What a copy's offsets will be, in a line."""
+    if not offsets.preserved:
+        return f"offsets of its own: {offsets.message} ({offsets.reason})"
+    if not offsets.filled_offsets:
+        return "the source's offsets"
+    megabytes = offsets.filled_bytes / 1e6
+    return (
+        f"the source's offsets; {count_of(offsets.filled_offsets, 'offset')} before the first records"
+        f" {'is' if offsets.filled_offsets == 1 else 'are'} filled, about {megabytes:.1f} MB on each replica"
+        " until Kafka deletes them"
+    )
+
+
 def acl_as_json(binding: pb2.AclBinding) -> dict[str, str]:
     return {descriptor.name: value for descriptor, value in binding.ListFields()}
 
@@ -111,6 +136,8 @@ def _print_action(action: pb2.PlannedAction) -> None:
     else:
         sign, colour = "~", typer.colors.YELLOW
     typer.secho(f"  {sign} {action.text}{' (drift)' if action.drift else ''}", fg=colour)
+    if action.HasField("offsets"):
+        typer.secho(f"      {offsets_words(action.offsets)}", dim=True)
 
 
 def count_of(number: int, noun: str) -> str:

@@ -10,8 +10,11 @@ import typer
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption, load_config
 from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.private_file import refuse_to_replace, write_private
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
+
+_GZIP = b"\x1f\x8b"
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Collect what a bug report needs.")
 
@@ -57,20 +60,13 @@ def bundle_command(
         request = Request(
             config=config, endpoints=endpoint, logs=log or (), environment=os.environ, now_ms=now_ms
         )
-        content = run_async(gather(request, load_config))
         target = file or Path(
             f"twinlog-debug-{datetime.fromtimestamp(now_ms / 1000, UTC):%Y%m%dT%H%M%S}.tar.gz"
         )
-        _write(target, content)
+        refuse_to_replace(target, begins=_GZIP)
+        content = run_async(gather(request, load_config))
+        write_private(target, content)
         if output is Output.JSON:
             print_json({"file": str(target), "bytes": len(content)})
         else:
             typer.echo(f"wrote {target} ({len(content)} bytes): read its summary.json before you send it")
-
-
-def _write(file: Path, content: bytes) -> None:
-    try:
-        with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as stream:
-            stream.write(content)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error

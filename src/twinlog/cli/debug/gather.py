@@ -16,13 +16,22 @@ from twinlog import __version__
 from twinlog.cli.common.location import channels, service_endpoints
 from twinlog.cli.debug.archive import MOST_ENTRY_BYTES, Archive
 from twinlog.cli.debug.internal_topics import look_at_flow
-from twinlog.cli.debug.secrets import Blanker, of_environment, secrets_of, shown_value
+from twinlog.cli.debug.secrets import (
+    Blanker,
+    is_secret_file,
+    of_environment,
+    of_secret_file,
+    secrets_of,
+    shown_value,
+)
 from twinlog.cli.source.client import every_partition, source_stub
 from twinlog.cli.status import view
 from twinlog.cli.status.query import query_status
 from twinlog.config import Configuration
+from twinlog.config.problems import Findings
+from twinlog.config.values.providers import LocalFileSystem, configured_resolver
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.properties import parse
+from twinlog.properties import Property, parse
 from twinlog.supervisor.runs import LivingRun, living_runs
 
 STEP_SECONDS = 20.0
@@ -30,6 +39,9 @@ STEP_SECONDS = 20.0
 MOST_PARTITIONS = 5_000
 MOST_FLOWS = 20
 _LOG_BYTES = 1 << 20
+_SECRET_FILE_BYTES = 64 << 10
+_NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Services are asked themselves: a proxy of the environment is for the world outside."""
 _PACKAGES = (
     "twinlog", "twinlog-core", "twinlog-service", "twinlog-source", "twinlog-checkpoint", "twinlog-heartbeat",
     "twinlog-configsync", "aiokafka", "confluent-kafka", "grpcio", "protobuf", "pyspark", "typer", "aiohttp",
@@ -48,7 +60,7 @@ class Request:
 async def gather(request: Request, load: Callable[[Path], Configuration]) -> bytes:
     """The bundle."""
     written = _written(request.config)
-    secrets = list(written) + of_environment(request.environment)
+    secrets = [*written, *_filled(request, written), *of_environment(request.environment)]
     problem: ConfigError | None = None
     configuration: Configuration | None = None
     try:
@@ -56,6 +68,7 @@ async def gather(request: Request, load: Callable[[Path], Configuration]) -> byt
         secrets += _resolved(configuration)
     except ConfigError as error:
         problem = error
+    secrets += _in_files(secrets)
     archive = Archive(blanked=Blanker(secrets_of(secrets)), at_seconds=request.now_ms // 1000)
     _add_configuration(archive, written, problem)
     run = next((each for each in living_runs() if each.is_of(request.config)), None)
@@ -110,6 +123,34 @@ def _written(config: Path) -> list[tuple[str, str]]:
         raise ConfigError(f"{config}: cannot be read: {error.strerror or error}") from error
     entries = parse(content, file=str(config)).entries
     return [(key, entry.value.strip()) for key, entry in entries.items()]
+
+
+def _filled(request: Request, written: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What references stand for, also in a file that does not load."""
+    settings = {key: Property(key=key, value=value) for key, value in written}
+    resolver = configured_resolver(
+        settings,
+        environ=request.environment,
+        files=LocalFileSystem(),
+        findings=Findings(file=str(request.config)),
+    )
+    return [
+        (key, filled)
+        for key, value in written
+        if "${" in value and (filled := resolver.filled(value)) is not None
+    ]
+
+
+def _in_files(properties: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Secrets of the files that properties name."""
+    found: list[tuple[str, str]] = []
+    for name in {value for key, value in properties if is_secret_file(key)}:
+        with suppress(OSError, ValueError):
+            file = Path(name)
+            if file.is_file():
+                with file.open("rb") as stream:
+                    found += of_secret_file(stream.read(_SECRET_FILE_BYTES).decode("utf-8", "replace"))
+    return found
 
 
 def _resolved(configuration: Configuration) -> list[tuple[str, str]]:
@@ -173,7 +214,7 @@ async def _scrape(archive: Archive, service: str, address: str) -> None:
     name = f"metrics/{service}.txt"
 
     def read() -> bytes:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=STEP_SECONDS / 2) as answer:
+        with _NO_PROXY.open(f"http://{address}/metrics", timeout=STEP_SECONDS / 2) as answer:
             content: bytes = answer.read(MOST_ENTRY_BYTES + 1)
             return content
 
@@ -184,7 +225,7 @@ async def _scrape(archive: Archive, service: str, address: str) -> None:
 
 
 def _add_logs(archive: Archive, named: Sequence[Path], run: LivingRun | None) -> None:
-    files = list(named)
+    files = list(dict.fromkeys(file.absolute() for file in named))
     if run is not None:
         # `twinlog run` writes where its caller sent it: a file is found, a terminal or a pipe is not.
         for number in (2, 1):
@@ -196,6 +237,9 @@ def _add_logs(archive: Archive, named: Sequence[Path], run: LivingRun | None) ->
         archive.miss("logs", "NOT_FOUND", "name the services' logs with --log FILE")
     for index, file in enumerate(files):
         name = f"logs/{index}-{file.name}"
+        if file.exists() and not file.is_file():
+            archive.miss(name, "NOT_FOUND", f"{file}: not a file")  # to read a pipe could take for ever
+            continue
         try:
             archive.add(name, _tail(file), keep_end=True)
         except OSError as error:

@@ -4,11 +4,13 @@ Two nets, one behind the other: a value is shown only where its key is known to 
 is searched for the secrets themselves, wherever they come from.
 """
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote, quote_plus, unquote
 
-from twinlog.config.keys import BY_ANY_NAME
+from twinlog.config.keys.table import BY_ANY_NAME
 from twinlog.telemetry.redaction import REDACTED, blank_secrets, is_secret_key
 
 SHORTEST = 4
@@ -20,6 +22,16 @@ SHORTEST_UNKNOWN = 8
 _WORDS = frozenset({"true", "false", "none", "null"})
 _QUOTED = re.compile(r"([\w.\-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s\"';]+))")
 _URL = re.compile(r"\w+://[^\s:/@]*:([^\s@/]+)@")
+_URL_TOKEN = re.compile(r"\w+://([^\s:/@]{8,})@")
+"""A user's name alone may be a token."""
+_ESCAPED = re.compile(r"\\(.)")
+_BEARER = re.compile(r"(?P<before>(?<!\w)Bearer\s++)[\w\-.~+/]{8,}+=*+", re.IGNORECASE)
+_JWT = re.compile(r"(?<![\w\-])eyJ[\w\-]++\.[\w\-]++\.[\w\-]*+")
+_HEADERS = re.compile(r"OTEL_EXPORTER_OTLP_(?:\w+_)?HEADERS")
+_SECRET_FILE = re.compile(
+    r"(?:token|tokens|key|password|secret|credentials)[._](?:file|location)$", re.IGNORECASE
+)
+_SHORTEST_IN_A_FILE = 16
 _SHOWN = frozenset(
     {
         "bootstrap.servers",
@@ -70,13 +82,21 @@ def secrets_of(properties: Iterable[tuple[str, str]]) -> frozenset[str]:
     for key, value in properties:
         if is_secret_key(key) or (not _is_harmless(key) and len(value) >= SHORTEST_UNKNOWN):
             found.add(value)
-        found |= set(_URL.findall(value))
+        found |= {*_URL.findall(value), *_URL_TOKEN.findall(value)}
         found |= {
             part for name, *texts in _QUOTED.findall(value) if is_secret_key(name) for part in texts if part
         }
-    return frozenset(
-        text for each in found if len(text := each.strip()) >= SHORTEST and text.lower() not in _WORDS
-    )
+    known = {text for each in found if len(text := each.strip()) >= SHORTEST and text.lower() not in _WORDS}
+    return frozenset(form for secret in known for form in _forms(secret) if len(form) >= SHORTEST)
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """As it stands in properties, in JSON, in words of Python and in URLs."""
+    for text in {secret, _ESCAPED.sub(r"\1", secret), unquote(secret)}:
+        yield text
+        yield from (json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
+        yield repr(text)[1:-1]
+        yield from (quote(text), quote(text, safe=""), quote_plus(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +109,29 @@ class Blanker:
         # The longest first: a secret may be part of another one.
         for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, REDACTED)
-        return blank_secrets(text)
+        text = _BEARER.sub(lambda found: found["before"] + REDACTED, text)
+        return blank_secrets(_JWT.sub(REDACTED, text))
 
 
 def of_environment(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Variables that hold secrets by their names."""
-    return [(name, value) for name, value in environment.items() if is_secret_key(name.replace("_", "."))]
+    """Variables that hold secrets by their names, and headers for a collector of telemetry."""
+    found = [(name, value) for name, value in environment.items() if is_secret_key(name.replace("_", "."))]
+    for name, value in environment.items():
+        if _HEADERS.fullmatch(name):
+            values = (unquote(each.partition("=")[2].strip()) for each in value.split(","))
+            found += [("password", each.removeprefix("Bearer ").removeprefix("Basic ")) for each in values]
+    return found
+
+
+def is_secret_file(key: str) -> bool:
+    """Whether the file that a property names holds secrets.
+
+    >>> is_secret_file("twinlog.client.token.file"), is_secret_file("twinlog.tls.certificate.file")
+    (True, False)
+    """
+    return _SECRET_FILE.search(key) is not None
+
+
+def of_secret_file(content: str) -> list[tuple[str, str]]:
+    """Tokens and lines of keys."""
+    return [("password", word) for word in content.split() if len(word) >= _SHORTEST_IN_A_FILE]

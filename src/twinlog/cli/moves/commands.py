@@ -14,6 +14,7 @@ from twinlog.cli.moves.moves import (
     AcceptLossOption,
     DryRunOption,
     FenceOption,
+    GrantWriteOption,
     GroupsOption,
     IncludeActiveOption,
     WaitOption,
@@ -44,6 +45,7 @@ def commands_of(direction: Direction) -> typer.Typer:
         flow: FlowArgument,
         group: GroupsOption = None,
         fence: FenceOption = False,
+        grant_write: GrantWriteOption = False,
         include_active: IncludeActiveOption = False,
         accept_loss: AcceptLossOption = False,
         config: ConfigOption = None,
@@ -52,7 +54,12 @@ def commands_of(direction: Direction) -> typer.Typer:
     ) -> None:
         with reported_failures():
             options = options_message(
-                group, fence=fence, include_active=include_active, accept_loss=accept_loss, wait_seconds=0
+                group,
+                fence=fence,
+                include_active=include_active,
+                accept_loss=accept_loss,
+                wait_seconds=0,
+                grant_write=grant_write,
             )
             run_async(MoveCall.of(kind, flow, config, endpoint, output).plan(options))
 
@@ -61,6 +68,7 @@ def commands_of(direction: Direction) -> typer.Typer:
         flow: FlowArgument,
         group: GroupsOption = None,
         fence: FenceOption = False,
+        grant_write: GrantWriteOption = False,
         include_active: IncludeActiveOption = False,
         accept_loss: AcceptLossOption = False,
         wait: WaitOption = 300.0,
@@ -72,7 +80,12 @@ def commands_of(direction: Direction) -> typer.Typer:
     ) -> None:
         with reported_failures():
             options = options_message(
-                group, fence=fence, include_active=include_active, accept_loss=accept_loss, wait_seconds=wait
+                group,
+                fence=fence,
+                include_active=include_active,
+                accept_loss=accept_loss,
+                wait_seconds=wait,
+                grant_write=grant_write,
             )
             call = MoveCall.of(kind, flow, config, endpoint, output)
             if dry_run:

@@ -14,7 +14,7 @@ on their copies, when the file has the flow in the other direction.
 
 Stop the groups' consumers on the target first. In a terminal the command shows the plan and asks before it \
 changes anything. The move runs in the service, and its steps are recorded, as those of `twinlog failover \
-run`. It removes the fence of the failover. The exit codes are the same.
+run`. It removes the fence of the failover, and what its --grant-write granted. The exit codes are the same.
 """
 
 app = commands_of(

@@ -15,7 +15,7 @@ Stop the groups' consumers on the source first. In a terminal the command shows 
 changes anything. The move runs in the service: Ctrl-C ends the command, not the move. Every step is \
 recorded on the target: start an interrupted run again to continue it. If the source is lost, --accept-loss \
 uses the last checkpoints and says what is missing. --fence keeps writers out of the source until `twinlog \
-failback run`.
+failback run`; --grant-write lets those who may write there write the copies, until then.
 
 Exit code 0 means that the source may be switched off: no group asked for was kept back by its members, each \
 of their offsets on a copied topic has its place on the target, and all that the source held when the final \

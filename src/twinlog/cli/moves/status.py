@@ -8,7 +8,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.configsync.client import flow_name
-from twinlog.cli.moves.moves import clock_time, last_as_json, print_step, step_as_json
+from twinlog.cli.moves.as_json import last_as_json, step_as_json
+from twinlog.cli.moves.moves import clock_time, print_step
 
 _KINDS = {pb2.MOVE_KIND_FAILOVER: "failover", pb2.MOVE_KIND_FAILBACK: "failback"}
 
@@ -79,6 +80,7 @@ def run_as_json(run: pb2.MoveRun) -> dict[str, Any]:
         "by": run.options.by or None,
         "groups": list(run.options.groups),
         "fence": run.options.fence,
+        "grant_write": run.options.grant_write,
         "started": _text(run.started),
         "steps": [step_as_json(step) for step in run.steps],
         "reason": run.reason or None,

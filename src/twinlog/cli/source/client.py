@@ -61,10 +61,11 @@ async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.Flow
 
 
 async def every_partition(
-    stub: SourceServiceStub, flow: types_pb2.Flow | None, topic: str
+    stub: SourceServiceStub, flow: types_pb2.Flow | None, topic: str, *, from_owner: bool = False
 ) -> list[pb2.PartitionStatus]:
-    """All partitions, page by page. Raises the error that the service told."""
-    request = pb2.ListPartitionsRequest(flow=flow, source_topic=topic, page_size=PAGE)
+    """All partitions, page by page. `from_owner` needs a flow: a process on standby knows stored positions,
+    which may be a little old. Raises the error that the service told."""
+    request = pb2.ListPartitionsRequest(flow=flow, source_topic=topic, page_size=PAGE, from_owner=from_owner)
     found: list[pb2.PartitionStatus] = []
     while True:
         answer = await answered(stub.ListPartitions(request, timeout=CALL_TIMEOUT_SECONDS))
@@ -72,6 +73,21 @@ async def every_partition(
         if not answer.next_page_token:
             return found
         request.page_token = answer.next_page_token
+
+
+async def every_gap(
+    stub: SourceServiceStub, flow: types_pb2.Flow | None, topic: str, *, timeout_seconds: float
+) -> pb2.ListGapsResponse:
+    """The whole ledger, page by page. `timeout_seconds`: of each page. Raises AioRpcError."""
+    request = pb2.ListGapsRequest(flow=flow, source_topic=topic)
+    whole = await stub.ListGaps(request, timeout=timeout_seconds)
+    request.page_token = whole.next_page_token
+    while request.page_token:
+        page = await stub.ListGaps(request, timeout=timeout_seconds)
+        whole.gaps.extend(page.gaps)
+        request.page_token = page.next_page_token
+    whole.next_page_token = ""
+    return whole
 
 
 def parse_scope(flow: str, topic: str, partition: int | None) -> pb2.Scope:

@@ -18,6 +18,7 @@ from twinlog.cli.source.client import (
     PartitionOption,
     TopicOption,
     answered,
+    every_gap,
     parse_scope,
     partition_name,
     source_stub,
@@ -188,9 +189,9 @@ def _as_json(gap: pb2.LedgerGap) -> dict[str, Any]:
 async def _gaps(
     flow: str | None, topic: str, config: Path | None, endpoint: list[str] | None
 ) -> pb2.ListGapsResponse:
-    request = pb2.ListGapsRequest(flow=None if flow is None else parse_flow(flow), source_topic=topic)
+    wanted = None if flow is None else parse_flow(flow)
     async with source_stub(config, endpoint) as stub:
-        return await answered(stub.ListGaps(request, timeout=CALL_TIMEOUT_SECONDS))
+        return await answered(every_gap(stub, wanted, topic, timeout_seconds=CALL_TIMEOUT_SECONDS))
 
 
 async def _acknowledge(

@@ -168,10 +168,12 @@ def _proof_words(status: pb2.PartitionStatus) -> str:
         return ""
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(proof.differences.items()))
     if kinds:
-        return f"DIFFERENT: {kinds}"
+        since = f", since then {proof.reason}" if proof.reason else ""
+        return f"DIFFERENT: {kinds}{since}"
     if not proof.HasField("proven_at"):
         return f"{proof.verdict} {proof.reason}"
-    return f"PROVEN to {proof.proven_until} at {proof.proven_at.ToDatetime():%H:%M:%S}Z"
+    since = f", since then {proof.verdict} {proof.reason}" if proof.reason else ""
+    return f"PROVEN to {proof.proven_until} at {proof.proven_at.ToDatetime():%H:%M:%S}Z{since}"
 
 
 def offsets_json(status: pb2.PartitionStatus) -> dict[str, Any]:

@@ -203,7 +203,8 @@ async def _get(
     scope: pb2.Scope, config: Path | None, endpoint: list[str] | None
 ) -> list[pb2.PartitionStatus]:
     async with source_stub(config, endpoint) as stub:
-        return _known(scope, await every_partition(stub, scope.flow, scope.source_topic))
+        found = await every_partition(stub, scope.flow, scope.source_topic, from_owner=True)
+        return _known(scope, found)
 
 
 def _known(scope: pb2.Scope, found: list[pb2.PartitionStatus]) -> list[pb2.PartitionStatus]:

@@ -1,6 +1,5 @@
 """`twinlog state export` and `twinlog state import`."""
 
-import os
 import sys
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -13,6 +12,7 @@ import typer
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.private_file import refuse_to_replace, write_private
 from twinlog.cli.configsync.plan_view import count_of
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, StateError
@@ -35,6 +35,8 @@ _COPIES = (
 )
 _TOPICS = (Column(title="topic"), Column(title="cluster"), Column(title="records", right=True))
 _MOST_ROWS = 200
+_FIRST_LINE = b'{"twinlog_state":'
+"""What each export begins with."""
 
 
 @app.command("export")
@@ -53,10 +55,11 @@ def export_command(
     """
     with reported_failures():
         _require_config(config)
+        refuse_to_replace(file, begins=_FIRST_LINE)
         exported = run_async(_export(_flow(flow), config))
         engine = _engine("state_file")
         content = b"".join(engine.lines(exported))
-        _write(file, content)
+        write_private(file, content)
         records = Counter(str(record.role) for record in exported.records)
         exact = sum(copy.target_end is not None for copy in exported.copies)
         if output is Output.JSON:
@@ -122,6 +125,7 @@ def import_command(
         if not refused and not dry_run:
             if not yes:
                 typer.confirm(f"Restore the state of {flow}?", abort=True, err=True)
+                plan = _still_so(plan, run_async(_import(_flow(flow), config, state, options, None)))
             run_async(_import(_flow(flow), config, state, options, plan))
         done = not refused and not dry_run
         if output is Output.JSON:
@@ -135,7 +139,7 @@ def import_command(
             raise StateError(
                 f"{count_of(len(refused), 'partition')} cannot be restored: {first.message}",
                 reason=first.reason,
-                metadata={"flow": flow, "topic": line.topic},
+                metadata={"flow": flow, "topic": line.topic, "state_file": str(file)},
             )
 
 
@@ -179,25 +183,22 @@ async def _import(flow: Flow, config: Path | None, state: Any, options: dict[str
         return await work.plan() if plan is None else await work.carry_out(plan)
 
 
+def _still_so(shown: Any, now: Any) -> Any:
+    """The plan as of now. Raises StateError where it is not what was agreed to."""
+    if shown.verdicts != now.verdicts:
+        raise StateError(
+            "the copies have changed since the plan was shown: look at it again", reason="PLAN_STALE"
+        )
+    return now
+
+
 def _read(file: Path) -> list[bytes]:
     try:
         return file.read_bytes().splitlines(keepends=True)
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
-
-
-def _write(file: Path, content: bytes) -> None:
-    """The whole file or nothing, and for its owner alone: it names topics and groups."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(file)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
+        raise ConfigError(
+            f"{file}: cannot be read: {error.strerror or error}", metadata={"key": "FILE"}
+        ) from error
 
 
 def _show(plan: Any) -> None:

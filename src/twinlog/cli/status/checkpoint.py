@@ -29,7 +29,11 @@ async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seco
         "checkpoint",
         "fences and cut moves are not known",
     )
-    for move in () if moves is None else moves.moves:
+    if moves is None:
+        for row in rows:
+            row.moves_known = False
+        return
+    for move in moves.moves:
         _add_move(move, status.flow(move.flow))
 
 
@@ -58,6 +62,7 @@ def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
 def _add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
     """What the flow's last failover or failback left in force."""
     if move.problem:
+        row.moves_known = False
         told = f"fences and cut moves are not known: {move.problem}"
         row.add_note("checkpoint", reason="MOVES_UNKNOWN", message=told)
     if move.HasField("last"):

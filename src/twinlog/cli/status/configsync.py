@@ -7,6 +7,7 @@ import grpc
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+from twinlog.cli.configsync.client import every_topic
 from twinlog.cli.status.rows import MANUAL, NAMED_TOPICS, RULE, WAITING, InForce, Status, asked, shown_stamp
 
 SYNC_MODE = "twinlog.sync.mode"
@@ -57,7 +58,7 @@ async def _waiting(
     """Topics that are selected and not copied, by reason."""
     row = status.flow(flow)
     answer = await asked(
-        stub.ListTopics(configsync.ListTopicsRequest(flow=flow), timeout=timeout_seconds),
+        every_topic(stub, flow, timeout_seconds=timeout_seconds),
         [row],
         "configsync",
         "topics are not known",
@@ -65,7 +66,7 @@ async def _waiting(
     if answer is None:
         return
     by_reason: dict[str, list[configsync.ReplicatedTopic]] = {}
-    for topic in answer.topics:
+    for topic in answer:
         if topic.state == configsync.TOPIC_STATE_WAITING:
             by_reason.setdefault(topic.reason, []).append(topic)
     for reason, topics in sorted(by_reason.items()):

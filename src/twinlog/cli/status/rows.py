@@ -80,6 +80,10 @@ class FlowRow:
     source_ends_as_of: str | None = None
     """RFC 3339: when the end of a source log was read that was read longest ago."""
     source_ends_age_seconds: float | None = None
+    source_written_at: str | None = None
+    """RFC 3339: when producers wrote to the source last, by the growth of its logs since the service
+    started; heartbeats do not count."""
+    source_written_age_seconds: float | None = None
     last_copied_at: str | None = None
     """RFC 3339: when the target acknowledged records last, since the service started."""
     last_copied_age_seconds: float | None = None
@@ -100,6 +104,10 @@ class FlowRow:
     proven_at: str | None = None
     """RFC 3339: when the oldest of these proofs was found; None while a partition has none."""
     proven_age_seconds: float | None = None
+    gaps_known: bool = True
+    """False: the ledger of what is lost could not be read."""
+    moves_known: bool = True
+    """False: the record of failovers could not be read."""
     foreign_records: int | None = None
     """Records of others that the copier found in copies since the service started."""
     notes: list[Note] = field(default_factory=list)

@@ -6,7 +6,7 @@ import grpc
 
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.source.client import partition_name, scope_name, shown_bytes
+from twinlog.cli.source.client import every_gap, partition_name, scope_name, shown_bytes
 from twinlog.cli.status.rows import (
     DIFFERS,
     FOREIGN,
@@ -57,14 +57,18 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         ]
     rows = [status.flow(flow.flow) for flow in answer.flows]
     gaps = await asked(
-        stub.ListGaps(source.ListGapsRequest(), timeout=timeout_seconds), rows, "source", "gaps are not known"
+        every_gap(stub, None, "", timeout_seconds=timeout_seconds), rows, "source", "gaps are not known"
     )
     if gaps is None:
+        for row in rows:
+            row.gaps_known = False
         return
     by_flow: dict[str, list[source.LedgerGap]] = {}
     for unknown in gaps.unknown:
         told = f"gaps are not known: {unknown.message}"
-        status.flow(unknown.flow).add_note("source", unknown.reason, told)
+        row = status.flow(unknown.flow)
+        row.gaps_known = False
+        row.add_note("source", unknown.reason, told)
     for gap in gaps.gaps:
         if gap.acknowledged_by:
             continue
@@ -99,6 +103,9 @@ def _add_lag(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
         row.lag_seconds = age_seconds(flow.oldest_record_at, now_ms)
     elif row.lag_records == 0:
         row.lag_seconds = 0.0
+    if flow.HasField("source_grew_at"):
+        row.source_written_at = shown_stamp(flow.source_grew_at)
+        row.source_written_age_seconds = age_seconds(flow.source_grew_at, now_ms)
     if flow.HasField("last_copied_at"):
         row.last_copied_at = shown_stamp(flow.last_copied_at)
         row.last_copied_age_seconds = age_seconds(flow.last_copied_at, now_ms)

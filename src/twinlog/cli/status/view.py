@@ -7,6 +7,7 @@ from typing import Any
 from twinlog.cli.common.output import Column
 from twinlog.cli.source.partition_rows import shown_seconds
 from twinlog.cli.status.check import Problem
+from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
 
 UNKNOWN = "-"
@@ -36,6 +37,7 @@ FLOW_COLUMNS = (
     Column(title="DELAY", right=True, spare=2),
     Column(title="GROUPS", spare=5),
     Column(title="PROOF", spare=6),
+    Column(title="PRODUCERS", spare=7),
 )
 IN_FORCE_COLUMNS = (
     Column(title="IN FORCE"),
@@ -94,6 +96,7 @@ def flow_cells(row: FlowRow) -> Sequence[str]:
         _delay(row),
         _groups(row),
         _proof(row),
+        _producers(row),
     )
 
 
@@ -203,6 +206,19 @@ def _delay(row: FlowRow) -> str:
     if row.path == "ALIVE" or row.heartbeat_age_seconds is None:
         return delay
     return f"{NOT_KNOWN} ({delay} {_ago(row.heartbeat_age_seconds)})"
+
+
+def _producers(row: FlowRow) -> str:
+    found = producers_of(row)
+    match found.state:
+        case State.WRITE:
+            return "write"
+        case State.SILENT:
+            return "silent" if found.seconds is None else f"silent {shown_seconds(found.seconds)}"
+        case State.UNKNOWN:
+            return NOT_KNOWN
+        case State.UNTOLD:
+            return UNKNOWN
 
 
 def _proof(row: FlowRow) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
 
 import typer
 
@@ -11,15 +12,18 @@ from twinlog.cli.common.output import Column, Output, print_json_line
 from twinlog.cli.common.table import table_lines
 from twinlog.cli.status import view
 from twinlog.cli.status.rows import Status
+from twinlog.clock import SystemClock
 from twinlog.service.runtime import wait_or_stop
 
 SECONDS = 2.0
 
 
-def screen_lines(status: Status, *, width: int, height: int) -> list[str]:
+def screen_lines(status: Status, *, at: str, width: int, height: int) -> list[str]:
     """As many lines as the screen has: what is wrong stands above what is there, and what does not fit is
-    counted. Pure."""
-    lines = [line for block in _blocks(status, width) for line in (*block, "")][:-1]
+    counted. `at`: the time of the status, which is older than two seconds while a service does not answer.
+    Pure."""
+    lines = [f"as of {at}"[:width], ""]
+    lines += [line for block in _blocks(status, width) for line in (*block, "")][:-1]
     if len(lines) <= height:
         return lines
     return [*lines[: height - 1], f"… {len(lines) - height + 1} more lines: enlarge the terminal"]
@@ -54,11 +58,14 @@ async def watch_status(ask: Callable[[], Awaitable[Status]], output: Output) -> 
 
     stream = sys.stdout
     # The lines are made printable one by one; rich itself moves the cursor.
+    clock = SystemClock()
     console = Console(file=getattr(stream, "unfiltered", stream), highlight=False)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while not stop.is_set():
             size = shutil.get_terminal_size()
-            lines = screen_lines(await ask(), width=size.columns, height=size.lines - 1)
+            status = await ask()
+            at = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).astimezone().strftime("%H:%M:%S")
+            lines = screen_lines(status, at=at, width=size.columns, height=size.lines - 1)
             live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
             await wait_or_stop(stop, SECONDS)
 

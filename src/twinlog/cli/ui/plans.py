@@ -1,6 +1,6 @@
 """What a failover of a flow would do now, as the checkpoint service plans it, for the migration view.
 
-Invariants: a flow is planned once at a time, whoever asks; an answer is young enough for `FRESH_SECONDS`, and
+Invariants: a flow is planned once at a time, for all; an answer is young enough for `FRESH_SECONDS`, and
 only flows that the services told of are planned. The rows of groups are counted, not kept.
 """
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from twinlog.cli.status.check import Problem
-from twinlog.cli.status.rows import FENCE, GAPS, MOVE, FlowRow
+from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, FlowRow
 from twinlog.cli.ui.drain import DRAINING, LOSING, Drain
 
 GO, WAIT, NO_GO = "GO", "WAIT", "NO_GO"
@@ -27,13 +27,16 @@ def readiness(row: FlowRow, problems: Sequence[Problem], drain: Drain) -> list[C
     """In the order in which a person would look. `problems`: all of `twinlog status --check`."""
     services = [each for each in problems if "->" not in each.about]
     own = [each for each in problems if each.about == row.flow]
+    told_by_source = row.records is not None
+    moves_known = row.group_count is not None and row.moves_known
     return [
         _problems("services and clusters answer", services),
         _problems("every partition moves", own),
         _lag(row, drain),
         _groups(row),
-        _in_force(row, GAPS, "nothing is lost"),
-        _in_force(row, MOVE, "no earlier move is cut"),
+        _in_force(row, "nothing is lost", GAPS, known=told_by_source and row.gaps_known),
+        _in_force(row, "no difference is known", DIFFERS, FOREIGN, known=told_by_source),
+        _in_force(row, "no earlier move is cut", MOVE, known=moves_known),
         _heartbeats(row),
     ]
 
@@ -85,8 +88,10 @@ def _groups(row: FlowRow) -> Check:
     return Check(name=name, verdict=verdict, message=f"{told} (`twinlog explain group` says why)")
 
 
-def _in_force(row: FlowRow, kind: str, name: str) -> Check:
-    told = "; ".join(each.message for each in row.in_force if each.kind == kind)
+def _in_force(row: FlowRow, name: str, *kinds: str, known: bool) -> Check:
+    if not known:
+        return Check(name=name, verdict=NO_GO, message="not known")
+    told = "; ".join(each.message for each in row.in_force if each.kind in kinds)
     return Check(name=name, verdict=NO_GO if told else GO, message=told or "yes")
 
 

@@ -33,6 +33,7 @@ PARTITION_FIELDS: Final = (
     "offsets",
     "oldest_ms",
     "proof",
+    "heartbeats",
 )
 GROUP_FIELDS: Final = ("flow", "group", "verdict", "partitions", "lag", "target_lag", "verdicts", "message")
 
@@ -73,6 +74,7 @@ def partition_row(status: source.PartitionStatus) -> list[Any]:
         f"{status.offsets} {status.offsets_reason}".strip(),
         status.oldest_record_at.ToMilliseconds() if status.HasField("oldest_record_at") else None,
         status.proof.verdict,
+        status.is_heartbeats,
     ]
 
 

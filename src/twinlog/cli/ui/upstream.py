@@ -19,12 +19,14 @@ from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatService
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.checkpoint.groups_watch import WatchedGroups
+from twinlog.cli.source.client import every_gap
 from twinlog.cli.source.watched_partitions import KnownPartitions
 from twinlog.cli.status.check import Problem, problems_of
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import FlowRow, Status
 from twinlog.cli.ui import rows
 from twinlog.cli.ui.drain import LagHistory, Sample
+from twinlog.cli.ui.facts import facts
 from twinlog.cli.ui.feed import Feed, Table
 from twinlog.cli.ui.readiness import fences, overall, readiness
 from twinlog.clock import Clock
@@ -45,6 +47,7 @@ TABLES = (
     "feeds",
     "history",
 )
+_TOLD_BY = {"gaps": "source", "moves": "checkpoint", "paths": "heartbeat"}
 STATUS_SECONDS = 2.0
 DETAILS_SECONDS = 5.0
 GROUPS_SECONDS = 1.0
@@ -103,7 +106,8 @@ class Upstream:
         )
         samples = self._history.setdefault(row.flow, deque(maxlen=KEPT_SAMPLES))
         seconds = round(self._clock.now_ms() / 1000)
-        sample = [seconds, row.records_per_second, row.lag_records, row.delay_seconds]
+        delay = row.delay_seconds if row.path == "ALIVE" else None
+        sample = [seconds, row.records_per_second, row.lag_records, delay]
         samples.append(sample)
         checks = readiness(row, problems, drain)
         return {
@@ -113,6 +117,7 @@ class Upstream:
             "readiness": overall(checks),
             "checks": [asdict(check) for check in checks],
             "fences": fences(row),
+            "facts": [asdict(fact) for fact in facts(row)],
         }
 
     async def _partitions(self, stop: asyncio.Event) -> None:
@@ -178,7 +183,7 @@ class Upstream:
             paths = HeartbeatServiceStub(to_heartbeat)
             while not stop.is_set():
                 async with asyncio.TaskGroup() as group:
-                    asked = gaps.ListGaps(source.ListGapsRequest(), timeout=CALL_SECONDS)
+                    asked = every_gap(gaps, None, "", timeout_seconds=CALL_SECONDS)
                     group.create_task(self._ask("gaps", asked, rows.gap_rows), name="ui gaps")
                     listed = moves.ListMoves(checkpoint.ListMovesRequest(), timeout=CALL_SECONDS)
                     group.create_task(self._ask("moves", listed, rows.move_rows), name="ui moves")
@@ -193,7 +198,7 @@ class Upstream:
         try:
             table.replace(as_rows(await call))
         except grpc.aio.AioRpcError as failure:
-            self._told(name, error_from_rpc(failure, peer=name))
+            self._told(name, error_from_rpc(failure, peer=_TOLD_BY[name]))
         else:
             self._told(name, None)
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import NewTopic, TopicAdmin
+from twinlog.kafka.reasons import KafkaReason
 
 _ASSUME_THERE = frozenset({"UNSUPPORTED_VERSION", "TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"})
 """Reasons after which MM2 continues: somebody else made the topic, or the broker will."""
@@ -44,7 +45,7 @@ async def ensure_compacted_topic(
     error = (await admin.create_topics([topic]))[name]
     if error is None:
         return TopicMaking.CREATED
-    if error.reason == "TOPIC_EXISTS":
+    if error.reason == KafkaReason.TOPIC_EXISTS:
         return TopicMaking.EXISTED
     if error.reason in _ASSUME_THERE:
         return TopicMaking.ASSUMED

@@ -367,7 +367,7 @@ class DataClientPool:
             return answer
         except KAFKA_CLIENT_ERRORS as error:
             self.suspect()
-            raise translate(error, doing, alias=self.alias) from error
+            raise translate(error, doing, alias=self.alias, node_id=node_id) from error
         except asyncio.CancelledError:
             self.suspect()
             connection = client._conns.pop(place, None)

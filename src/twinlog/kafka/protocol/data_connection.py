@@ -27,10 +27,12 @@ from twinlog.kafka.protocol.authentication import (
 )
 from twinlog.kafka.protocol.encoding import Frame
 from twinlog.kafka.protocol.frames import LARGEST_FRAME_BYTES, FrameProtocol
+from twinlog.kafka.protocol.kerberos import KerberosAuthenticator
 from twinlog.kafka.protocol.patience import Patience
 from twinlog.kafka.protocol.requests import AgreedRequest, HandWrittenRequest
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import SaslLogin
+from twinlog.kafka.security.kerberos import KerberosLogin
 from twinlog.kafka.security.oauth.login import TokenError
 
 _INT32 = struct.Struct(">i")
@@ -63,8 +65,6 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         """Requests that wait for the end of a renewal; None = there is none."""
         self._released = asyncio.Event()
         self._drained = asyncio.Event()
-        self.renewals = 0
-        """How often the session was renewed."""
 
     async def connect(self) -> None:
         """Connect, agree on versions, authenticate. Raises aiokafka's errors, OSError or TimeoutError."""
@@ -173,6 +173,9 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
             self._sasl_plain_password = access.security.sasl.password
 
     def _authenticator(self) -> Authenticator:
+        access = self._sasl_oauth_token_provider
+        if isinstance(access, ClusterAccess) and isinstance(access.security.sasl, KerberosLogin):
+            return KerberosAuthenticator(access.security.sasl, self.host)
         if self._sasl_mechanism == "OAUTHBEARER":
             return self.authenticator_oauth()  # type: ignore[no-any-return]
         if self._sasl_mechanism == "PLAIN":
@@ -207,7 +210,6 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
             raise
         else:
             self._renewal = None
-            self.renewals += 1
             self._release()
 
     def _release(self) -> None:

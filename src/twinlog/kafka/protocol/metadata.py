@@ -5,8 +5,8 @@ for all topics of their flows again and again.
 """
 
 import base64
-from collections.abc import Collection
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple, TypeVar
 
 from twinlog.kafka.protocol.encoding import (
     INT16,
@@ -23,6 +23,9 @@ from twinlog.kafka.protocol.encoding import (
     take_string,
 )
 from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
+from twinlog.model import TopicPartition
+
+T = TypeVar("T")
 
 METADATA: Final = 3
 """API key."""
@@ -60,14 +63,34 @@ class Metadata(NamedTuple):
 
 def metadata_request(topics: Collection[str] | None) -> HandWrittenRequest[Metadata]:
     """The metadata of these topics, or of all that the principal may see (None). Creates none."""
+    return _request(topics, _read)
 
+
+def topic_ids_request(
+    partitions: Collection[TopicPartition],
+) -> HandWrittenRequest[list[tuple[TopicPartition, int, str]]]:
+    """Of each partition the id of its topic, as the broker that answers knows it: error code, and the id (""
+    where the broker gives none, before Kafka 2.8)."""
+
+    def decode(data: Frame, position: int, version: int) -> list[tuple[TopicPartition, int, str]]:
+        topics = {topic.name: topic for topic in _read(data, position, version).topics}
+        return [
+            (each, topics[each.topic].error_code, topics[each.topic].topic_id)
+            for each in partitions
+            if each.topic in topics
+        ]
+
+    return _request(sorted({each.topic for each in partitions}), decode)
+
+
+def _request(topics: Collection[str] | None, decode: Callable[[Frame, int, int], T]) -> HandWrittenRequest[T]:
     def encode(version: int) -> Pieces:
         if version >= _FLEXIBLE:
             return _flexible(topics, version)
         count = _ALL_TOPICS if topics is None else len(topics)
         return [INT32.pack(count), *(string(name) for name in topics or ()), *_flags(version)]
 
-    return HandWrittenRequest(METADATA, range(_OLDEST, _NEWEST + 1), encode, _read, flexible_from=_FLEXIBLE)
+    return HandWrittenRequest(METADATA, range(_OLDEST, _NEWEST + 1), encode, decode, flexible_from=_FLEXIBLE)
 
 
 def _flexible(topics: Collection[str] | None, version: int) -> Pieces:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from aiokafka.abc import AbstractTokenProvider
 
-from twinlog.config.client_keys import NOTES
-from twinlog.config.providers import LocalFileSystem
-from twinlog.config.rereading import reread
+from twinlog.config.keys.client import NOTES
+from twinlog.config.values.providers import LocalFileSystem
+from twinlog.config.values.rereading import reread
 from twinlog.errors import ConfigError
 from twinlog.kafka.security.client_security import ClientSecurity, client_security
 from twinlog.kafka.security.oauth.keeper import TokenKeeper

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinlog.kafka.security.jaas import JaasSyntaxError, LoginEntry, parse_jaas
+from twinlog.kafka.security.kerberos import GSSAPI, KerberosLogin, kerberos_login, require_package
 from twinlog.kafka.security.oauth.login import MECHANISM as OAUTHBEARER
 from twinlog.kafka.security.oauth.login import OAuthLogin
 from twinlog.kafka.security.oauth.settings import HANDLER, JAAS, msk_iam_login, oauth_login
@@ -29,13 +30,9 @@ __all__ = [
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MSK_IAM = "AWS_MSK_IAM"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, MSK_IAM)
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, MSK_IAM, GSSAPI)
 _PASSWORD_MODULES = ("PlainLoginModule", "ScramLoginModule")
 _TOKEN_MODULES = {OAUTHBEARER: "OAuthBearerLoginModule", MSK_IAM: "IAMLoginModule"}
-_KERBEROS = (
-    "Kerberos (GSSAPI, Kafka's default) is not supported; set another mechanism of the brokers, such as"
-    " SCRAM-SHA-512 or OAUTHBEARER, or let Twinlog in by a listener of its own"
-)
 _OWN_CLASSES = ("sasl.login.class", "sasl.client.callback.handler.class")
 """Classes of Java, which no other program can run."""
 _PLAIN_HANDLERS = ("", "AbstractLogin$DefaultLoginCallbackHandler")
@@ -51,7 +48,7 @@ class SaslLogin:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
     protocol: str
-    sasl: SaslLogin | OAuthLogin | None
+    sasl: SaslLogin | OAuthLogin | KerberosLogin | None
     tls: TlsTrust | None
 
 
@@ -70,15 +67,17 @@ def client_security(properties: Mapping[str, str], *, alias: str = "") -> Client
     )
 
 
-def _sasl_login(properties: Mapping[str, str], alias: str) -> SaslLogin | OAuthLogin:
+def _sasl_login(properties: Mapping[str, str], alias: str) -> SaslLogin | OAuthLogin | KerberosLogin:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").strip().upper()
-    if mechanism == "GSSAPI":
-        raise refused(alias, "sasl.mechanism", _KERBEROS)
     if mechanism not in MECHANISMS:
         raise refused(
             alias, "sasl.mechanism", f"{mechanism} is not supported; use one of {', '.join(MECHANISMS)}"
         )
     entry = _jaas_entry(properties, alias)
+    if mechanism == GSSAPI:
+        login_by_ticket = kerberos_login(properties, entry, alias=alias)
+        require_package(alias)
+        return login_by_ticket
     if mechanism in _TOKEN_MODULES:
         login = _token_login(mechanism, properties, entry, alias)
         if login.tls:

@@ -105,7 +105,7 @@ def _wake_on_signals() -> int:
 
 
 def _release_standard_streams() -> None:
-    """Whoever reads the command's output sees its end when the command ends, not when the guard does."""
+    """The reader of the command's output sees its end when the command ends, not when the guard does."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)

@@ -1,6 +1,6 @@
 """The audit log: one line for each call of a method that changes something, also for those that were refused.
 
-A servicer says by `changed` what was before and what is after. A call that begins what goes on without it, as
+A servicer says by `changed` what was before and what is after. A call that begins what outlives it, as
 the run of a move, has two lines: one when it begins (`begun`), one when its outcome is known.
 
 Invariants: a call never fails because of its audit line, and what it costs is bounded by
@@ -37,7 +37,7 @@ NOT_KNOWN = "not known: the call ended before its outcome"
 """What is after, of a call that may take effect though its caller disconnects."""
 
 STARTED = "STARTED"
-"""Outcome of the first line of what goes on without its call."""
+"""Outcome of the first line of what continues without its call."""
 
 
 def changed(*, before: object, after: object) -> None:
@@ -48,7 +48,7 @@ def changed(*, before: object, after: object) -> None:
 
 
 def begun() -> "Begun":
-    """The call that is being served begins what goes on without it, even if its caller disconnects. A line
+    """The call that is being served begins what continues without it, even if its caller disconnects. A line
     says so now; the end of the call has none.
     """
     audit = _audit.get()

@@ -44,7 +44,7 @@ class Credentials:
                     reason="TOKEN_NEEDS_TLS",
                     metadata={"key": "twinlog.client.token.file", "endpoint": endpoint},
                 )
-            self._token = _read_token(self._token_file)
+            self._token = read_token(self._token_file)
 
     def channel_credentials(self) -> tuple[object, grpc.ChannelCredentials]:
         """What tells these from earlier ones, and the newest good credentials."""
@@ -60,11 +60,12 @@ class Credentials:
         if not self._token_file:
             return ()
         with suppress(ConfigError):  # half written or gone: the earlier one stays
-            self._token = _read_token(self._token_file)
+            self._token = read_token(self._token_file)
         return ((AUTHORIZATION, f"Bearer {self._token}"),)
 
 
-def _read_token(name: str) -> str:
+def read_token(name: str) -> str:
+    """What `twinlog.client.token.file` holds. Raises ConfigError."""
     content = read_file(name, unusable=_unusable).decode(errors="replace").strip()
     if not content or not content.isascii() or not content.isprintable() or " " in content:
         raise _unusable(name, "expected one line with the token")

@@ -14,7 +14,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.clock import Clock
 from twinlog.config import Configuration, FlowConfig
-from twinlog.config.live import live_overrides
+from twinlog.config.values.live import live_overrides
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent

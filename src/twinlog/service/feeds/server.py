@@ -22,7 +22,8 @@ from opentelemetry.metrics import Meter
 from twinlog.errors import ConfigError
 from twinlog.service.errors_wire import ExhaustedError, ResumeTokenExpiredError
 from twinlog.service.runtime import wait_for_any, wait_or_stop
-from twinlog.telemetry import metrics
+from twinlog.telemetry import instruments
+from twinlog.telemetry.metrics.service import WATCH_DROPPED, WATCH_STREAM_ACTIVE
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -128,8 +129,8 @@ class ResumableRegistry(Generic[K, V]):
         self._max_watchers = max_watchers
         self._watchers = 0
         self._attributes = {"rpc.method": rpc_method}
-        self._active = metrics.up_down_counter(meter, metrics.WATCH_STREAM_ACTIVE)
-        self._dropped = metrics.counter(meter, metrics.WATCH_DROPPED)
+        self._active = instruments.up_down_counter(meter, WATCH_STREAM_ACTIVE)
+        self._dropped = instruments.counter(meter, WATCH_DROPPED)
 
     # --------------------------------------------------------------------------------------- the owner's side
 

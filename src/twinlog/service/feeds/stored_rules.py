@@ -54,5 +54,7 @@ def _values(raw: bytes) -> Mapping[str, str]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireFormatError("the stored rules are no record of configsync") from error
     if version != _VERSION:
-        raise WireFormatError(f"the stored rules are of version {version}, this Twinlog knows {_VERSION}")
+        raise WireFormatError(
+            f"the stored rules are of version {version}, this Twinlog knows {_VERSION}", reason="WIRE_VERSION"
+        )
     return values

@@ -3,8 +3,6 @@ is away.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 
 import grpc
@@ -17,6 +15,7 @@ from twinlog.clock import Clock
 from twinlog.model import Flow
 from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent
 from twinlog.service.feeds.followed import FollowedWatch
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.service.interceptors import PEER_METADATA
 from twinlog.service.runtime import Backoff
 
@@ -25,46 +24,10 @@ _log = structlog.stdlib.get_logger(__name__)
 _NOTHING: Mapping[str, "ReplicatedTopic"] = MappingProxyType({})
 
 
-class TopicState(StrEnum):
-    READY = "READY"
-    WAITING = "WAITING"
-    DELETED_AT_SOURCE = "DELETED_AT_SOURCE"
-
-
 _STATES = {
     pb2.TOPIC_STATE_READY: TopicState.READY,
     pb2.TOPIC_STATE_DELETED_AT_SOURCE: TopicState.DELETED_AT_SOURCE,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicatedTopic:
-    """One topic of a flow; the fields are those of the API's message of the same name."""
-
-    flow: Flow
-    source_topic: str
-    target_topic: str
-    partition_count: int
-    target_partition_count: int
-    source_topic_id: str
-    target_topic_id: str
-    generation: int
-    created_after_start: bool
-    state: TopicState
-    """WAITING also stands for a state that this version does not know: such a topic is not copied."""
-    reason: str
-    message: str
-    target_max_message_bytes: int
-    target_compression_type: str
-    target_timestamp_type: str
-    source_cleanup_policy: str
-
-    @property
-    def copyable_partition_count(self) -> int:
-        """Partitions that may be copied now: those that exist on both sides of a READY topic."""
-        if self.state is not TopicState.READY:
-            return 0
-        return min(self.partition_count, self.target_partition_count)
 
 
 def replicated_topic(message: pb2.ReplicatedTopic) -> ReplicatedTopic:

@@ -63,7 +63,7 @@ class Hooks:
 
 
 class Hooked(Protocol):
-    """Whoever has operations that hooks may watch."""
+    """Something with operations that hooks may watch."""
 
     @property
     def hooks(self) -> Hooks: ...

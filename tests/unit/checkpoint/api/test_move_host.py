@@ -14,7 +14,7 @@ from twinlog_checkpoint.api.move_messages import PART_ROWS, split
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from unit.checkpoint.checkpoint_rig import turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.test_moves import Estate, estate, offset_of
+from unit.checkpoint.moves.test_moves import MoveRig, move_rig, offset_of
 from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
 
 FLOW = types_pb2.Flow(source="A", target="B")
@@ -23,7 +23,7 @@ FENCED = pb2.MoveOptions(fence=True, by="ann")
 
 @dataclass(slots=True, kw_only=True)
 class Hosted:
-    world: Estate
+    rig: MoveRig
     servicer: CheckpointServicer
 
     def start(self) -> AsyncIterator[pb2.RunFailoverResponse]:
@@ -53,24 +53,24 @@ class Hosted:
 @asynccontextmanager
 async def hosted(*, backlog: bool = True) -> AsyncIterator[Hosted]:
     """A service with a group to move; with a backlog the run waits in DRAIN until it is copied."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
         if backlog:
-            world.logs.produce(40)
-        service = ServiceOnFakes(world.fakes, world.parts)
+            rig.logs.produce(40)
+        service = ServiceOnFakes(rig.fakes, rig.parts)
         async with service.hosting():
-            yield Hosted(world=world, servicer=service.servicer)
+            yield Hosted(rig=rig, servicer=service.servicer)
 
 
 async def test_a_run_goes_on_when_the_stream_is_cut_and_is_followed_again() -> None:
     async with hosted() as service:
         await service.start_and_hang_up()
         assert (await service.status()).run.running
-        await service.world.copy()
+        await service.rig.copy()
         events = await service.attach()
-        written = await offset_of(service.world.logs.target, "g", COPY)
+        written = await offset_of(service.rig.logs.target, "g", COPY)
         after = await service.status()
-    service.world.logs.check(100, written or 0)
+    service.rig.logs.check(100, written or 0)
     assert events[-1].report.run_id == after.last.run_id
     names = [event.step.name for event in events if event.HasField("step")]
     assert (names[0], names[-1]) == ("CHECK", "DONE")
@@ -89,7 +89,7 @@ async def test_what_is_told_while_a_run_waits_does_not_grow() -> None:
             nonlocal looks
             looks += 1
 
-        service.world.logs.source.intercept("list_offsets", looked)
+        service.rig.logs.source.intercept("list_offsets", looked)
         await turns(lambda: looks > 20)
         assert len((await service.status()).run.steps) == before
         await service.cancel()
@@ -106,7 +106,7 @@ async def test_the_moves_of_all_flows_are_one_answer_and_a_silent_record_is_a_pr
         def unreadable(_call: Call) -> None:
             raise TransientKafkaError("the broker went away")
 
-        service.world.logs.target.intercept("list_topics", unreadable)
+        service.rig.logs.target.intercept("list_topics", unreadable)
         (told,) = (await service.servicer.ListMoves(asked, CONTEXT)).moves
     assert "the broker went away" in told.problem
     assert not told.HasField("last")
@@ -132,16 +132,16 @@ async def test_a_cancelled_run_leaves_its_fence_until_it_is_aborted() -> None:
         with pytest.raises(StateError) as ended:
             await service.attach()
         assert ended.value.reason == "MOVE_CANCELLED"
-        assert service.world.logs.source.acls
+        assert service.rig.logs.source.acls
         status = await service.status()
         assert (status.last.finished, list(status.last.fenced_topics)) == (False, [ORIGIN.topic])
         assert list(status.last.fenced_where_left) == [ORIGIN.topic]
         with pytest.raises(ConfigError, match="failover or failback"):
             await service.abort(pb2.MOVE_KIND_UNSPECIFIED)
         assert await service.abort() == [ORIGIN.topic]
-        assert not service.world.logs.source.acls
+        assert not service.rig.logs.source.acls
         assert (await service.status()).last.aborted
-        assert await offset_of(service.world.logs.target, "g", COPY) is None
+        assert await offset_of(service.rig.logs.target, "g", COPY) is None
 
 
 async def test_a_cancelled_run_continues_when_it_is_asked_for_again() -> None:
@@ -149,7 +149,7 @@ async def test_a_cancelled_run_continues_when_it_is_asked_for_again() -> None:
         await service.start_and_hang_up()
         await service.cancel()
         cut = (await service.status()).last.run_id
-        await service.world.copy()
+        await service.rig.copy()
         events = [event async for event in service.start()]
     assert events[-1].report.run_id == cut
 
@@ -166,13 +166,13 @@ async def test_without_a_run_there_is_nothing_to_follow_or_cancel() -> None:
 
 
 async def test_a_run_ends_with_the_service() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.logs.produce(40)
-        service = ServiceOnFakes(world.fakes, world.parts)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.produce(40)
+        service = ServiceOnFakes(rig.fakes, rig.parts)
         for runner in (service.moves.failover, service.moves.failback):
             runner.stop = service.stop
-        hosting = Hosted(world=world, servicer=service.servicer)
+        hosting = Hosted(rig=rig, servicer=service.servicer)
         async with service.hosting():
             await hosting.start_and_hang_up()
         with pytest.raises(StateError) as ended:

@@ -43,7 +43,7 @@ def pairs(parts: FlowParts, partition: TopicPartition = T) -> list[tuple[int, in
     return [(pair.upstream, pair.downstream) for pair in condensed.pairs]
 
 
-class Site(FlowOnFakes):
+class Rig(FlowOnFakes):
     """A flow whose owner keeps what it knows after few syncs."""
 
     async def keep(self) -> None:
@@ -73,19 +73,19 @@ class Site(FlowOnFakes):
 
 
 @pytest.fixture
-async def site() -> Site:
-    made = Site()
+async def rig() -> Rig:
+    made = Rig()
     for number in range(5):
         await made.write_sync("t", 100 * number, 90 * number)
     await made.write_sync("u", 7, 7)
     return made
 
 
-async def test_a_start_reads_only_the_syncs_since_what_was_kept(site: Site) -> None:
-    await site.keep()
-    await site.write_sync("t", 500, 450)
-    reads = site.reads()
-    async with site.running() as parts:
+async def test_a_start_reads_only_the_syncs_since_what_was_kept(rig: Rig) -> None:
+    await rig.keep()
+    await rig.write_sync("t", 500, 450)
+    reads = rig.reads()
+    async with rig.running() as parts:
         assert pairs(parts) == [(100 * number, 90 * number) for number in range(6)]
         assert pairs(parts, U) == [(7, 7)]
         assert min(reads) == 6
@@ -93,86 +93,86 @@ async def test_a_start_reads_only_the_syncs_since_what_was_kept(site: Site) -> N
         assert translation.downstream_offset == 361
 
 
-async def test_little_is_not_worth_keeping(site: Site) -> None:
-    async with site.running() as parts:
+async def test_little_is_not_worth_keeping(rig: Rig) -> None:
+    async with rig.running() as parts:
         parts.checkpointer.tail.kept.begin()
-        await site.do_pass(parts.checkpointer)
-    assert KEPT.topic not in site.target.topics
+        await rig.do_pass(parts.checkpointer)
+    assert KEPT.topic not in rig.target.topics
 
 
-async def test_only_what_changed_is_written_again(site: Site) -> None:
-    async with site.running() as parts:
+async def test_only_what_changed_is_written_again(rig: Rig) -> None:
+    async with rig.running() as parts:
         tail = parts.checkpointer.tail
         tail.kept.save_after_syncs = SAVE_AFTER
         tail.kept.begin()
-        await site.do_pass(parts.checkpointer)
+        await rig.do_pass(parts.checkpointer)
         for number in range(3):
-            await site.write_sync("u", 10 + number, 10 + number)
+            await rig.write_sync("u", 10 + number, 10 + number)
         await turns(lambda: pairs(parts, U)[-1] == (12, 12))
-        await site.do_pass(parts.checkpointer)
-    written = [decode(record.key, record.value) for record in site.target.records(KEPT)]
+        await rig.do_pass(parts.checkpointer)
+    written = [decode(record.key, record.value) for record in rig.target.records(KEPT)]
     kinds = [each.partition if isinstance(each, PartitionRecord) else "head" for each in written]
     assert sorted(map(str, kinds[:2])) == ["t-0", "u-0"]
     assert kinds[2:] == ["head", U, "head"]
-    async with site.running() as parts:
+    async with rig.running() as parts:
         assert pairs(parts, U) == [(7, 7), (10, 10), (11, 11), (12, 12)]
 
 
-async def test_what_an_earlier_owner_still_writes_makes_the_whole_unusable(site: Site) -> None:
-    await site.keep()
-    late = [record for record in site.target.records(KEPT) if b'"topic":"t"' in (record.key or b"")]
-    await site.write_sync("t", 0, 1000)
+async def test_what_an_earlier_owner_still_writes_makes_the_whole_unusable(rig: Rig) -> None:
+    await rig.keep()
+    late = [record for record in rig.target.records(KEPT) if b'"topic":"t"' in (record.key or b"")]
+    await rig.write_sync("t", 0, 1000)
     for number in range(3):
-        await site.write_sync("t", 1000 + number, 2000 + number)
-    await site.keep()
-    async with site.target.writer() as writer:
+        await rig.write_sync("t", 1000 + number, 2000 + number)
+    await rig.keep()
+    async with rig.target.writer() as writer:
         await writer.append(KEPT, key=late[0].key, value=late[0].value)
-    reads = site.reads()
-    async with site.running() as parts:
+    reads = rig.reads()
+    async with rig.running() as parts:
         assert min(reads) == 0, "all syncs are read"
         assert pairs(parts)[-1] == (1002, 2002)
 
 
-async def test_what_was_kept_of_another_syncs_topic_is_left_alone(site: Site) -> None:
-    await site.keep()
-    site.source.add_topic(SYNCS_TOPIC, configs={"cleanup.policy": "compact"})
+async def test_what_was_kept_of_another_syncs_topic_is_left_alone(rig: Rig) -> None:
+    await rig.keep()
+    rig.source.add_topic(SYNCS_TOPIC, configs={"cleanup.policy": "compact"})
     for number in range(9):
-        await site.write_sync("t", number, number)
-    async with site.running() as parts:
+        await rig.write_sync("t", number, number)
+    async with rig.running() as parts:
         assert pairs(parts) == [(number, number) for number in range(9)]
 
 
-async def test_what_is_kept_after_the_syncs_topic_was_made_anew_holds_nothing_of_before(site: Site) -> None:
-    async with site.running() as parts:
+async def test_what_is_kept_after_the_syncs_topic_was_made_anew_holds_nothing_of_before(rig: Rig) -> None:
+    async with rig.running() as parts:
         tail = parts.checkpointer.tail
         tail.kept.save_after_syncs = SAVE_AFTER
         tail.kept.begin()
-        await site.do_pass(parts.checkpointer)
-        site.source.add_topic(SYNCS_TOPIC, configs={"cleanup.policy": "compact"})
+        await rig.do_pass(parts.checkpointer)
+        rig.source.add_topic(SYNCS_TOPIC, configs={"cleanup.policy": "compact"})
         await eventually(lambda: not tail.history.partitions())
         for number in range(4):
-            await site.write_sync("t", number, number)
+            await rig.write_sync("t", number, number)
         await eventually(lambda: tail.history.of(T) is not None and pairs(parts)[-1] == (3, 3))
-        await site.do_pass(parts.checkpointer)
-    async with site.running() as parts:
+        await rig.do_pass(parts.checkpointer)
+    async with rig.running() as parts:
         assert parts.checkpointer.tail.history.partitions() == {T}
 
 
-async def test_without_the_right_to_read_what_was_kept_all_syncs_are_read(site: Site) -> None:
-    await site.keep()
+async def test_without_the_right_to_read_what_was_kept_all_syncs_are_read(rig: Rig) -> None:
+    await rig.keep()
 
     def refuse(call: Call) -> None:
         if call.arguments["partition"] == KEPT:
             raise FatalKafkaError("no right", reason="TOPIC_UNAUTHORIZED")
 
-    site.target.intercept("fetch", refuse)
-    reads = site.reads()
-    async with site.running() as parts:
+    rig.target.intercept("fetch", refuse)
+    reads = rig.reads()
+    async with rig.running() as parts:
         assert min(reads) == 0
         assert len(pairs(parts)) == 5
 
 
-async def test_without_the_right_to_keep_it_the_pass_goes_on_and_nothing_is_tried_again(site: Site) -> None:
+async def test_without_the_right_to_keep_it_the_pass_goes_on_and_nothing_is_tried_again(rig: Rig) -> None:
     tried = 0
 
     def refuse(call: Call) -> None:
@@ -181,32 +181,32 @@ async def test_without_the_right_to_keep_it_the_pass_goes_on_and_nothing_is_trie
             tried += 1
             raise FatalKafkaError("no right", reason="TOPIC_UNAUTHORIZED")
 
-    site.target.intercept("append", refuse)
-    async with site.running() as parts:
+    rig.target.intercept("append", refuse)
+    async with rig.running() as parts:
         tail = parts.checkpointer.tail
         tail.kept.save_after_syncs = SAVE_AFTER
         tail.kept.begin()
-        await site.do_pass(parts.checkpointer)
+        await rig.do_pass(parts.checkpointer)
         first, passes = tried, parts.checkpointer.passes
         assert first
-        await site.do_pass(parts.checkpointer)
+        await rig.do_pass(parts.checkpointer)
         assert (tried, parts.checkpointer.passes) == (first, passes + 1)
 
 
-async def test_a_process_that_stands_by_follows_the_syncs(site: Site) -> None:
-    parts = site.parts()
+async def test_a_process_that_stands_by_follows_the_syncs(rig: Rig) -> None:
+    parts = rig.parts()
     tail = parts.checkpointer.tail
-    stop = site.around().stop
+    stop = rig.around().stop
     async with asyncio.TaskGroup() as group:
         group.create_task(tail.run(stop), name="tail")
         await turns(lambda: tail.store.read_to_end)
-        await site.write_sync("u", 9, 9)
+        await rig.write_sync("u", 9, 9)
         await turns(lambda: pairs(parts, U)[-1] == (9, 9))
         stop.set()
 
 
-async def test_without_the_checkpoints_of_earlier_times_only_the_latest_sync_counts(site: Site) -> None:
-    async with site.running() as parts:
+async def test_without_the_checkpoints_of_earlier_times_only_the_latest_sync_counts(rig: Rig) -> None:
+    async with rig.running() as parts:
         store = parts.checkpointer.tail.store
         assert store.translate(T, 200).downstream_offset == 180
         parts.checkpointer.tail.on_restored(checkpoints_restored=False)

@@ -24,7 +24,7 @@ GRACE_SECONDS = 60
 
 
 @dataclass(slots=True, kw_only=True)
-class World:
+class Rig:
     fakes: FlowOnFakes
     parts: FlowParts
     deletes_enabled: bool = True
@@ -58,7 +58,7 @@ class World:
 
 
 @asynccontextmanager
-async def translated(*more: str, deletes_enabled: bool = True) -> AsyncIterator[World]:
+async def translated(*more: str, deletes_enabled: bool = True) -> AsyncIterator[Rig]:
     """Groups `g`, `other` and `more` were translated and their offsets committed on the target."""
     fakes = FlowOnFakes()
     fakes.source.add_topic("orders")
@@ -71,44 +71,44 @@ async def translated(*more: str, deletes_enabled: bool = True) -> AsyncIterator[
     for group in ("g", "other", *more):
         fakes.source.set_group(group, {ORDERS: 10})
     async with fakes.running() as parts:
-        world = World(fakes=fakes, parts=parts, deletes_enabled=deletes_enabled)
-        await world.sync()
+        rig = Rig(fakes=fakes, parts=parts, deletes_enabled=deletes_enabled)
+        await rig.sync()
         assert "g" in fakes.target.groups
-        yield world
+        yield rig
 
 
 async def test_a_deleted_group_is_deleted_there_as_well() -> None:
-    async with translated() as world:
-        world.forget_on_source()
-        await world.sync_past_grace()
-        assert "g" not in world.fakes.target.groups
+    async with translated() as rig:
+        rig.forget_on_source()
+        await rig.sync_past_grace()
+        assert "g" not in rig.fakes.target.groups
 
 
 async def test_nothing_is_deleted_when_it_is_not_enabled() -> None:
-    async with translated(deletes_enabled=False) as world:
-        world.forget_on_source()
-        await world.sync_past_grace()
-        assert "g" in world.fakes.target.groups
+    async with translated(deletes_enabled=False) as rig:
+        rig.forget_on_source()
+        await rig.sync_past_grace()
+        assert "g" in rig.fakes.target.groups
 
 
 @pytest.mark.parametrize(
     "own", [{"offsets": {COPY: 15}}, {"offsets": {TopicPartition("other", 0): 1}}, {"state": "STABLE"}]
 )
 async def test_a_group_with_a_life_of_its_own_stays(own: dict[str, object]) -> None:
-    async with translated() as world:
-        world.fakes.target.add_topic("other")
-        world.fakes.target.set_group("g", **own)  # type: ignore[arg-type]
-        world.forget_on_source()
-        await world.sync_past_grace()
-        assert "g" in world.fakes.target.groups
+    async with translated() as rig:
+        rig.fakes.target.add_topic("other")
+        rig.fakes.target.set_group("g", **own)  # type: ignore[arg-type]
+        rig.forget_on_source()
+        await rig.sync_past_grace()
+        assert "g" in rig.fakes.target.groups
 
 
 async def test_a_source_that_lost_its_topics_deletes_nothing() -> None:
-    async with translated() as world:
-        world.forget_on_source()
-        await world.fakes.source.delete_topics(["orders"])
-        await world.sync_past_grace()
-        assert "g" in world.fakes.target.groups
+    async with translated() as rig:
+        rig.forget_on_source()
+        await rig.fakes.source.delete_topics(["orders"])
+        await rig.sync_past_grace()
+        assert "g" in rig.fakes.target.groups
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ async def test_a_source_that_lost_its_topics_deletes_nothing() -> None:
 async def test_while_a_failover_is_in_effect_no_group_is_deleted(
     kind: MoveKind, state: MoveState, on_target: bool, moved: tuple[str, ...], stays: bool
 ) -> None:
-    async with translated() as world:
-        journal = world.fakes.served(world.parts).failover.journal
+    async with translated() as rig:
+        journal = rig.fakes.served(rig.parts).failover.journal
         await journal.store(
             MoveRecord(
                 run_id="r",
@@ -138,60 +138,60 @@ async def test_while_a_failover_is_in_effect_no_group_is_deleted(
                 moved=moved,
             )
         )
-        world.forget_on_source()
-        await world.sync_past_grace()
-        assert ("g" in world.fakes.target.groups) is stays
-        assert (flow_progress(world.parts).deletions_held[0] == "FAILED_OVER") is stays
+        rig.forget_on_source()
+        await rig.sync_past_grace()
+        assert ("g" in rig.fakes.target.groups) is stays
+        assert (flow_progress(rig.parts).deletions_held[0] == "FAILED_OVER") is stays
 
 
 async def test_groups_that_never_were_translated_stay() -> None:
-    async with translated() as world:
-        world.fakes.target.set_group("local", {COPY: 3})
-        await world.sync_past_grace()
-        assert "local" in world.fakes.target.groups
+    async with translated() as rig:
+        rig.fakes.target.set_group("local", {COPY: 3})
+        await rig.sync_past_grace()
+        assert "local" in rig.fakes.target.groups
 
 
 async def test_a_deleted_group_stays_for_the_grace_and_longer_when_it_comes_back() -> None:
-    async with translated() as world:
-        world.forget_on_source()
-        await world.sync()
-        await world.sync(seconds=GRACE_SECONDS - 1)
-        assert "g" in world.on_target()
-        world.fakes.source.set_group("g", {ORDERS: 10})
-        await world.sync()
-        world.forget_on_source()
-        await world.sync()
-        await world.sync(seconds=GRACE_SECONDS - 1)
-        assert "g" in world.on_target()
-        await world.sync(seconds=1)
-        assert world.on_target() == {"other"}
+    async with translated() as rig:
+        rig.forget_on_source()
+        await rig.sync()
+        await rig.sync(seconds=GRACE_SECONDS - 1)
+        assert "g" in rig.on_target()
+        rig.fakes.source.set_group("g", {ORDERS: 10})
+        await rig.sync()
+        rig.forget_on_source()
+        await rig.sync()
+        await rig.sync(seconds=GRACE_SECONDS - 1)
+        assert "g" in rig.on_target()
+        await rig.sync(seconds=1)
+        assert rig.on_target() == {"other"}
 
 
 async def test_the_grace_goes_on_in_a_new_process() -> None:
     """Else nothing is ever deleted where the service restarts every night."""
-    async with translated() as world:
-        world.forget_on_source()
-        await world.sync()
-        world.restart()
-        await world.sync(seconds=GRACE_SECONDS / 2)
-        assert "g" in world.on_target()
-        world.restart()
-        await world.sync(seconds=GRACE_SECONDS / 2)
-        assert "g" not in world.on_target()
+    async with translated() as rig:
+        rig.forget_on_source()
+        await rig.sync()
+        rig.restart()
+        await rig.sync(seconds=GRACE_SECONDS / 2)
+        assert "g" in rig.on_target()
+        rig.restart()
+        await rig.sync(seconds=GRACE_SECONDS / 2)
+        assert "g" not in rig.on_target()
 
 
 async def test_a_group_that_came_back_begins_its_grace_again_also_in_a_new_process() -> None:
-    async with translated() as world:
-        world.forget_on_source()
-        await world.sync()
-        world.fakes.source.set_group("g", {ORDERS: 10})
-        await world.sync()
-        world.restart()
-        world.forget_on_source()
-        await world.sync(seconds=GRACE_SECONDS)
-        assert "g" in world.on_target()
-        await world.sync(seconds=GRACE_SECONDS)
-        assert "g" not in world.on_target()
+    async with translated() as rig:
+        rig.forget_on_source()
+        await rig.sync()
+        rig.fakes.source.set_group("g", {ORDERS: 10})
+        await rig.sync()
+        rig.restart()
+        rig.forget_on_source()
+        await rig.sync(seconds=GRACE_SECONDS)
+        assert "g" in rig.on_target()
+        await rig.sync(seconds=GRACE_SECONDS)
+        assert "g" not in rig.on_target()
 
 
 def test_a_record_of_the_source_without_times_is_one_of_an_earlier_release() -> None:
@@ -203,45 +203,45 @@ def test_a_record_of_the_source_without_times_is_one_of_an_earlier_release() -> 
 
 
 async def test_only_so_many_groups_are_deleted_in_an_hour() -> None:
-    async with translated("h", "i", "j") as world:
-        world.forget_on_source("g", "h", "i", "j")
-        await world.sync_past_grace()
-        await world.sync(seconds=600)
-        assert len(world.on_target()) == 3
-        await world.sync(seconds=3600)
-        assert world.on_target() == {"other"}
+    async with translated("h", "i", "j") as rig:
+        rig.forget_on_source("g", "h", "i", "j")
+        await rig.sync_past_grace()
+        await rig.sync(seconds=600)
+        assert len(rig.on_target()) == 3
+        await rig.sync(seconds=3600)
+        assert rig.on_target() == {"other"}
 
 
 async def test_a_source_that_lost_all_its_groups_deletes_none_until_they_are_back() -> None:
-    async with translated("h") as world:
-        world.forget_on_source("g", "h", "other")
-        await world.sync_past_grace()
-        world.fakes.source.set_group("other", {ORDERS: 10})
-        world.restart()
-        await world.sync_past_grace()
-        assert world.on_target() == {"g", "h", "other"}
-        told = flow_progress(world.parts)
+    async with translated("h") as rig:
+        rig.forget_on_source("g", "h", "other")
+        await rig.sync_past_grace()
+        rig.fakes.source.set_group("other", {ORDERS: 10})
+        rig.restart()
+        await rig.sync_past_grace()
+        assert rig.on_target() == {"g", "h", "other"}
+        told = flow_progress(rig.parts)
         assert told.deletions_held[0] == "SOURCE_LOST"
         (line,) = notes([messages.flow_progress(told)])
         assert "no group is deleted: 2 groups gone from A" in line
-        world.fakes.source.set_group("g", {ORDERS: 10})
-        world.fakes.source.set_group("h", {ORDERS: 10})
-        await world.sync_past_grace()
-        world.forget_on_source("g")
-        await world.sync_past_grace()
-        assert world.on_target() == {"h", "other"}
-        assert flow_progress(world.parts).deletions_held == ("", "")
+        rig.fakes.source.set_group("g", {ORDERS: 10})
+        rig.fakes.source.set_group("h", {ORDERS: 10})
+        await rig.sync_past_grace()
+        rig.forget_on_source("g")
+        await rig.sync_past_grace()
+        assert rig.on_target() == {"h", "other"}
+        assert flow_progress(rig.parts).deletions_held == ("", "")
 
 
 async def test_a_source_that_is_another_cluster_deletes_none_until_they_are_back() -> None:
-    async with translated() as world:
-        world.fakes.source.replace_id("another")
-        world.forget_on_source("g")
-        world.restart()
-        await world.sync_past_grace()
-        assert world.on_target() == {"g", "other"}
-        world.fakes.source.set_group("g", {ORDERS: 10})
-        await world.sync_past_grace()
-        world.forget_on_source("g")
-        await world.sync_past_grace()
-        assert world.on_target() == {"other"}
+    async with translated() as rig:
+        rig.fakes.source.replace_id("another")
+        rig.forget_on_source("g")
+        rig.restart()
+        await rig.sync_past_grace()
+        assert rig.on_target() == {"g", "other"}
+        rig.fakes.source.set_group("g", {ORDERS: 10})
+        await rig.sync_past_grace()
+        rig.forget_on_source("g")
+        await rig.sync_past_grace()
+        assert rig.on_target() == {"other"}

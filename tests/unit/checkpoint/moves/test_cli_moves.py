@@ -10,7 +10,9 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.checkpoint.groups_view import age, group_cells, notes
 from twinlog.cli.common.output import Output
-from twinlog.cli.moves.moves import plan_as_json, print_plan, print_run, summary
+from twinlog.cli.moves.as_json import plan_as_json
+from twinlog.cli.moves.moves import print_plan, print_run
+from twinlog.cli.moves.plan_outcome import summary
 from twinlog.cli.moves.status import print_status, status_as_json
 
 FLOW = types_pb2.Flow(source="A", target="B")

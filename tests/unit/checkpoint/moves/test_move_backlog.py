@@ -3,14 +3,15 @@
 import pytest
 
 from twinlog.model import TopicPartition
-from twinlog.service.feeds.topics import ReplicatedTopic, TopicState
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
-from twinlog_checkpoint.moves.plan import MoveOptions, TopicBacklog
+from twinlog_checkpoint.moves.plan import MoveOptions
+from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from unit.checkpoint.checkpoint_rig import A_TO_B, FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.test_move_truth import refused_for_the_backlog
-from unit.checkpoint.moves.test_moves import NO_WAIT, Estate, estate, run
+from unit.checkpoint.moves.test_moves import NO_WAIT, MoveRig, move_rig, run
 
 SMALL, SMALL_COPY = TopicPartition("small", 0), TopicPartition("A.small", 0)
 
@@ -38,101 +39,101 @@ def replicated(fakes: FlowOnFakes, topic: str, *, generation: int = 1) -> Replic
     )
 
 
-def known(world: Estate, *topics: str, generation: int = 1) -> None:
-    world.topics.known = {topic: replicated(world.fakes, topic, generation=generation) for topic in topics}
+def known(rig: MoveRig, *topics: str, generation: int = 1) -> None:
+    rig.topics.known = {topic: replicated(rig.fakes, topic, generation=generation) for topic in topics}
 
 
-def told(world: Estate, partition: TopicPartition = ORIGIN, **state: object) -> None:
+def told(rig: MoveRig, partition: TopicPartition = ORIGIN, **state: object) -> None:
     """The source service says this of a partition, and that it copies it."""
     entry = CopyState(**{"state": "RUNNING", "position": None, **state})  # type: ignore[arg-type]
-    before = world.fakes.copy_states.report.partitions
-    world.fakes.copy_states.report = CopyReport(partitions={**before, partition: entry})
+    before = rig.fakes.copy_states.report.partitions
+    rig.fakes.copy_states.report = CopyReport(partitions={**before, partition: entry})
 
 
-async def backlog(world: Estate) -> dict[TopicPartition, TopicBacklog]:
-    plan = await world.served.failover.plan(NO_WAIT)
+async def backlog(rig: MoveRig) -> dict[TopicPartition, TopicBacklog]:
+    plan = await rig.served.failover.plan(NO_WAIT)
     return {entry.partition: entry for entry in plan.backlog}
 
 
 async def test_an_empty_partition_is_copied_whatever_was_there_before() -> None:
     """Its topic was made again: the syncs are of the one before."""
-    async with estate() as world:
-        world.logs.source.add_topic(SMALL.topic)
-        world.logs.target.add_topic(SMALL_COPY.topic)
-        await world.fakes.write_sync(SMALL.topic, 50, 50)
-        await world.fakes.do_pass(world.parts.checkpointer)
-        found = await backlog(world)
+    async with move_rig() as rig:
+        rig.logs.source.add_topic(SMALL.topic)
+        rig.logs.target.add_topic(SMALL_COPY.topic)
+        await rig.fakes.write_sync(SMALL.topic, 50, 50)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        found = await backlog(rig)
         assert found[SMALL].records_not_copied == 0
-        _, report = await run(world.served.failover, MoveOptions(wait_seconds=5))
+        _, report = await run(rig.served.failover, MoveOptions(wait_seconds=5))
     assert report.left_behind == []
 
 
 async def test_a_copy_that_was_made_again_does_not_block() -> None:
     """What it lost is in the ledger of gaps; the source service continues behind it, and says where."""
-    async with estate() as world:
-        world.logs.target.add_topic(COPY.topic)
-        known(world, ORIGIN.topic)
-        told(world, position=world.source_end)
-        found = await backlog(world)
+    async with move_rig() as rig:
+        rig.logs.target.add_topic(COPY.topic)
+        known(rig, ORIGIN.topic)
+        told(rig, position=rig.source_end)
+        found = await backlog(rig)
         assert found[ORIGIN].records_not_copied == 0
-        world.logs.produce(20)
-        (left,) = (await backlog(world)).values()
+        rig.logs.produce(20)
+        (left,) = (await backlog(rig)).values()
     assert left.records_not_copied
 
 
 async def test_without_the_source_services_word_a_copy_that_was_made_again_is_not_known() -> None:
-    async with estate() as world:
-        world.logs.target.add_topic(COPY.topic)
-        known(world, ORIGIN.topic)
-        found = await backlog(world)
+    async with move_rig() as rig:
+        rig.logs.target.add_topic(COPY.topic)
+        known(rig, ORIGIN.topic)
+        found = await backlog(rig)
     assert found[ORIGIN].records_not_copied is None
     assert found[ORIGIN].message.endswith("the source service does not answer")
 
 
 async def test_the_word_of_a_source_that_has_not_seen_the_new_topic_is_not_believed() -> None:
     """configsync knows other topics by these names: the position is of a log that is gone."""
-    async with estate() as world:
-        known(world, ORIGIN.topic)
-        told(world, position=world.source_end)
-        world.logs.source.add_topic(ORIGIN.topic)
-        log = world.logs.source.log(ORIGIN, "produce")
-        for record in world.logs.visible_target()[:200]:
+    async with move_rig() as rig:
+        known(rig, ORIGIN.topic)
+        told(rig, position=rig.source_end)
+        rig.logs.source.add_topic(ORIGIN.topic)
+        log = rig.logs.source.log(ORIGIN, "produce")
+        for record in rig.logs.visible_target()[:200]:
             log.append(record)
-        told(world, position=200)
-        found = await backlog(world)
+        told(rig, position=200)
+        found = await backlog(rig)
     assert found[ORIGIN].records_not_copied != 0
 
 
 async def test_a_topic_that_was_made_again_is_compared_by_its_records() -> None:
     """Its position may still be the old one's for a moment."""
-    async with estate() as world:
-        world.logs.source.add_topic(ORIGIN.topic)
-        known(world, ORIGIN.topic, generation=2)
-        log = world.logs.source.log(ORIGIN, "produce")
-        for record in world.logs.visible_target()[:300]:
+    async with move_rig() as rig:
+        rig.logs.source.add_topic(ORIGIN.topic)
+        known(rig, ORIGIN.topic, generation=2)
+        log = rig.logs.source.log(ORIGIN, "produce")
+        for record in rig.logs.visible_target()[:300]:
             log.append(record)
-        told(world, position=100)
-        found = await backlog(world)
+        told(rig, position=100)
+        found = await backlog(rig)
     assert found[ORIGIN].records_not_copied != 0
 
 
 @pytest.mark.parametrize("by_source", [True, False])
 async def test_offsets_decide_without_reading_a_log(by_source: bool) -> None:
     """The position that the source service tells, or an offset sync at the end of the log."""
-    async with estate() as world:
-        known(world, ORIGIN.topic)
-        newest = world.logs.visible_source()[-1].offset
+    async with move_rig() as rig:
+        known(rig, ORIGIN.topic)
+        newest = rig.logs.visible_source()[-1].offset
         if by_source:
-            told(world, position=world.source_end)
+            told(rig, position=rig.source_end)
         else:
-            world.logs.source.truncate(ORIGIN, newest + 1)
-            copied = world.logs.visible_target()[-1].offset
-            await world.fakes.write_sync(ORIGIN.topic, newest, copied)
-            await world.has_synced(newest)
+            rig.logs.source.truncate(ORIGIN, newest + 1)
+            copied = rig.logs.visible_target()[-1].offset
+            await rig.fakes.write_sync(ORIGIN.topic, newest, copied)
+            await rig.has_synced(newest)
         reads: list[Call] = []
-        for cluster in (world.logs.source, world.logs.target):
+        for cluster in (rig.logs.source, rig.logs.target):
             cluster.intercept("fetch", reads.append)
-        found = await world.served.failover.planner.meter().measure()
+        found = await rig.served.failover.planner.meter().measure()
     assert [entry.records_not_copied for entry in found] == [0]
     assert [call for call in reads if call.arguments["partition"] in (ORIGIN, COPY)] == []
 
@@ -151,50 +152,50 @@ async def test_offsets_decide_without_reading_a_log(by_source: bool) -> None:
     ],
 )
 async def test_what_blocks_is_named_with_its_cause(state: CopyState | None, words: str) -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.fakes.copy_states.report = CopyReport(partitions={} if state is None else {ORIGIN: state})
-        world.logs.produce(40)
-        refused = await refused_for_the_backlog(world, MoveOptions(wait_seconds=5))
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.fakes.copy_states.report = CopyReport(partitions={} if state is None else {ORIGIN: state})
+        rig.logs.produce(40)
+        refused = await refused_for_the_backlog(rig, MoveOptions(wait_seconds=5))
     assert f"{ORIGIN}: " in str(refused)
     assert words in str(refused)
 
 
 async def test_a_source_service_that_is_away_is_named_as_the_cause() -> None:
-    async with estate() as world:
-        world.logs.produce(40)
-        found = await backlog(world)
+    async with move_rig() as rig:
+        rig.logs.produce(40)
+        found = await backlog(rig)
     assert found[ORIGIN].records_not_copied
     assert found[ORIGIN].message == "the source service does not answer"
 
 
 async def test_a_count_that_is_not_done_says_at_most_and_goes_on() -> None:
     """What the budget does not reach is being counted: it is not unknown, and blames nobody."""
-    async with estate() as world:
-        known(world, ORIGIN.topic)
-        copied_to, copied = world.source_end, len(world.logs.visible_source())
-        world.logs.produce(40)
-        told(world, position=copied_to)
-        meter = world.served.failover.planner.meter()
+    async with move_rig() as rig:
+        known(rig, ORIGIN.topic)
+        copied_to, copied = rig.source_end, len(rig.logs.visible_source())
+        rig.logs.produce(40)
+        told(rig, position=copied_to)
+        meter = rig.served.failover.planner.meter()
         meter.look_bytes = 0
         (entry,) = await meter.measure()
         assert (entry.counting, entry.records_not_copied, entry.at_most) == (
             True,
             None,
-            world.source_end - copied_to,
+            rig.source_end - copied_to,
         )
         meter.look_bytes = 1 << 30
         (entry,) = await meter.measure()
-    assert entry.records_not_copied == len(world.logs.visible_source()) - copied
+    assert entry.records_not_copied == len(rig.logs.visible_source()) - copied
 
 
 async def test_what_was_seen_copied_is_not_read_again_while_a_run_waits() -> None:
-    async with estate() as world:
-        meter = world.served.failover.planner.meter()
-        until = {ORIGIN: world.source_end}
+    async with move_rig() as rig:
+        meter = rig.served.failover.planner.meter()
+        until = {ORIGIN: rig.source_end}
         (first,) = await meter.measure(until)
         reads: list[Call] = []
-        world.logs.source.intercept("fetch", reads.append)
+        rig.logs.source.intercept("fetch", reads.append)
         (second,) = await meter.measure(until)
     assert first.records_not_copied == second.records_not_copied == 0
     assert [call for call in reads if call.arguments["partition"] == ORIGIN] == []

@@ -16,7 +16,7 @@ from twinlog_checkpoint.moves.plan import MoveOptions
 from twinlog_checkpoint.moves.runner import MoveRunner
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.test_moves import NO_WAIT, Estate, estate, offset_of, run
+from unit.checkpoint.moves.test_moves import NO_WAIT, MoveRig, move_rig, offset_of, run
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
 CHANGES = ("create_topics", "append", "create_acls", "delete_acls", "alter_group_offsets")
@@ -60,11 +60,11 @@ class Changes:
 
 
 @contextmanager
-def watched(world: Estate, *, fatal: int | None = None, after: bool = False) -> Iterator[list[str]]:
+def watched(rig: MoveRig, *, fatal: int | None = None, after: bool = False) -> Iterator[list[str]]:
     changes = Changes(fatal, after, [])
     undo = [
         cluster.intercept(name, changes, after=after)
-        for cluster in (world.logs.source, world.logs.target)
+        for cluster in (rig.logs.source, rig.logs.target)
         for name in CHANGES
     ]
     yield changes.seen
@@ -72,72 +72,72 @@ def watched(world: Estate, *, fatal: int | None = None, after: bool = False) -> 
         take_away()
 
 
-def restarted(world: Estate, kind: MoveKind) -> MoveRunner:
+def restarted(rig: MoveRig, kind: MoveKind) -> MoveRunner:
     """The runner of a new process: it knows only what is on the clusters."""
-    served = assemble_moves({A_TO_B: world.parts}, world.fakes.around())[A_TO_B]
+    served = assemble_moves({A_TO_B: rig.parts}, rig.fakes.around())[A_TO_B]
     runner = served.failover if kind is MoveKind.FAILOVER else served.failback
     runner.drain_look_seconds = runner.planner.rate_seconds = 0
     return runner
 
 
 async def cut_and_go_on(
-    world: Estate, kind: MoveKind, options: MoveOptions, *, fatal: int, after: bool
+    rig: MoveRig, kind: MoveKind, options: MoveOptions, *, fatal: int, after: bool
 ) -> None:
     """Die at one change, go on in a new process, and see that yet another run changes nothing."""
-    with watched(world, fatal=fatal, after=after), pytest.raises(TransientKafkaError, match="killed"):
-        await run(restarted(world, kind), options)
-    cut = await restarted(world, kind).journal.load()
-    _, report = await run(restarted(world, kind), options)
+    with watched(rig, fatal=fatal, after=after), pytest.raises(TransientKafkaError, match="killed"):
+        await run(restarted(rig, kind), options)
+    cut = await restarted(rig, kind).journal.load()
+    _, report = await run(restarted(rig, kind), options)
     if cut is not None and cut.kind is kind:
         assert report.run_id == cut.run_id
-    record = await restarted(world, kind).journal.load()
+    record = await restarted(rig, kind).journal.load()
     assert record is not None
     assert (record.kind, record.state, record.moved) == (kind, MoveState.DONE, ("g",))
-    with watched(world) as changes:
-        _, again = await run(restarted(world, kind), options)
+    with watched(rig) as changes:
+        _, again = await run(restarted(rig, kind), options)
     assert again.already_done
     assert changes == []
 
 
-async def read_on(world: Estate) -> int:
+async def read_on(rig: MoveRig) -> int:
     """The group reads on the target; returns where it stands then."""
-    at = await offset_of(world.logs.target, "g", COPY)
+    at = await offset_of(rig.logs.target, "g", COPY)
     assert at is not None
-    world.logs.target.set_group("g", {COPY: at + 50})
+    rig.logs.target.set_group("g", {COPY: at + 50})
     return at + 50
 
 
 async def test_what_is_cut_below_is_all_that_a_run_changes() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        with watched(world) as changes:
-            await run(world.served.failover, FENCED)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        with watched(rig) as changes:
+            await run(rig.served.failover, FENCED)
         assert changes == FAILOVER_CHANGES
-        await read_on(world)
-        with watched(world) as changes:
-            await run(world.served.failback)
+        await read_on(rig)
+        with watched(rig) as changes:
+            await run(rig.served.failback)
         assert changes == FAILBACK_CHANGES
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("fatal", range(len(FAILOVER_CHANGES)))
 async def test_a_failover_that_is_killed_at_a_change_goes_on(fatal: int, after: bool) -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await cut_and_go_on(world, MoveKind.FAILOVER, FENCED, fatal=fatal, after=after)
-        assert world.logs.source.acls == {fence_of(ORIGIN.topic)}
-        world.logs.check(100, await offset_of(world.logs.target, "g", COPY) or 0)
-        await run(restarted(world, MoveKind.FAILBACK))
-        assert world.logs.source.acls == set()
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await cut_and_go_on(rig, MoveKind.FAILOVER, FENCED, fatal=fatal, after=after)
+        assert rig.logs.source.acls == {fence_of(ORIGIN.topic)}
+        rig.logs.check(100, await offset_of(rig.logs.target, "g", COPY) or 0)
+        await run(restarted(rig, MoveKind.FAILBACK))
+        assert rig.logs.source.acls == set()
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("fatal", range(len(FAILBACK_CHANGES)))
 async def test_a_failback_that_is_killed_at_a_change_goes_on(fatal: int, after: bool) -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover, FENCED)
-        at = await read_on(world)
-        await cut_and_go_on(world, MoveKind.FAILBACK, NO_WAIT, fatal=fatal, after=after)
-        assert world.logs.source.acls == set()
-        world.logs.check(await offset_of(world.logs.source, "g", ORIGIN) or 0, at)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover, FENCED)
+        at = await read_on(rig)
+        await cut_and_go_on(rig, MoveKind.FAILBACK, NO_WAIT, fatal=fatal, after=after)
+        assert rig.logs.source.acls == set()
+        rig.logs.check(await offset_of(rig.logs.source, "g", ORIGIN) or 0, at)

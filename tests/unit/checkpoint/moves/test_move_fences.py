@@ -18,7 +18,7 @@ from twinlog_checkpoint.moves.events import StepEvent, StepState
 from twinlog_checkpoint.moves.plan import MoveOptions
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.test_moves import NO_WAIT, estate, offset_of, run
+from unit.checkpoint.moves.test_moves import NO_WAIT, move_rig, offset_of, run
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
 DRAINING = (Step.DRAIN, StepState.PROGRESS)
@@ -26,33 +26,33 @@ FENCE = fence_of(ORIGIN.topic)
 
 
 async def test_a_fence_denies_writes_until_the_move_back() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        steps, report = await run(world.served.failover, FENCED)
-        assert world.logs.source.acls == {FENCE}
-        assert world.served.parts.fences.topics == {"source": 1, "target": 0}
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        steps, report = await run(rig.served.failover, FENCED)
+        assert rig.logs.source.acls == {FENCE}
+        assert rig.served.parts.fences.topics == {"source": 1, "target": 0}
         assert report.plan.fenced_topics == [ORIGIN.topic]
         assert not any("not fenced" in warning for warning in report.plan.warnings)
-        plan = await world.served.failover.plan(NO_WAIT)
+        plan = await rig.served.failover.plan(NO_WAIT)
         assert plan.fenced_topics == [ORIGIN.topic]
-        steps, _ = await run(world.served.failback)
-        assert world.logs.source.acls == set()
-        assert world.served.parts.fences.topics == {"source": 0, "target": 0}
-        record = await world.served.failback.journal.load()
+        steps, _ = await run(rig.served.failback)
+        assert rig.logs.source.acls == set()
+        assert rig.served.parts.fences.topics == {"source": 0, "target": 0}
+        record = await rig.served.failback.journal.load()
     assert Step.UNFENCE in [step.step for step in steps]
     assert record is not None
     assert (record.fences, record.former_fences) == ((), ())
 
 
 async def test_an_owner_learns_of_fences_from_the_journal_and_forgets_them_with_the_flow() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover, FENCED)
-        journal, known, stop = world.served.failover.journal, KnownFences(), asyncio.Event()
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover, FENCED)
+        journal, known, stop = rig.served.failover.journal, KnownFences(), asyncio.Event()
         assert known.topics == {}
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                known.run(stop, load=journal.load, clock=world.served.failover.clock), name="fences"
+                known.run(stop, load=journal.load, clock=rig.served.failover.clock), name="fences"
             )
             await eventually(lambda: known.topics == {"source": 1, "target": 0})
             stop.set()
@@ -60,82 +60,82 @@ async def test_an_owner_learns_of_fences_from_the_journal_and_forgets_them_with_
 
 
 async def test_a_cluster_without_authorizer_cannot_be_fenced() -> None:
-    async with estate(authorizer=False) as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
+    async with move_rig(authorizer=False) as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
         with pytest.raises(StateError, match="authorizer"):
-            await run(world.served.failover, FENCED)
-        assert await offset_of(world.logs.target, "g", COPY) is None
+            await run(rig.served.failover, FENCED)
+        assert await offset_of(rig.logs.target, "g", COPY) is None
 
 
 async def test_a_fence_is_recorded_before_it_is_there_so_that_none_is_forgotten() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
 
         def killed(call: Call) -> None:
             raise TransientKafkaError("killed")
 
-        undo = world.logs.source.intercept("create_acls", killed, after=True)
+        undo = rig.logs.source.intercept("create_acls", killed, after=True)
         with pytest.raises(TransientKafkaError):
-            await run(world.served.failover, FENCED)
+            await run(rig.served.failover, FENCED)
         undo()
-        assert world.logs.source.acls == {FENCE}
-        record = await world.served.failover.journal.load()
+        assert rig.logs.source.acls == {FENCE}
+        record = await rig.served.failover.journal.load()
         assert record is not None
         assert record.fences == (FENCE,)
-        await run(world.served.failover, FENCED)
-        await run(world.served.failback)
-        assert world.logs.source.acls == set()
+        await run(rig.served.failover, FENCED)
+        await run(rig.served.failback)
+        assert rig.logs.source.acls == set()
 
 
 async def test_a_move_back_lets_writers_in_though_the_failover_was_cut() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        cut = world.served.failover.run(FENCED)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        cut = rig.served.failover.run(FENCED)
         async for event in cut:
             if isinstance(event, StepEvent) and event.step is Step.FENCE:
                 assert event.state is StepState.DONE
                 break
         await cut.aclose()
-        assert world.logs.source.acls == {FENCE}
-        await run(world.served.failback)
-        assert world.logs.source.acls == set()
+        assert rig.logs.source.acls == {FENCE}
+        await run(rig.served.failback)
+        assert rig.logs.source.acls == set()
 
 
 async def test_a_rule_that_was_there_before_stays() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await world.logs.source.create_acls([FENCE])
-        await run(world.served.failover, FENCED)
-        await run(world.served.failback)
-        assert world.logs.source.acls == {FENCE}
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await rig.logs.source.create_acls([FENCE])
+        await run(rig.served.failover, FENCED)
+        await run(rig.served.failback)
+        assert rig.logs.source.acls == {FENCE}
 
 
 async def test_a_finished_failover_may_be_fenced_later() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover)
-        assert world.logs.source.acls == set()
-        await run(world.served.failover, FENCED)
-        assert world.logs.source.acls == {FENCE}
-        _, again = await run(world.served.failover, FENCED)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        assert rig.logs.source.acls == set()
+        await run(rig.served.failover, FENCED)
+        assert rig.logs.source.acls == {FENCE}
+        _, again = await run(rig.served.failover, FENCED)
         assert again.already_done
 
 
 async def test_what_is_written_until_the_fence_holds_belongs_to_the_move() -> None:
     """Brokers hear of ACLs a little later: records that still arrive are waited for."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
         looked = 0
 
         def still_arriving(call: Call) -> None:
             nonlocal looked
             looked += 1
             if looked in (2, 4):
-                world.logs.produce(10)
+                rig.logs.produce(10)
 
-        undo = world.logs.source.intercept("list_offsets", still_arriving)
+        undo = rig.logs.source.intercept("list_offsets", still_arriving)
         waited_for: int | None = None
-        events = world.served.failover.run(replace(FENCED, wait_seconds=60))
+        events = rig.served.failover.run(replace(FENCED, wait_seconds=60))
         async for event in events:
             if isinstance(event, StepEvent) and event.step is Step.FINAL_OFFSETS:
                 undo()
@@ -144,26 +144,26 @@ async def test_what_is_written_until_the_fence_holds_belongs_to_the_move() -> No
                 break
         await events.aclose()
         assert looked > 4
-        assert waited_for == len(world.logs.visible_source()) - len(world.logs.visible_target())
+        assert waited_for == len(rig.logs.visible_source()) - len(rig.logs.visible_target())
         assert waited_for
 
 
 async def test_a_transaction_that_is_open_behind_the_fence_is_not_forgotten() -> None:
     """A fence does not keep it from being committed, and what it wrote lies behind the final offsets."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        log = world.logs.source.log(ORIGIN, "produce")
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        log = rig.logs.source.log(ORIGIN, "produce")
         transaction = log.begin()
-        log.append(world.logs.visible_target()[0], transaction)
-        world.logs.source.intercept("list_offsets", lambda _call: world.fakes.clock.advance(10))
-        _, report = await run(world.served.failover, FENCED)
+        log.append(rig.logs.visible_target()[0], transaction)
+        rig.logs.source.intercept("list_offsets", lambda _call: rig.fakes.clock.advance(10))
+        _, report = await run(rig.served.failover, FENCED)
         (reason,) = report.left_behind
         assert "still open behind the fence" in reason
         assert str(ORIGIN) in reason
-        _, accepted = await run(world.served.failover, replace(FENCED, accept_loss=True))
+        _, accepted = await run(rig.served.failover, replace(FENCED, accept_loss=True))
         assert accepted.left_behind == []
         log.finish(transaction, Transaction.ABORTED)
-        _, over = await run(world.served.failover, FENCED)
+        _, over = await run(rig.served.failover, FENCED)
     assert over.left_behind == []
 
 

@@ -24,7 +24,7 @@ from twinlog_checkpoint.journal.record import (
 from twinlog_checkpoint.moves.plan import MoveOptions
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import ORIGIN
-from unit.checkpoint.moves.test_moves import NO_WAIT, Estate, estate, run
+from unit.checkpoint.moves.test_moves import NO_WAIT, MoveRig, move_rig, run
 
 RECORD = MoveRecord(
     run_id="r",
@@ -45,8 +45,8 @@ NOT_FENCES = {
 }
 
 
-async def put(world: Estate, record: MoveRecord) -> None:
-    await world.served.failover.journal.store(record)
+async def put(rig: MoveRig, record: MoveRecord) -> None:
+    await rig.served.failover.journal.store(record)
 
 
 @pytest.mark.parametrize("binding", NOT_FENCES.values(), ids=NOT_FENCES)
@@ -54,41 +54,41 @@ async def put(world: Estate, record: MoveRecord) -> None:
 async def test_an_acl_that_is_no_fence_is_refused_and_never_created_or_deleted(
     binding: AclBinding, place: str
 ) -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
         there = {binding, fence_of("theirs")}
-        for cluster in (world.logs.source, world.logs.target):
+        for cluster in (rig.logs.source, rig.logs.target):
             cluster.acls |= there
-        await put(world, MoveRecord(**{**_fields(RECORD), "fences": (), place: (binding,)}))
-        for work in (world.served.failover, world.served.failback):
+        await put(rig, MoveRecord(**{**_fields(RECORD), "fences": (), place: (binding,)}))
+        for work in (rig.served.failover, rig.served.failback):
             for options in (NO_WAIT, MoveOptions(wait_seconds=0, fence=True)):
                 with pytest.raises(WireFormatError) as refused:
                     await run(work, options)
                 assert refused.value.reason == "FENCE_NOT_OURS"
-        assert world.logs.source.acls == world.logs.target.acls == there
+        assert rig.logs.source.acls == rig.logs.target.acls == there
 
 
 async def test_a_fence_on_a_topic_that_is_not_the_flows_is_refused_while_it_is_in_force() -> None:
     foreign = fence_of("mm2-configs.B.internal")
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.logs.source.acls = {foreign, fence_of(ORIGIN.topic)}
-        await put(world, replace(RECORD, fences=(foreign, fence_of(ORIGIN.topic))))
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.acls = {foreign, fence_of(ORIGIN.topic)}
+        await put(rig, replace(RECORD, fences=(foreign, fence_of(ORIGIN.topic))))
         with pytest.raises(StateError, match="mm2-configs") as refused:
-            await run(world.served.failback)
+            await run(rig.served.failback)
         assert refused.value.reason == "FENCE_NOT_OURS"
-        assert foreign in world.logs.source.acls
-        world.logs.source.acls.remove(foreign)
-        await run(world.served.failback)
-        assert world.logs.source.acls == set()
+        assert foreign in rig.logs.source.acls
+        rig.logs.source.acls.remove(foreign)
+        await run(rig.served.failback)
+        assert rig.logs.source.acls == set()
 
 
 async def test_a_fence_that_is_only_on_record_is_not_raised_by_a_run() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await put(world, replace(RECORD, fences=(fence_of("unheard-of"),), state=MoveState.RUNNING))
-        await run(world.served.failover, MoveOptions(wait_seconds=0, fence=True))
-        assert world.logs.source.acls == {fence_of(ORIGIN.topic)}
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await put(rig, replace(RECORD, fences=(fence_of("unheard-of"),), state=MoveState.RUNNING))
+        await run(rig.served.failover, MoveOptions(wait_seconds=0, fence=True))
+        assert rig.logs.source.acls == {fence_of(ORIGIN.topic)}
 
 
 def test_a_record_of_an_earlier_release_is_read_and_its_groups_are_looked_at_again() -> None:

@@ -18,16 +18,16 @@ from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePartition
 from twinlog_checkpoint.moves.runner import MoveRunner
 from twinlog_checkpoint.translation.translation import Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.test_moves import NO_WAIT, Estate, actions, estate, offset_of, run
+from unit.checkpoint.moves.test_moves import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
 
 T = TypeVar("T")
 DRAINING = (Step.DRAIN, StepState.PROGRESS)
 
 
-async def refused_for_the_backlog(world: Estate, options: MoveOptions) -> StateError:
+async def refused_for_the_backlog(rig: MoveRig, options: MoveOptions) -> StateError:
     async def waited() -> None:
-        async for _ in world.served.failover.run(options):
-            world.fakes.clock.advance(10)
+        async for _ in rig.served.failover.run(options):
+            rig.fakes.clock.advance(10)
 
     with pytest.raises(StateError) as refused:
         await waited()
@@ -36,44 +36,44 @@ async def refused_for_the_backlog(world: Estate, options: MoveOptions) -> StateE
 
 
 async def test_a_run_after_a_finished_one_waits_for_what_was_written_since() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover)
-        world.logs.produce(40)
-        error = await refused_for_the_backlog(world, MoveOptions(wait_seconds=5))
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        rig.logs.produce(40)
+        error = await refused_for_the_backlog(rig, MoveOptions(wait_seconds=5))
         assert str(ORIGIN) in str(error)
-        await world.copy()
-        _, report = await run(world.served.failover, MoveOptions(wait_seconds=5))
+        await rig.copy()
+        _, report = await run(rig.served.failover, MoveOptions(wait_seconds=5))
     assert (report.already_done, report.left_behind) == (True, [])
 
 
 async def test_a_run_of_one_group_is_not_done_for_all() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.logs.source.set_group("other", {ORIGIN: 50})
-        await run(world.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
-        _, report = await run(world.served.failover)
-        written = await offset_of(world.logs.target, "other", COPY)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("other", {ORIGIN: 50})
+        await run(rig.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
+        _, report = await run(rig.served.failover)
+        written = await offset_of(rig.logs.target, "other", COPY)
     assert not report.already_done
-    world.logs.check(50, written or 0)
+    rig.logs.check(50, written or 0)
 
 
 async def test_a_run_that_moved_nothing_is_not_done() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100}, state="STABLE", member_count=1)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100}, state="STABLE", member_count=1)
         only_g = MoveOptions(groups=("g",), wait_seconds=0)
         for _ in range(2):
-            _, report = await run(world.served.failover, only_g)
+            _, report = await run(rig.served.failover, only_g)
             assert not report.already_done
             assert report.left_behind == ["groups with members were not moved: g"]
 
 
 async def test_a_run_that_did_not_wait_says_what_is_not_copied() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.logs.produce(40)
-        _, report = await run(world.served.failover, NO_WAIT)
-        _, accepted = await run(world.served.failover, replace(NO_WAIT, accept_loss=True))
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.produce(40)
+        _, report = await run(rig.served.failover, NO_WAIT)
+        _, accepted = await run(rig.served.failover, replace(NO_WAIT, accept_loss=True))
     (reason,) = report.left_behind
     assert str(ORIGIN) in reason
     assert accepted.left_behind == []
@@ -81,74 +81,74 @@ async def test_a_run_that_did_not_wait_says_what_is_not_copied() -> None:
 
 async def test_a_run_that_goes_on_waits_for_the_ends_of_now() -> None:
     """Those of the run that was cut may be of yesterday."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
 
         def fail(call: Call) -> None:
             raise TransientKafkaError("the broker went away")
 
-        undo = world.logs.target.intercept("alter_group_offsets", fail)
+        undo = rig.logs.target.intercept("alter_group_offsets", fail)
         with pytest.raises(TransientKafkaError):
-            await run(world.served.failover, MoveOptions(wait_seconds=5))
+            await run(rig.served.failover, MoveOptions(wait_seconds=5))
         undo()
-        world.logs.produce(40)
-        await refused_for_the_backlog(world, MoveOptions(wait_seconds=5))
+        rig.logs.produce(40)
+        await refused_for_the_backlog(rig, MoveOptions(wait_seconds=5))
 
 
 async def test_a_log_whose_end_cannot_be_looked_up_is_not_taken_for_copied() -> None:
     silent = TopicPartition(ORIGIN.topic, 0)
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
 
         def no_leader(call: Call) -> None:
             if silent in call.arguments["partitions"] and call.arguments["spec"] != "earliest":
                 call.result[silent] = TransientKafkaError("no leader")
 
-        world.logs.source.intercept("list_offsets", no_leader, after=True)
-        plan = await world.served.failover.plan(NO_WAIT)
+        rig.logs.source.intercept("list_offsets", no_leader, after=True)
+        plan = await rig.served.failover.plan(NO_WAIT)
         assert plan.records_not_copied is None
         with pytest.raises(TransientKafkaError, match="no leader"):
-            await run(world.served.failover, NO_WAIT)
+            await run(rig.served.failover, NO_WAIT)
 
 
 async def test_a_group_is_finished_when_each_of_its_offsets_is() -> None:
     """Not by their sum: a topic that is deleted may hide that the group went on with another one."""
     other = TopicPartition("gone", 0)
-    async with estate() as world:
-        for cluster, name in ((world.logs.source, "gone"), (world.logs.target, "A.gone")):
+    async with move_rig() as rig:
+        for cluster, name in ((rig.logs.source, "gone"), (rig.logs.target, "A.gone")):
             cluster.add_topic(name)
-        world.logs.source.set_group("g", {ORIGIN: 100, other: 0})
-        world.logs.source.groups["g"].offsets[other] = replace(
-            world.logs.source.groups["g"].offsets[other], next_offset=1_000_000
+        rig.logs.source.set_group("g", {ORIGIN: 100, other: 0})
+        rig.logs.source.groups["g"].offsets[other] = replace(
+            rig.logs.source.groups["g"].offsets[other], next_offset=1_000_000
         )
-        await world.fakes.write_sync("gone", 0, 0)
-        await run(world.served.failover)
-        del world.logs.source.groups["g"].offsets[other]
-        world.logs.source.set_group("g", {ORIGIN: 200})
-        _, report = await run(world.served.failover)
-        written = await offset_of(world.logs.target, "g", COPY)
+        await rig.fakes.write_sync("gone", 0, 0)
+        await run(rig.served.failover)
+        del rig.logs.source.groups["g"].offsets[other]
+        rig.logs.source.set_group("g", {ORIGIN: 200})
+        _, report = await run(rig.served.failover)
+        written = await offset_of(rig.logs.target, "g", COPY)
     assert not report.already_done
     assert actions(report.plan) == {"g": MoveAction.WRITE}
-    world.logs.check(200, written or 0)
+    rig.logs.check(200, written or 0)
 
 
 async def test_a_plan_while_a_run_drains_does_not_change_the_run() -> None:
     """The source is silent for a moment, and a plan notices: the run continues with what the source says."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
-        world.logs.produce(40)
-        events = world.served.failover.run(MoveOptions(wait_seconds=60))
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+        rig.logs.produce(40)
+        events = rig.served.failover.run(MoveOptions(wait_seconds=60))
         report = None
         async for event in events:
             if isinstance(event, StepEvent) and (event.step, event.state) == DRAINING:
-                world.logs.source.take_away()
-                plan = await world.served.failover.plan(NO_WAIT)
+                rig.logs.source.take_away()
+                plan = await rig.served.failover.plan(NO_WAIT)
                 assert not plan.from_reachable
-                world.logs.source.bring_back()
-                await world.copy()
+                rig.logs.source.bring_back()
+                await rig.copy()
             report = event
-        busy = await offset_of(world.logs.target, "busy", COPY)
+        busy = await offset_of(rig.logs.target, "busy", COPY)
     assert report is not None
     assert busy is None
 
@@ -177,12 +177,12 @@ async def changes_of(runner: MoveRunner, options: MoveOptions) -> TwinlogError |
 @pytest.mark.parametrize(("changes", "seen"), [(0, 0), (1, 0), (2, 0), (3, 1), (6, 1), (7, 2)])
 async def test_only_the_owner_of_the_flow_changes_anything(changes: int, seen: int) -> None:
     """A process that was out for a while must not write its old record, fence or offsets over newer ones."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
         made: list[str] = []
-        runner = world.served.failover
+        runner = rig.served.failover
         runner.duty = LostAfter(changes=changes)
-        for cluster in (world.logs.source, world.logs.target):
+        for cluster in (rig.logs.source, rig.logs.target):
             for operation in ("create_acls", "alter_group_offsets"):
                 cluster.intercept(operation, lambda call: made.append(call.operation))
         error = await changes_of(runner, MoveOptions(wait_seconds=0, fence=True))
@@ -195,74 +195,74 @@ async def test_only_the_owner_of_the_flow_changes_anything(changes: int, seen: i
 
 async def test_a_failover_the_other_way_names_the_failback_that_is_due() -> None:
     fenced = MoveOptions(wait_seconds=0, fence=True)
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        back = world.back_to_front()
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        back = rig.back_to_front()
         assert not (await back.failover.plan(NO_WAIT)).blockers
-        await run(world.served.failover)
+        await run(rig.served.failover)
         plan = await back.failover.plan(NO_WAIT)
         assert any("failback run 'A->B'" in warning for warning in plan.warnings)
         assert not plan.blockers
-        await run(world.served.failover, fenced)
+        await run(rig.served.failover, fenced)
         plan = await back.failover.plan(NO_WAIT)
         assert any("failback run 'A->B'" in blocker for blocker in plan.blockers)
-        await run(world.served.failback)
+        await run(rig.served.failback)
         plan = await back.failover.plan(NO_WAIT)
         assert not plan.blockers
         assert not any("failback" in warning for warning in plan.warnings)
 
 
 async def test_a_run_that_was_cut_can_be_aborted_and_leaves_no_fence() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        cut = world.served.failover.run(MoveOptions(wait_seconds=0, fence=True))
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        cut = rig.served.failover.run(MoveOptions(wait_seconds=0, fence=True))
         async for event in cut:
             if isinstance(event, StepEvent) and event.step is Step.FENCE:
                 break
         await cut.aclose()
-        assert world.logs.source.acls
+        assert rig.logs.source.acls
         with pytest.raises(StateError) as refused:
-            await world.served.failback.abort("ann")
+            await rig.served.failback.abort("ann")
         assert refused.value.reason == "NOTHING_TO_ABORT"
-        assert (await world.served.failover.abort("ann")).unfenced_topics == [ORIGIN.topic]
-        assert not world.logs.source.acls
+        assert (await rig.served.failover.abort("ann")).unfenced_topics == [ORIGIN.topic]
+        assert not rig.logs.source.acls
         with pytest.raises(StateError) as refused:
-            await world.served.failover.abort("ann")
+            await rig.served.failover.abort("ann")
         assert refused.value.reason == "NOTHING_TO_ABORT"
-        plan = await world.served.failover.plan(NO_WAIT)
+        plan = await rig.served.failover.plan(NO_WAIT)
         assert plan.last is not None
         assert (plan.last.finished, plan.last.aborted, plan.fenced_topics) == (True, True, [])
-        _, report = await run(world.served.failover)
+        _, report = await run(rig.served.failover)
         assert not report.already_done
-        assert await offset_of(world.logs.target, "g", COPY) is not None
+        assert await offset_of(rig.logs.target, "g", COPY) is not None
 
 
 async def test_a_finished_failover_is_not_aborted_but_taken_back() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover, MoveOptions(wait_seconds=0, fence=True))
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover, MoveOptions(wait_seconds=0, fence=True))
         with pytest.raises(StateError, match="failback run 'A->B'") as refused:
-            await world.served.failover.abort("ann")
+            await rig.served.failover.abort("ann")
         assert refused.value.reason == "NOTHING_TO_ABORT"
-        assert world.logs.source.acls
+        assert rig.logs.source.acls
 
 
 @pytest.mark.parametrize(("step", "on_target"), [(Step.FENCE, False), (Step.COMMIT, True)])
 async def test_the_record_says_whether_groups_may_work_on_the_target(step: Step, on_target: bool) -> None:
     """Also of a run that was given up: configsync deletes no copy that they may work with."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        cut = world.served.failover.run(MoveOptions(wait_seconds=0, fence=True))
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        cut = rig.served.failover.run(MoveOptions(wait_seconds=0, fence=True))
         async for event in cut:
             if isinstance(event, StepEvent) and (event.step, event.state) == (step, StepState.DONE):
                 break
         await cut.aclose()
-        await world.served.failover.abort("ann")
-        given_up = await world.served.failover.journal.load()
-        await run(world.served.failover)
-        moved = await world.served.failover.journal.load()
-        await run(world.served.failback)
-        back = await world.served.failover.journal.load()
+        await rig.served.failover.abort("ann")
+        given_up = await rig.served.failover.journal.load()
+        await run(rig.served.failover)
+        moved = await rig.served.failover.journal.load()
+        await run(rig.served.failback)
+        back = await rig.served.failover.journal.load()
     assert given_up is not None
     assert moved is not None
     assert back is not None
@@ -271,45 +271,45 @@ async def test_the_record_says_whether_groups_may_work_on_the_target(step: Step,
 
 
 async def test_a_failback_that_was_given_up_leaves_the_groups_on_the_target() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover)
-        cut = world.served.failback.run(MoveOptions(wait_seconds=0, fence=True))
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        cut = rig.served.failback.run(MoveOptions(wait_seconds=0, fence=True))
         async for event in cut:
             if isinstance(event, StepEvent) and event.step is Step.FENCE:
                 break
         await cut.aclose()
-        await world.served.failback.abort("ann")
-        given_up = await world.served.failback.journal.load()
+        await rig.served.failback.abort("ann")
+        given_up = await rig.served.failback.journal.load()
     assert given_up is not None
     assert (given_up.aborted, given_up.on_target) == (True, True)
 
 
 async def test_giving_a_run_up_leaves_the_fence_of_the_failover_before_it() -> None:
     """The groups of the first one work on the target: only the failback lets writers in again."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover, MoveOptions(wait_seconds=0, fence=True))
-        world.logs.source.set_group("late", {ORIGIN: 100})
-        world.logs.produce(40)
-        await refused_for_the_backlog(world, MoveOptions(wait_seconds=5))
-        await world.copy()
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover, MoveOptions(wait_seconds=0, fence=True))
+        rig.logs.source.set_group("late", {ORIGIN: 100})
+        rig.logs.produce(40)
+        await refused_for_the_backlog(rig, MoveOptions(wait_seconds=5))
+        await rig.copy()
 
         def fail(call: Call) -> None:
             raise TransientKafkaError("the broker went away")
 
-        undo = world.logs.target.intercept("alter_group_offsets", fail)
+        undo = rig.logs.target.intercept("alter_group_offsets", fail)
         with pytest.raises(TransientKafkaError):
-            await run(world.served.failover, MoveOptions(wait_seconds=5))
+            await run(rig.served.failover, MoveOptions(wait_seconds=5))
         undo()
-        assert (await world.served.failover.abort("ann")).unfenced_topics == []
-        assert world.logs.source.acls == {fence_of(ORIGIN.topic)}
-        plan = await world.served.failover.plan(NO_WAIT)
+        assert (await rig.served.failover.abort("ann")).unfenced_topics == []
+        assert rig.logs.source.acls == {fence_of(ORIGIN.topic)}
+        plan = await rig.served.failover.plan(NO_WAIT)
         assert plan.fenced_topics == [ORIGIN.topic]
-        other_way = await world.back_to_front().failover.plan(NO_WAIT)
+        other_way = await rig.back_to_front().failover.plan(NO_WAIT)
         assert any("failback run 'A->B'" in blocker for blocker in other_way.blockers)
-        await run(world.served.failback)
-        assert not world.logs.source.acls
+        await run(rig.served.failback)
+        assert not rig.logs.source.acls
 
 
 def _moved(verdict: Verdict, action: MoveAction) -> MovePartition:
@@ -359,18 +359,18 @@ def test_what_no_flow_copies_does_not_keep_a_run_from_being_done() -> None:
 async def test_the_record_says_what_a_finished_run_left_behind() -> None:
     """`failover status` says so after a restart of the service, until a run leaves nothing behind."""
     late = TopicPartition("late", 0)
-    async with estate() as world:
-        world.logs.source.add_topic("late")
-        world.logs.source.set_group("g", {ORIGIN: 100, late: 0})
-        _, report = await run(world.served.failover)
+    async with move_rig() as rig:
+        rig.logs.source.add_topic("late")
+        rig.logs.source.set_group("g", {ORIGIN: 100, late: 0})
+        _, report = await run(rig.served.failover)
         (reason,) = report.left_behind
         assert "g on late-0" in reason
-        last = await world.served.failover.recorded()
+        last = await rig.served.failover.recorded()
         assert last is not None
         assert (last.left_behind, last.whole) == ((reason,), False)
-        _, accepted = await run(world.served.failover, MoveOptions(accept_loss=True))
+        _, accepted = await run(rig.served.failover, MoveOptions(accept_loss=True))
         assert accepted.left_behind == []
-        last = await world.served.failover.recorded()
+        last = await rig.served.failover.recorded()
         assert last is not None
         assert (last.left_behind, last.whole) == ((), True)
 
@@ -378,31 +378,31 @@ async def test_the_record_says_what_a_finished_run_left_behind() -> None:
 async def test_a_group_on_an_empty_partition_continues_at_the_start_of_its_empty_copy() -> None:
     """What is written there first after the move must not be left to its auto.offset.reset."""
     empty, copy = TopicPartition("empty", 0), TopicPartition("A.empty", 0)
-    async with estate() as world:
-        world.logs.source.add_topic("empty")
-        world.logs.target.add_topic("A.empty")
-        world.logs.source.set_group("g", {ORIGIN: 100, empty: 0})
-        _, report = await run(world.served.failover)
+    async with move_rig() as rig:
+        rig.logs.source.add_topic("empty")
+        rig.logs.target.add_topic("A.empty")
+        rig.logs.source.set_group("g", {ORIGIN: 100, empty: 0})
+        _, report = await run(rig.served.failover)
         assert report.left_behind == []
-        assert await offset_of(world.logs.target, "g", copy) == 0
+        assert await offset_of(rig.logs.target, "g", copy) == 0
 
 
 async def test_the_record_says_whether_all_groups_have_moved() -> None:
     """One that asked for some groups only, left some behind or was given up is not about all."""
-    async with estate() as world:
-        runner = world.served.failover
+    async with move_rig() as rig:
+        runner = rig.served.failover
 
         async def whole() -> bool:
             record = await runner.journal.load()
             return record is not None and record.whole
 
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
         await run(runner, MoveOptions(groups=("g",), wait_seconds=0))
         assert not await whole()
         await run(runner)
         assert not await whole()
-        world.logs.source.set_group("busy", {ORIGIN: 100})
+        rig.logs.source.set_group("busy", {ORIGIN: 100})
         await run(runner, MoveOptions(groups=("busy",), wait_seconds=0))
         assert not await whole()
         _, report = await run(runner)
@@ -414,14 +414,14 @@ async def test_the_record_says_whether_all_groups_have_moved() -> None:
 
 async def test_a_failback_of_some_groups_leaves_the_others_on_the_target() -> None:
     """configsync deletes no copy that these work with, and no group of them goes with one of the source."""
-    async with estate() as world:
+    async with move_rig() as rig:
         for group in ("g", "other"):
-            world.logs.source.set_group(group, {ORIGIN: 100})
-        await run(world.served.failover)
+            rig.logs.source.set_group(group, {ORIGIN: 100})
+        await run(rig.served.failover)
         left: list[bool] = []
         for options in (MoveOptions(groups=("g",), wait_seconds=0), NO_WAIT):
-            await run(world.served.failback, options)
-            record = await world.served.failback.journal.load()
+            await run(rig.served.failback, options)
+            record = await rig.served.failback.journal.load()
             assert record is not None
             left.append(record.on_target)
     assert left == [True, False]

@@ -5,13 +5,13 @@ from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog_checkpoint.moves.offset_router import OffsetRouter
 from unit.checkpoint.checkpoint_rig import FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.test_moves import estate
+from unit.checkpoint.moves.test_moves import move_rig
 
 
 async def test_copies_go_home_and_own_topics_away() -> None:
-    async with estate() as world:
-        on_target = OffsetRouter(away=None, home=world.parts, home_first=False)
-        on_source = OffsetRouter(away=world.parts, home=None, home_first=True)
+    async with move_rig() as rig:
+        on_target = OffsetRouter(away=None, home=rig.parts, home_first=False)
+        on_source = OffsetRouter(away=rig.parts, home=None, home_first=True)
         assert on_target.destination(COPY) == ORIGIN
         assert on_target.destination(TopicPartition("only-there", 0)) is None
         assert on_source.destination(ORIGIN) == COPY
@@ -19,13 +19,13 @@ async def test_copies_go_home_and_own_topics_away() -> None:
 
 async def test_an_offset_that_was_put_on_a_copy_is_not_the_groups_own() -> None:
     """It says how far the group is, or was, on the other cluster: nothing is to be changed there by it."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.fakes.clock.advance(60)
-        await world.fakes.do_pass(world.parts.checkpointer)
-        (checkpoint,) = world.fakes.checkpoints()
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.fakes.clock.advance(60)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        (checkpoint,) = rig.fakes.checkpoints()
         put = checkpoint.downstream_offset
-        ways = OffsetRouter(away=None, home=world.parts, home_first=True)
+        ways = OffsetRouter(away=None, home=rig.parts, home_first=True)
         assert not ways.is_own("g", COPY, put)
         assert ways.is_own("g", COPY, put + 1)
         assert ways.is_own("other", COPY, put)

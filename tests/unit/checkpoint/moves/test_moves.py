@@ -15,8 +15,9 @@ from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
+from twinlog_checkpoint.moves.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.events import MoveReport, StepEvent, StepState
-from twinlog_checkpoint.moves.plan import GroupPlace, MoveAction, MoveOptions, MovePlan, decide
+from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePlan
 from twinlog_checkpoint.moves.runner import MoveRunner
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_ranges import LogRange
@@ -28,7 +29,7 @@ NO_WAIT = MoveOptions(wait_seconds=0, by="test")
 
 
 @dataclass(slots=True, kw_only=True)
-class Estate:
+class MoveRig:
     """A mirror of one topic, a service that translates it, and its moves."""
 
     logs: MirroredLogs
@@ -78,7 +79,7 @@ class Estate:
 
 
 @asynccontextmanager
-async def estate(*, seed: int = 1, authorizer: bool = True) -> AsyncIterator[Estate]:
+async def move_rig(*, seed: int = 1, authorizer: bool = True) -> AsyncIterator[MoveRig]:
     logs = MirroredLogs(seed=seed, source=FakeCluster("A", authorizer=authorizer))
     topics = ToldTopics()
     fakes = FlowOnFakes(
@@ -89,7 +90,7 @@ async def estate(*, seed: int = 1, authorizer: bool = True) -> AsyncIterator[Est
         for runner in (served.failover, served.failback):
             runner.drain_look_seconds = 0
             runner.planner.rate_seconds = 0
-        made = Estate(logs=logs, fakes=fakes, parts=parts, served=served, topics=topics)
+        made = MoveRig(logs=logs, fakes=fakes, parts=parts, served=served, topics=topics)
         logs.produce(300)
         await made.copy()
         yield made
@@ -113,29 +114,29 @@ async def offset_of(cluster: FakeCluster, group: str, partition: TopicPartition)
 
 
 async def test_a_plan_says_where_groups_would_go_on_and_what_is_not_copied() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
-        visible_before = len(world.logs.visible_source())
-        world.logs.produce(50)
-        added = len(world.logs.visible_source()) - visible_before
-        plan = await world.served.failover.planner.plan(NO_WAIT)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+        visible_before = len(rig.logs.visible_source())
+        rig.logs.produce(50)
+        added = len(rig.logs.visible_source()) - visible_before
+        plan = await rig.served.failover.planner.plan(NO_WAIT)
     assert plan.records_not_copied == added
     assert plan.blockers == []
     assert actions(plan) == {"busy": MoveAction.SKIP_ACTIVE_BEFORE, "g": MoveAction.WRITE}
     (entry,) = [entry for entry in plan.partitions if entry.group == "g"]
     assert entry.translation.verdict is Verdict.EXACT
-    world.logs.check(100, entry.to_offset or 0)
+    rig.logs.check(100, entry.to_offset or 0)
     assert f"{added} records are not copied yet" in plan.warnings
     assert any("busy" in warning for warning in plan.warnings)
 
 
 async def test_a_plan_names_the_groups_that_no_translation_is_for() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100}, group_type="streams")
-        world.logs.source.set_group("shared", group_type="share")
-        plan = await world.served.failover.planner.plan(NO_WAIT)
-        (explained,) = [await explain_group(world.parts, "shared", ())]
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100}, group_type="streams")
+        rig.logs.source.set_group("shared", group_type="share")
+        plan = await rig.served.failover.planner.plan(NO_WAIT)
+        (explained,) = [await explain_group(rig.parts, "shared", ())]
     assert actions(plan) == {"g": MoveAction.WRITE}
     assert [warning for warning in plan.warnings if "group shared: share groups are not moved" in warning]
     assert not explained.translated
@@ -143,13 +144,13 @@ async def test_a_plan_names_the_groups_that_no_translation_is_for() -> None:
 
 
 async def test_a_run_commits_exact_offsets_verifies_and_records_them() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        steps, report = await run(world.served.failover)
-        written = await offset_of(world.logs.target, "g", COPY)
-        record = await world.served.failover.journal.load()
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        steps, report = await run(rig.served.failover)
+        written = await offset_of(rig.logs.target, "g", COPY)
+        record = await rig.served.failover.journal.load()
     assert written is not None
-    world.logs.check(100, written)
+    rig.logs.check(100, written)
     assert not report.already_done
     assert [step.step for step in steps if step.state is StepState.DONE] == [
         Step.CHECK,
@@ -165,13 +166,13 @@ async def test_a_run_commits_exact_offsets_verifies_and_records_them() -> None:
 
 
 async def test_a_second_run_changes_nothing() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        _, first = await run(world.served.failover)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        _, first = await run(rig.served.failover)
         changes: list[Call] = []
-        world.logs.target.intercept("alter_group_offsets", changes.append)
-        world.logs.target.intercept("append", changes.append)
-        steps, second = await run(world.served.failover)
+        rig.logs.target.intercept("alter_group_offsets", changes.append)
+        rig.logs.target.intercept("append", changes.append)
+        steps, second = await run(rig.served.failover)
     assert second.already_done
     assert second.run_id == first.run_id
     assert changes == []
@@ -179,66 +180,66 @@ async def test_a_second_run_changes_nothing() -> None:
 
 
 async def test_a_group_that_stayed_moves_with_a_later_run() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.logs.source.set_group("late", {ORIGIN: 50}, state="STABLE", member_count=1)
-        await run(world.served.failover)
-        world.logs.source.set_group("late", state="EMPTY")
-        _, report = await run(world.served.failover)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("late", {ORIGIN: 50}, state="STABLE", member_count=1)
+        await run(rig.served.failover)
+        rig.logs.source.set_group("late", state="EMPTY")
+        _, report = await run(rig.served.failover)
         assert not report.already_done
-        written = await offset_of(world.logs.target, "late", COPY)
-    world.logs.check(50, written or 0)
+        written = await offset_of(rig.logs.target, "late", COPY)
+    rig.logs.check(50, written or 0)
 
 
 async def test_a_run_that_was_cut_goes_on_as_the_same_run() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
 
         def fail(call: Call) -> None:
             raise TransientKafkaError("the broker went away")
 
-        undo = world.logs.target.intercept("alter_group_offsets", fail)
+        undo = rig.logs.target.intercept("alter_group_offsets", fail)
         with pytest.raises(TransientKafkaError):
-            await run(world.served.failover)
-        cut = await world.served.failover.journal.load()
+            await run(rig.served.failover)
+        cut = await rig.served.failover.journal.load()
         assert cut is not None
         assert cut.state is MoveState.RUNNING
         undo()
-        world.logs.produce(20)
-        _, report = await run(world.served.failover)
-        record = await world.served.failover.journal.load()
-        written = await offset_of(world.logs.target, "g", COPY)
+        rig.logs.produce(20)
+        _, report = await run(rig.served.failover)
+        record = await rig.served.failover.journal.load()
+        written = await offset_of(rig.logs.target, "g", COPY)
     assert record is not None
     assert report.run_id == cut.run_id == record.run_id
-    world.logs.check(100, written or 0)
+    rig.logs.check(100, written or 0)
 
 
 async def test_it_waits_for_the_copy_up_to_the_final_offsets() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.logs.produce(40)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.produce(40)
         looked: list[int | None] = []
-        async for event in world.served.failover.run(MoveOptions(wait_seconds=60)):
+        async for event in rig.served.failover.run(MoveOptions(wait_seconds=60)):
             if isinstance(event, StepEvent) and event.step is Step.DRAIN:
                 looked.append(event.records_left)
                 if event.state is StepState.PROGRESS:
-                    await world.copy()
-                    world.logs.produce(10)
+                    await rig.copy()
+                    rig.logs.produce(10)
     assert looked[-1] == 0
     assert any(left for left in looked)
 
 
 async def test_records_that_are_never_copied_stop_the_run_unless_accepted() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: world.source_end})
-        world.logs.produce(40)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: rig.source_end})
+        rig.logs.produce(40)
         short = MoveOptions(wait_seconds=1e-9)
-        world.fakes.clock.advance(1)
+        rig.fakes.clock.advance(1)
 
         async def wait(options: MoveOptions) -> MoveReport:
             report = None
-            async for event in world.served.failover.run(options):
-                world.fakes.clock.advance(1)
+            async for event in rig.served.failover.run(options):
+                rig.fakes.clock.advance(1)
                 report = event if isinstance(event, MoveReport) else report
             assert report is not None
             return report
@@ -251,22 +252,22 @@ async def test_records_that_are_never_copied_stop_the_run_unless_accepted() -> N
 
 
 async def test_with_the_source_gone_checkpoints_say_where_to_go_on() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.fakes.clock.advance(60)
-        await world.fakes.do_pass(world.parts.checkpointer)
-        world.logs.source.take_away()
-        plan = await world.served.failover.planner.plan(NO_WAIT)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.fakes.clock.advance(60)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        rig.logs.source.take_away()
+        plan = await rig.served.failover.planner.plan(NO_WAIT)
         assert any("--accept-loss" in blocker for blocker in plan.blockers)
         (missing,) = plan.backlog
         assert missing.records_not_copied is None
-        assert f"ended at {world.source_end}" in missing.message
+        assert f"ended at {rig.source_end}" in missing.message
         with pytest.raises(StateError) as refused:
-            await run(world.served.failover)
+            await run(rig.served.failover)
         assert refused.value.reason == "MOVE_BLOCKED"
-        steps, report = await run(world.served.failover, MoveOptions(accept_loss=True))
-        written = await offset_of(world.logs.target, "g", COPY)
-    world.logs.check(100, written or 0)
+        steps, report = await run(rig.served.failover, MoveOptions(accept_loss=True))
+        written = await offset_of(rig.logs.target, "g", COPY)
+    rig.logs.check(100, written or 0)
     assert [entry.translation.verdict for entry in report.plan.partitions] == [Verdict.EXACT]
     assert report.plan.records_not_copied is None
     assert {step.step for step in steps if step.state is StepState.SKIPPED} == {
@@ -277,62 +278,62 @@ async def test_with_the_source_gone_checkpoints_say_where_to_go_on() -> None:
 
 
 async def test_groups_go_back_to_the_very_record() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover)
-        target_records = world.logs.visible_target()
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        target_records = rig.logs.visible_target()
         progress = target_records[150].offset
-        world.logs.target.set_group("g", {COPY: progress})
-        _, report = await run(world.served.failback)
-        back = await offset_of(world.logs.source, "g", ORIGIN)
+        rig.logs.target.set_group("g", {COPY: progress})
+        _, report = await run(rig.served.failback)
+        back = await offset_of(rig.logs.source, "g", ORIGIN)
     assert back is not None
     (entry,) = report.plan.partitions
     assert entry.translation.verdict is Verdict.EXACT
-    following = [record for record in world.logs.visible_source() if record.offset >= back]
+    following = [record for record in rig.logs.visible_source() if record.offset >= back]
     assert following[0].value == target_records[150].value
 
 
 async def test_groups_on_topics_nobody_copies_back_are_said_so() -> None:
-    async with estate() as world:
+    async with move_rig() as rig:
         local = TopicPartition("only-on-b", 0)
-        world.logs.target.add_topic(local.topic)
-        world.logs.target.set_group("g", {local: 0})
-        plan = await world.served.failback.planner.plan(NO_WAIT)
+        rig.logs.target.add_topic(local.topic)
+        rig.logs.target.set_group("g", {local: 0})
+        plan = await rig.served.failback.planner.plan(NO_WAIT)
     (entry,) = plan.partitions
     assert (entry.action, entry.translation.verdict) == (MoveAction.SKIP_NO_OFFSET, Verdict.NOT_REPLICATED)
 
 
 async def test_an_unknown_group_blocks_the_move() -> None:
-    async with estate() as world:
-        plan = await world.served.failover.planner.plan(MoveOptions(groups=("nobody",)))
+    async with move_rig() as rig:
+        plan = await rig.served.failover.planner.plan(MoveOptions(groups=("nobody",)))
     assert any("nobody" in blocker for blocker in plan.blockers)
 
 
 async def test_two_moves_of_a_flow_never_run_at_once() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        first = world.served.failover.run(NO_WAIT)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        first = rig.served.failover.run(NO_WAIT)
         await anext(first)
-        for runner in (world.served.failover, world.served.failback):
+        for runner in (rig.served.failover, rig.served.failback):
             with pytest.raises(StateError) as refused:
                 await run(runner)
             assert refused.value.reason == "MOVE_IN_PROGRESS"
         await first.aclose()
-        _, report = await run(world.served.failover)
+        _, report = await run(rig.served.failover)
     assert not report.already_done
 
 
 async def test_a_move_back_takes_the_place_of_one_that_was_cut() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        cut = world.served.failover.run(NO_WAIT)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        cut = rig.served.failover.run(NO_WAIT)
         async for event in cut:
             if isinstance(event, StepEvent) and event.step is Step.FINAL_OFFSETS:
                 break
         await cut.aclose()
-        plan = await world.served.failback.plan(NO_WAIT)
-        await run(world.served.failback)
-        record = await world.served.failback.journal.load()
+        plan = await rig.served.failback.plan(NO_WAIT)
+        await run(rig.served.failback)
+        record = await rig.served.failback.journal.load()
     assert plan.last is not None
     assert (plan.last.finished, plan.last.kind) == (False, MoveKind.FAILOVER)
     assert "this takes its place" in plan.warnings[0]
@@ -342,37 +343,37 @@ async def test_a_move_back_takes_the_place_of_one_that_was_cut() -> None:
 
 async def test_a_restarted_service_moves_with_the_source_gone_by_checkpoints_alone() -> None:
     """The offset syncs are on the source, so they cannot be read; the checkpoints on the target can."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.fakes.clock.advance(60)
-        await world.fakes.do_pass(world.parts.checkpointer)
-        world.logs.source.take_away()
-        restarted = world.fakes.parts()
-        served = assemble_moves({A_TO_B: restarted}, world.fakes.around())[A_TO_B]
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.fakes.clock.advance(60)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        rig.logs.source.take_away()
+        restarted = rig.fakes.parts()
+        served = assemble_moves({A_TO_B: restarted}, rig.fakes.around())[A_TO_B]
         plan = await served.failover.plan(MoveOptions(accept_loss=True))
         assert any("checkpoints have not been read" in blocker for blocker in plan.blockers)
         with pytest.raises(TransientKafkaError):
-            await world.fakes.do_pass(restarted.checkpointer)
+            await rig.fakes.do_pass(restarted.checkpointer)
         _, report = await run(served.failover, MoveOptions(accept_loss=True))
-        written = await offset_of(world.logs.target, "g", COPY)
-    world.logs.check(100, written or 0)
+        written = await offset_of(rig.logs.target, "g", COPY)
+    rig.logs.check(100, written or 0)
     assert [entry.translation.verdict for entry in report.plan.partitions] == [Verdict.FLOOR]
 
 
 async def test_a_group_without_checkpoint_is_named_when_the_source_is_gone() -> None:
-    async with estate() as world:
-        world.logs.source.take_away()
-        plan = await world.served.failover.plan(MoveOptions(accept_loss=True, groups=("nobody",)))
+    async with move_rig() as rig:
+        rig.logs.source.take_away()
+        plan = await rig.served.failover.plan(MoveOptions(accept_loss=True, groups=("nobody",)))
     assert plan.blockers == ["no checkpoint on B: nobody"]
 
 
 async def test_a_target_that_is_away_is_named() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        world.logs.target.take_away()
-        plan = await world.served.failover.plan(NO_WAIT)
-        back = await world.served.failback.plan(MoveOptions(accept_loss=True))
-        for runner, words in ((world.served.failover, "B, which"), (world.served.failback, "B is away")):
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.target.take_away()
+        plan = await rig.served.failover.plan(NO_WAIT)
+        back = await rig.served.failback.plan(MoveOptions(accept_loss=True))
+        for runner, words in ((rig.served.failover, "B, which"), (rig.served.failback, "B is away")):
             runner.planner.reachable = lambda alias: alias != "B"
             with pytest.raises(StateError, match=words) as refused:
                 await run(runner)
@@ -385,40 +386,40 @@ async def test_a_target_that_is_away_is_named() -> None:
 
 
 async def test_a_cluster_that_died_after_the_last_probe_counts_as_away() -> None:
-    async with estate() as world:
-        world.served.failover.planner.reachable = lambda alias: True
-        world.logs.source.take_away()
-        plan = await world.served.failover.plan(NO_WAIT)
+    async with move_rig() as rig:
+        rig.served.failover.planner.reachable = lambda alias: True
+        rig.logs.source.take_away()
+        plan = await rig.served.failover.plan(NO_WAIT)
     assert not plan.from_reachable
     assert any("A is away" in blocker for blocker in plan.blockers)
 
 
 async def test_active_groups_are_left_alone_on_either_side() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("here", {ORIGIN: 100}, state="STABLE", member_count=1)
-        world.logs.source.set_group("there", {ORIGIN: 100})
-        world.logs.target.set_group("there", {COPY: 3}, state="STABLE", member_count=1)
-        _, report = await run(world.served.failover)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("here", {ORIGIN: 100}, state="STABLE", member_count=1)
+        rig.logs.source.set_group("there", {ORIGIN: 100})
+        rig.logs.target.set_group("there", {COPY: 3}, state="STABLE", member_count=1)
+        _, report = await run(rig.served.failover)
         assert actions(report.plan) == {
             "here": MoveAction.SKIP_ACTIVE_BEFORE,
             "there": MoveAction.SKIP_ACTIVE_THERE,
         }
-        assert await offset_of(world.logs.target, "there", COPY) == 3
+        assert await offset_of(rig.logs.target, "there", COPY) == 3
         asked = MoveOptions(wait_seconds=0, include_active=True)
-        _, report = await run(world.served.failover, asked)
+        _, report = await run(rig.served.failover, asked)
         assert actions(report.plan)["here"] is MoveAction.WRITE
 
 
 async def test_a_group_that_became_active_while_it_was_moved_is_left_alone() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
 
         def joins(call: Call) -> None:
-            world.logs.target.set_group("g", {COPY: 1}, state="STABLE", member_count=1)
+            rig.logs.target.set_group("g", {COPY: 1}, state="STABLE", member_count=1)
 
-        world.logs.target.intercept("alter_group_offsets", joins)
-        _, report = await run(world.served.failover)
-        record = await world.served.failover.journal.load()
+        rig.logs.target.intercept("alter_group_offsets", joins)
+        _, report = await run(rig.served.failover)
+        record = await rig.served.failover.journal.load()
     assert actions(report.plan) == {"g": MoveAction.SKIP_ACTIVE_THERE}
     assert record is not None
     assert record.moved == ()

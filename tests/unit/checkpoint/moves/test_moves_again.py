@@ -8,77 +8,77 @@ from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.moves.plan import MoveOptions
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.test_move_fences import FENCED
-from unit.checkpoint.moves.test_moves import estate, offset_of, run
+from unit.checkpoint.moves.test_moves import move_rig, offset_of, run
 
 
 async def test_a_group_that_went_on_where_it_was_moves_again() -> None:
     """A drill, say: its consumers stayed on the source."""
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        _, first = await run(world.served.failover)
-        world.logs.source.set_group("g", {ORIGIN: 200})
-        _, second = await run(world.served.failover)
-        written = await offset_of(world.logs.target, "g", COPY)
-        _, third = await run(world.served.failover)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        _, first = await run(rig.served.failover)
+        rig.logs.source.set_group("g", {ORIGIN: 200})
+        _, second = await run(rig.served.failover)
+        written = await offset_of(rig.logs.target, "g", COPY)
+        _, third = await run(rig.served.failover)
     assert (first.already_done, second.already_done, third.already_done) == (False, False, True)
-    world.logs.check(200, written or 0)
+    rig.logs.check(200, written or 0)
 
 
 async def test_it_does_so_too_when_only_checkpoints_tell() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover)
-        world.logs.source.set_group("g", {ORIGIN: 200})
-        world.fakes.clock.advance(60)
-        await world.fakes.do_pass(world.parts.checkpointer)
-        world.logs.source.take_away()
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        rig.logs.source.set_group("g", {ORIGIN: 200})
+        rig.fakes.clock.advance(60)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        rig.logs.source.take_away()
         gone = MoveOptions(accept_loss=True)
-        _, second = await run(world.served.failover, gone)
-        written = await offset_of(world.logs.target, "g", COPY)
-        _, third = await run(world.served.failover, gone)
+        _, second = await run(rig.served.failover, gone)
+        written = await offset_of(rig.logs.target, "g", COPY)
+        _, third = await run(rig.served.failover, gone)
     assert (second.already_done, third.already_done) == (False, True)
-    world.logs.check(200, written or 0)
+    rig.logs.check(200, written or 0)
 
 
 async def test_a_group_that_was_set_back_on_the_target_stays_there() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover)
-        world.logs.target.set_group("g", {COPY: 3})
-        _, again = await run(world.served.failover)
-        assert await offset_of(world.logs.target, "g", COPY) == 3
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        rig.logs.target.set_group("g", {COPY: 3})
+        _, again = await run(rig.served.failover)
+        assert await offset_of(rig.logs.target, "g", COPY) == 3
     assert again.already_done
 
 
 async def test_a_group_whose_copy_is_not_there_yet_moves_once_it_is() -> None:
     late = TopicPartition("late", 0)
-    async with estate() as world:
-        world.logs.source.add_topic(late.topic)
-        world.logs.source.set_group("g", {late: 0})
-        await run(world.served.failover)
-        record = await world.served.failover.journal.load()
+    async with move_rig() as rig:
+        rig.logs.source.add_topic(late.topic)
+        rig.logs.source.set_group("g", {late: 0})
+        await run(rig.served.failover)
+        record = await rig.served.failover.journal.load()
     assert record is not None
     assert record.moved == ()
 
 
 async def test_a_fence_that_somebody_took_away_is_raised_again() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover, FENCED)
-        world.logs.source.acls.clear()
-        _, again = await run(world.served.failover, FENCED)
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover, FENCED)
+        rig.logs.source.acls.clear()
+        _, again = await run(rig.served.failover, FENCED)
         assert not again.already_done
-        assert world.logs.source.acls == {fence_of(ORIGIN.topic)}
+        assert rig.logs.source.acls == {fence_of(ORIGIN.topic)}
 
 
 async def test_a_group_that_cannot_be_read_any_more_does_not_keep_others_from_being_moved() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("secret", {ORIGIN: 100})
-        await run(world.served.failover)
-        world.logs.source.refuse_group("secret")
-        world.logs.source.set_group("other", {ORIGIN: 100})
-        await run(world.served.failover, MoveOptions(groups=("other",), wait_seconds=0))
-        record = await world.served.failover.journal.load()
+    async with move_rig() as rig:
+        rig.logs.source.set_group("secret", {ORIGIN: 100})
+        await run(rig.served.failover)
+        rig.logs.source.refuse_group("secret")
+        rig.logs.source.set_group("other", {ORIGIN: 100})
+        await run(rig.served.failover, MoveOptions(groups=("other",), wait_seconds=0))
+        record = await rig.served.failover.journal.load()
     assert record is not None
     assert record.moved == ("other", "secret")
 
@@ -86,14 +86,14 @@ async def test_a_group_that_cannot_be_read_any_more_does_not_keep_others_from_be
 @pytest.mark.parametrize("side", ["source", "target"])
 async def test_a_group_that_cannot_be_read_is_named_and_nothing_is_moved(side: str) -> None:
     """An offset that is not seen is no reason to write, nor a group that is not seen a reason to be done."""
-    async with estate() as world:
-        world.logs.source.set_group("other", {ORIGIN: 100})
-        for cluster in (world.logs.source, world.logs.target):
-            cluster.set_group("secret", {ORIGIN if cluster is world.logs.source else COPY: 290})
-        (world.logs.source if side == "source" else world.logs.target).refuse_group("secret")
+    async with move_rig() as rig:
+        rig.logs.source.set_group("other", {ORIGIN: 100})
+        for cluster in (rig.logs.source, rig.logs.target):
+            cluster.set_group("secret", {ORIGIN if cluster is rig.logs.source else COPY: 290})
+        (rig.logs.source if side == "source" else rig.logs.target).refuse_group("secret")
         with pytest.raises(KafkaError, match="secret") as refused:
-            await run(world.served.failover)
+            await run(rig.served.failover)
         assert refused.value.reason == "GROUP_UNAUTHORIZED"
-        assert await offset_of(world.logs.target, "other", COPY) is None
-        await run(world.served.failover, MoveOptions(groups=("other",), wait_seconds=0))
-        assert await offset_of(world.logs.target, "other", COPY) is not None
+        assert await offset_of(rig.logs.target, "other", COPY) is None
+        await run(rig.served.failover, MoveOptions(groups=("other",), wait_seconds=0))
+        assert await offset_of(rig.logs.target, "other", COPY) is not None

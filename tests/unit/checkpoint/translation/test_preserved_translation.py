@@ -8,7 +8,7 @@ import pytest
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog_checkpoint.moves.copy_states import _state
+from twinlog_checkpoint.api.source_copy_states import copy_state
 from twinlog_checkpoint.translation.alignment_log import AlignedLog, Passed, Stretch
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.preserved import PreservedTranslator
@@ -45,7 +45,7 @@ class Otherwise:
 
 
 @dataclass(slots=True)
-class Site:
+class Rig:
     """A copy of ten records, the first two of which are gone."""
 
     target: FakeCluster
@@ -69,18 +69,18 @@ class Site:
         return [(answers[each].verdict, answers[each].downstream_offset) for each in positions]
 
 
-async def site(*known: int | None) -> Site:
+async def rig(*known: int | None) -> Rig:
     target = FakeCluster("B")
     target.add_topic("A.t")
     async with target.writer() as writer:
         for _ in range(10):
             await writer.append(COPY, key=None, value=b"x")
     await target.delete_records({COPY: 2})
-    return Site(target, [{P: below} for below in known])
+    return Rig(target, [{P: below} for below in known])
 
 
 async def test_the_offset_of_a_preserved_copy_is_the_sources() -> None:
-    assert await (await site(None)).translate(2, 7, 10) == [
+    assert await (await rig(None)).translate(2, 7, 10) == [
         (Verdict.PRESERVED, 2),
         (Verdict.PRESERVED, 7),
         (Verdict.PRESERVED, 10),
@@ -88,7 +88,7 @@ async def test_the_offset_of_a_preserved_copy_is_the_sources() -> None:
 
 
 async def test_an_answer_is_never_ahead_of_the_copy_nor_before_its_start() -> None:
-    assert await (await site(None)).translate(0, 11, 500) == [
+    assert await (await rig(None)).translate(0, 11, 500) == [
         (Verdict.PRESERVED, 2),
         (Verdict.UP_TO_DATE, 10),
         (Verdict.UP_TO_DATE, 10),
@@ -96,19 +96,19 @@ async def test_an_answer_is_never_ahead_of_the_copy_nor_before_its_start() -> No
 
 
 async def test_a_copy_that_became_translated_keeps_the_offsets_below() -> None:
-    found = await site(6)
+    found = await rig(6)
     assert await found.translate(5, 6) == [(Verdict.PRESERVED, 5), (ELSEWHERE.verdict, 1)]
     assert [each.next_offset for each in found.otherwise.asked] == [6]
 
 
 async def test_a_copy_that_becomes_translated_while_it_is_asked_about_is_aligned() -> None:
     """Its end may have been read after the first record with an offset of its own."""
-    found = await site(None, 4)
+    found = await rig(None, 4)
     assert await found.translate(3, 4) == [(Verdict.PRESERVED, 3), (ELSEWHERE.verdict, 1)]
 
 
 async def test_without_a_word_of_the_source_service_copies_are_aligned() -> None:
-    found = await site(0)
+    found = await rig(0)
     found.known = [{}]
     assert await found.translate(5) == [(ELSEWHERE.verdict, 1)]
 
@@ -127,4 +127,4 @@ def test_what_the_source_service_says_of_the_offsets(
     offsets: str, since: int | None, reason: str, below: int | None
 ) -> None:
     status = source_pb.PartitionStatus(offsets=offsets, offsets_since=since, reason=reason)
-    assert _state(status).equal_below == below
+    assert copy_state(status).equal_below == below

@@ -13,6 +13,8 @@ from twinlog.policy.replication import (
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
+from twinlog.write_blocks import is_fence
+from twinlog_checkpoint.moves.write_grants import write_grants
 from twinlog_configsync.access.acl_plan import plan_acls
 from twinlog_configsync.access.acl_rules import AclRules, AclSyncMode, translate_acls
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
@@ -389,6 +391,20 @@ def test_who_may_do_something_on_the_target_may_do_it_to_the_origin_on_the_sourc
         assert rights(target, policy) <= owned
         assert not rights(target, None, ABOUT_OWN), "the target's own, and the mirror's"
     assert planned(source, target, target, mode=mode, policy=policy) == []
+
+
+@given(source=sources, mode=st.sampled_from(AclSyncMode), policy=policies)
+def test_nobody_gains_a_right_by_what_a_failover_grants_beside(
+    source: frozenset[AclBinding], mode: AclSyncMode, policy: ReplicationPolicy
+) -> None:
+    copies = {name: policy.format_remote_topic("A", name) for name in sorted(REPLICATED)}
+    target = frozenset(write_grants(source, (), copies).missing)
+    assert rights(target, policy) <= rights(source, None), "a rule that looks like a fence counts"
+    lasting = frozenset(each for each in source if not is_fence(each))
+    for action in planned(lasting, target, frozenset(), mode=mode, policy=policy):
+        target = applied(target, action)
+        assert rights(target, policy) <= rights(lasting, None)
+        assert not rights(target, None, ABOUT_OWN), "the target's own, and the mirror's"
 
 
 @given(

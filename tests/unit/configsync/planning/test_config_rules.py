@@ -1,5 +1,8 @@
 """MM2's rules for topic configs (reference §5.3), vector by vector."""
 
+from dataclasses import replace
+
+from twinlog.config.flow.fixed_configs import FixedConfig
 from twinlog.filters.patterns import PatternList
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
 from twinlog_configsync.model.actions import DeleteConfig, SetConfig, Skip
@@ -137,3 +140,72 @@ def test_changes_carry_the_actions_out() -> None:
     deletion = DeleteConfig(source_topic="t", target_topic="A.t", name="retention.ms", before="1", rule="r")
     assert change_of(setting) == ConfigChange(name="retention.ms", value="1")
     assert change_of(deletion) == ConfigChange(name="retention.ms", value=None)
+
+
+def test_a_property_that_is_not_included_stays_as_it_is_on_the_target() -> None:
+    include = PatternList("twinlog.sync.topic.configs.include", ("compression.type", "min.*"))
+    rules = replace(TARGET_DEFAULTS, included=include.matches)
+    assert creation_configs(SOURCE, rules, replication_factor=3) == {"compression.type": "zstd"}
+    there = (explicit("retention.ms", "5"), explicit("segment.bytes", "7"))
+    said = plan(there, rules)
+    for name in ("retention.ms", "segment.bytes"):
+        assert f"SKIP A.orders {name}: not in twinlog.sync.topic.configs.include" in said
+
+
+FIXED = replace(
+    TARGET_DEFAULTS,
+    fixed={
+        "retention.ms": FixedConfig(value="7", pattern="orders"),
+        "unclean.leader.election.enable": FixedConfig(value="true", pattern="ord.*"),
+        "newer.than.source": FixedConfig(value="x", pattern="ord.*"),
+    },
+)
+
+
+def test_a_fixed_property_is_set_whatever_the_source_and_the_exclusions_say() -> None:
+    wanted = creation_configs(SOURCE, FIXED, replication_factor=3)
+    assert wanted == {
+        "retention.ms": "7",
+        "unclean.leader.election.enable": "true",
+        "newer.than.source": "x",
+        "compression.type": "zstd",
+        "flush.ms": "7",
+    }
+
+
+def test_a_fixed_property_is_brought_back_and_then_left_alone() -> None:
+    there = tuple(
+        explicit(name, value)
+        for name, value in creation_configs(SOURCE, FIXED, replication_factor=3).items()
+        if name != "retention.ms"
+    )
+    changed = [*there, explicit("retention.ms", "3600000")]
+    actions = plan_configs(
+        "orders",
+        "A.orders",
+        source=SOURCE,
+        target=changed,
+        rules=FIXED,
+        replication_factor=3,
+        last_set={"retention.ms": "7"},
+    )
+    changes = [each for each in actions if not isinstance(each, Skip)]
+    assert [(each.name, each.drift) for each in changes] == [("retention.ms", True)]
+    assert "fixed by twinlog.sync.topic.configs.fixed (orders)" in changes[0].rule
+    settled = [*there, explicit("retention.ms", "7")]
+    again = plan_configs(
+        "orders", "A.orders", source=SOURCE, target=settled, rules=FIXED, replication_factor=3
+    )
+    assert [each for each in again if not isinstance(each, Skip)] == []
+
+
+def test_what_is_fixed_no_longer_follows_the_source_again() -> None:
+    actions = plan((explicit("retention.ms", "7"), explicit("compression.type", "zstd")), TARGET_DEFAULTS)
+    assert any("retention.ms" in action and "3600000" in action for action in actions)
+
+
+def test_a_fixed_property_that_the_target_could_not_work_with_is_refused() -> None:
+    rules = replace(TARGET_DEFAULTS, fixed={"min.insync.replicas": FixedConfig(value="3", pattern="t")})
+    assert "min.insync.replicas" not in creation_configs(SOURCE, rules, replication_factor=2)
+    rules = replace(rules, known_on_target={"retention.ms"})
+    assert creation_configs(SOURCE, rules, replication_factor=3) == {"retention.ms": "3600000"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.config import load
-from twinlog.config.live import LIVE_KEYS
+from twinlog.config.values.live import LIVE_KEYS
 from twinlog.errors import ConfigError, ConflictError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call
@@ -166,6 +166,28 @@ async def test_a_change_that_could_not_be_stored_is_not_in_effect(flow: FlowUnde
     undo()
     await flow.refresh()
     assert sorted(flow.topics()) == ["orders", "orders-eu"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_rules_change_while_the_source_is_away(flow: FlowUnderTest, restarted: bool) -> None:
+    await flow.refresh()
+    flow.source.take_away()
+    if restarted:
+        flow.restart()
+    await flow.commands.update_rules([change(SET, "topics", "users")])
+    assert [rule.value for rule in flow.commands.rules().rules if rule.changed] == ["users"]
+    flow.source.bring_back()
+    await flow.refresh()
+    assert sorted(flow.topics()) == ["users"]
+
+
+async def test_no_rule_is_written_where_the_source_was_never_known(tmp_path: Path) -> None:
+    """Its target may be the source itself: nothing is created there before that is known."""
+    flow = make_flow(tmp_path, {"topics": "orders.*"})
+    flow.source.take_away()
+    with pytest.raises(TransientKafkaError):
+        await flow.commands.update_rules([change(SET, "topics", "users")])
+    assert REGISTRY not in await flow.target.list_topics()
 
 
 async def test_changes_that_do_not_fit_any_more_leave_the_file_in_effect(flow: FlowUnderTest) -> None:

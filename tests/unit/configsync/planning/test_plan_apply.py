@@ -44,6 +44,20 @@ async def test_manual_mode_plans_and_says_that_it_waits(flow: FlowUnderTest) -> 
     assert (status.reason, status.pending_changes) == (Reason.PLAN_PENDING, 1)
 
 
+async def test_a_plan_says_which_offsets_new_copies_will_have(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("users", 1, {"cleanup.policy": "compact"})
+    flow.source.add_topic("late", 1, {})
+    plan, _ = await flow.commands.preview()
+    offsets = await flow.commands.expected_offsets(plan)
+    assert {name: (each.preserved, each.reason) for name, each in offsets.items()} == {
+        "orders": (True, ""),
+        "users": (False, "COMPACTED"),
+        "late": (True, ""),
+    }
+    flow.source.take_away()
+    assert await flow.commands.expected_offsets(plan) == {}, "it is not known"
+
+
 async def test_a_plan_is_applied_exactly_and_the_next_one_is_empty(flow: FlowUnderTest) -> None:
     plan, _ = await flow.commands.preview()
     assert [str(action) for action in plan.changes] == [

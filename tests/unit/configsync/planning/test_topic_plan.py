@@ -115,6 +115,12 @@ def test_a_topic_that_would_refuse_every_write_is_not_created() -> None:
     )
 
 
+def test_brokers_that_ask_for_no_more_replicas_than_there_are_get_the_topic() -> None:
+    """As MirrorMaker 2 does: since Kafka 3.7 they take the writes."""
+    cluster = TargetCluster(broker_count=3, min_insync_replicas=2, bounds_min_insync_replicas=True)
+    assert plan(topic("orders"), ABSENT, cluster=cluster) == [creation({"retention.ms": "60000"})]
+
+
 def test_hidden_configs_keep_a_topic_from_being_created_blindly() -> None:
     assert reason_of(plan(topic("orders"), ABSENT, configs=HIDDEN)) == Reason.CONFIGS_UNAUTHORIZED
     assert reason_of(plan(topic("orders"), ABSENT, configs=AWAY)) == "KAFKA_TIMEOUT"

@@ -15,6 +15,7 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows
 from twinlog_heartbeat.flow.beats import FlowBeats
+from twinlog_heartbeat.flow.instruments import HeartbeatInstruments
 from twinlog_heartbeat.model.beats import Beat, Purpose
 from twinlog_heartbeat.model.state import HeartbeatState
 
@@ -37,7 +38,7 @@ class Flows:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
         flows = heartbeat_flows(configuration)
-        meter = NoOpMeterProvider().get_meter("test")
+        meter = HeartbeatInstruments(NoOpMeterProvider().get_meter("test"))
         self.state = HeartbeatState(flows, clock=FakeClock(), meter=meter, statuses=list)
         self.started: list[tuple[bool, float]] = []
         self.running = 0

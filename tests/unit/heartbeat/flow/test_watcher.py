@@ -22,8 +22,8 @@ def watcher_of(
         paths=PathBook(),
         clock=clock,
         on_heartbeat=lambda *_heartbeat: None,
-        on_obstacle=lambda _alias, _error: None,
-        on_read_obstacle=lambda _alias, topic, error: told.update({topic: error}),
+        on_blocker=lambda _alias, _error: None,
+        on_read_blocker=lambda _alias, topic, error: told.update({topic: error}),
         expected=frozenset(expected),
     )
 

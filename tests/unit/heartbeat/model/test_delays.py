@@ -1,7 +1,7 @@
 """What the beats of one flow prove."""
 
 from twinlog.model import Flow
-from twinlog_heartbeat.model.delays import DelayTracker, Obstacle, PathState
+from twinlog_heartbeat.model.delays import Blocker, DelayTracker, PathState
 
 A_TO_B = Flow("A", "B")
 
@@ -61,7 +61,7 @@ def test_a_path_that_never_worked_is_silent_after_the_patience() -> None:
 
 def test_a_source_that_refuses_beats_is_a_reason_and_not_silence() -> None:
     beats = tracker()
-    beats.on_write_obstacle(Obstacle(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic is missing"))
+    beats.on_write_blocker(Blocker(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic is missing"))
     report = beats.report(60_000)
     assert (report.state, report.reason) == (PathState.UNKNOWN, "TOPIC_UNAUTHORIZED")
 
@@ -70,7 +70,7 @@ def test_beats_of_others_prove_the_path_while_our_own_cannot_be_written() -> Non
     beats = tracker()
     beats.on_observed(emitted_ms=100, seen_ms=150, own=False)
     assert beats.report(200).state is PathState.UNKNOWN
-    beats.on_write_obstacle(Obstacle(reason="TOPIC_UNAUTHORIZED", message="no"))
+    beats.on_write_blocker(Blocker(reason="TOPIC_UNAUTHORIZED", message="no"))
     beats.on_observed(emitted_ms=1_000, seen_ms=990, own=False)
     report = beats.report(1_500)
     assert (report.state, report.reason, report.last_delay_ms) == (PathState.ALIVE, "TOPIC_UNAUTHORIZED", 0)
@@ -79,20 +79,20 @@ def test_beats_of_others_prove_the_path_while_our_own_cannot_be_written() -> Non
 def test_a_target_that_cannot_be_read_is_a_reason_and_heals() -> None:
     beats = tracker()
     beats.on_emitted()
-    beats.on_watch_obstacle(Obstacle(reason="KAFKA_UNAVAILABLE", message="no broker can be reached"))
+    beats.on_watch_blocker(Blocker(reason="KAFKA_UNAVAILABLE", message="no broker can be reached"))
     assert beats.report(60_000).reason == "KAFKA_UNAVAILABLE"
-    beats.on_watch_obstacle(None)
+    beats.on_watch_blocker(None)
     assert beats.report(60_000).state is PathState.SILENT
 
 
 def test_a_copy_that_may_not_be_read_is_a_reason_and_heals() -> None:
     beats = tracker()
     beats.on_emitted()
-    beats.on_read_obstacle(Obstacle(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic is missing"))
-    beats.on_watch_obstacle(None)
+    beats.on_read_blocker(Blocker(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic is missing"))
+    beats.on_watch_blocker(None)
     report = beats.report(60_000)
     assert (report.state, report.reason) == (PathState.UNKNOWN, "TOPIC_UNAUTHORIZED")
-    beats.on_read_obstacle(None)
+    beats.on_read_blocker(None)
     assert beats.report(60_000).state is PathState.SILENT
 
 

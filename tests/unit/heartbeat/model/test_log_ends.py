@@ -1,15 +1,15 @@
 """Where no beats may be written, the ends of the source's logs tell the delay, and the report says so."""
 
 from twinlog.model import Flow
-from twinlog_heartbeat.model.delays import Basis, DelayTracker, Obstacle, PathState
+from twinlog_heartbeat.model.delays import Basis, Blocker, DelayTracker, PathState
 from twinlog_heartbeat.model.log_ends import FRESH_MS, LogEnds
 
-READ_ONLY = Obstacle(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic is missing")
+READ_ONLY = Blocker(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic is missing")
 
 
 def tracker() -> DelayTracker:
     found = DelayTracker(flow=Flow("A", "B"), started_ms=0, silent_after_ms=5_000)
-    found.on_write_obstacle(READ_ONLY)
+    found.on_write_blocker(READ_ONLY)
     return found
 
 
@@ -47,7 +47,7 @@ def test_what_was_read_long_ago_says_nothing() -> None:
 def test_a_cluster_that_is_away_is_told_and_no_delay() -> None:
     beats = tracker()
     beats.on_log_ends(LogEnds(read_ms=60_000, waiting_since_ms=None, copied_delay_ms=70))
-    report = beats.report(60_000, away=Obstacle(reason="KAFKA_TIMEOUT", message="B"))
+    report = beats.report(60_000, away=Blocker(reason="KAFKA_TIMEOUT", message="B"))
     assert (report.state, report.reason) == (PathState.UNKNOWN, "KAFKA_TIMEOUT")
 
 

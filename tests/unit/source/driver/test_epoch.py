@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
+from twinlog_source.driver.stream.task_commands import Limit
+from twinlog_source.partitions.shares import SlotLimits
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -49,5 +50,5 @@ def test_only_the_token_of_the_epoch_is_accepted() -> None:
 def test_a_slot_that_does_not_listen_is_not_told_for_ever(count: int) -> None:
     epoch = Epoch(flow=Flow("A", "B"), number=1, plan=tuple((P,) for _ in range(count)))
     for _ in range(1000):
-        epoch.tell(pb.WorkerCommand(alive=pb.Alive()))
+        epoch.tell(Limit(limits=SlotLimits()))
     assert all(slot.commands.full() for slot in epoch.slots)

@@ -35,3 +35,12 @@ def test_an_epoch_that_may_not_stay_ends_at_its_soonest() -> None:
     assert not epoch.is_over(129.9, lambda: True)
     assert epoch.is_over(130.0, lambda: True)
     assert span(soonest=0.0, longest=0.0).is_over(100.0, lambda: True)
+
+
+def test_an_epoch_ends_at_its_longest_and_not_at_the_next_look() -> None:
+    """Flows that share a worker end their epochs at one time."""
+    epoch = span(soonest=60.0, longest=90.0)
+    assert not epoch.is_over(160.0, lambda: True)
+    assert epoch.seconds_left(160.0) == 30.0
+    assert epoch.is_over(190.0, lambda: True)
+    assert span(soonest=60.0, longest=0.0).seconds_left(130.0) == 30.0

@@ -9,9 +9,10 @@ from twinlog.testing.brokers import eventually
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import MOVE_SECONDS, Move, PositionMoves, planned_move
-from twinlog_source.driver.worker_messages import task_report
+from twinlog_source.driver.stream.task_commands import Reposition, TaskCommand, WithdrawReposition
+from twinlog_source.driver.stream.worker_messages import task_report
 from twinlog_source.partitions.events import Reported, TopicsChosen
-from unit.source.flow_rig import P, Site
+from unit.source.flow_rig import FlowRig, P
 
 NAMED = types_pb2.TopicPartition(topic=P.topic, partition=P.partition)
 FAR = Move(partition=P, from_offset=0, to_offset=3)
@@ -20,27 +21,32 @@ FAR = Move(partition=P, from_offset=0, to_offset=3)
 class Task:
     """The task that copies the partition, as its driver hears it."""
 
-    def __init__(self, site: Site, driver: FlowDriver) -> None:
+    def __init__(self, rig: FlowRig, driver: FlowDriver) -> None:
         assert driver.current is not None
-        self.site, self.driver, self.slot = site, driver, driver.current.slots[0]
+        self.site, self.driver, self.slot = rig, driver, driver.current.slots[0]
 
-    def heard(self) -> pb.WorkerCommand | None:
+    def heard(self) -> TaskCommand | None:
         return None if self.slot.commands.empty() else self.slot.commands.get_nowait()
 
     def says(self, **fields: Any) -> None:
         report = pb.PartitionReport(partition=NAMED, target_end_offset=-1, target_shortened_to=-1, **fields)
         said = task_report(pb.PartitionReports(partitions=[report]))
-        self.driver.estate.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
-        self.driver.estate.withdrawals.take(said.partitions)
+        self.driver.state.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
+        self.driver.state.withdrawals.take(said.partitions)
 
 
-async def moves_of(site: Site) -> tuple[PositionMoves, Task]:
+def order_number(command: object) -> int:
+    assert isinstance(command, Reposition)
+    return command.number
+
+
+async def moves_of(rig: FlowRig) -> tuple[PositionMoves, Task]:
     """Of a flow with one epoch of one task."""
     nothing: Any = None
-    await site.write(site.source, "t", 9)
-    estate = await site.owner()
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner()
     driver = FlowDriver(
-        estate=estate,
+        state=state,
         jobs=nothing,
         host=nothing,
         is_elected=nothing,
@@ -48,51 +54,51 @@ async def moves_of(site: Site) -> tuple[PositionMoves, Task]:
         is_probed=nothing,
         refusal=nothing,
         instruments=nothing,
-        clock=site.clock,
+        clock=rig.clock,
         random=nothing,
         max_slots=None,
         epoch_seconds=30.0,
         longest_epoch_seconds=600.0,
-        current=Epoch(flow=estate.flow.flow, number=1, plan=((P,),)),
+        current=Epoch(flow=state.flow.flow, number=1, plan=((P,),)),
     )
     driver.current.slots[0].joined = 1  # type: ignore[union-attr]
-    return PositionMoves(driver=driver, source=site.source, clock=site.clock), Task(site, driver)
+    return PositionMoves(driver=driver, source=rig.source, clock=rig.clock), Task(rig, driver)
 
 
-async def test_a_move_that_no_task_confirms_is_withdrawn_and_said_to_be_nothing(site: Site) -> None:
-    moves, task = await moves_of(site)
+async def test_a_move_that_no_task_confirms_is_withdrawn_and_said_to_be_nothing(rig: FlowRig) -> None:
+    moves, task = await moves_of(rig)
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
         ordered = await eventually(task.heard)
-        site.clock.advance(MOVE_SECONDS + 0.1)
+        rig.clock.advance(MOVE_SECONDS + 0.1)
         withdrawal = await eventually(task.heard)
-        assert withdrawal.withdraw_reposition.id == ordered.reposition.id
-        task.says(position=0, withdrawn=ordered.reposition.id)
+        assert withdrawal == WithdrawReposition(partition=P, number=order_number(ordered))
+        task.says(position=0, withdrawn=order_number(ordered))
         (move,) = await asked
     assert (move.applied, move.reason) == (False, "POSITION_NOT_MOVED")
 
 
-async def test_a_move_that_was_stored_before_its_task_heard_of_the_withdrawal_is_done(site: Site) -> None:
-    moves, task = await moves_of(site)
+async def test_a_move_that_was_stored_before_its_task_heard_of_the_withdrawal_is_done(rig: FlowRig) -> None:
+    moves, task = await moves_of(rig)
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
         ordered = await eventually(task.heard)
-        site.clock.advance(MOVE_SECONDS + 0.1)
+        rig.clock.advance(MOVE_SECONDS + 0.1)
         await eventually(task.heard)
-        task.says(position=3, repositioned=ordered.reposition.id)
+        task.says(position=3, repositioned=order_number(ordered))
         (move,) = await asked
     assert (move.applied, move.reason) == (True, "")
-    assert not moves.driver.estate.withdrawals.due
+    assert not moves.driver.state.withdrawals.due
 
 
-async def test_a_move_that_nobody_was_told_of_is_said_to_be_nothing(site: Site) -> None:
-    moves, task = await moves_of(site)
+async def test_a_move_that_nobody_was_told_of_is_said_to_be_nothing(rig: FlowRig) -> None:
+    moves, task = await moves_of(rig)
     task.driver.current = None
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
 
         def later() -> bool:
-            site.clock.advance(MOVE_SECONDS)
+            rig.clock.advance(MOVE_SECONDS)
             return asked.done()
 
         await eventually(later)
@@ -100,32 +106,32 @@ async def test_a_move_that_nobody_was_told_of_is_said_to_be_nothing(site: Site) 
     assert move.reason == "POSITION_NOT_MOVED"
 
 
-async def test_a_move_whose_task_says_nothing_at_all_is_uncertain(site: Site) -> None:
-    moves, task = await moves_of(site)
+async def test_a_move_whose_task_says_nothing_at_all_is_uncertain(rig: FlowRig) -> None:
+    moves, task = await moves_of(rig)
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
         await eventually(task.heard)
-        site.clock.advance(60)
+        rig.clock.advance(60)
         await eventually(task.heard)
-        site.clock.advance(60)
+        rig.clock.advance(60)
         (move,) = await asked
     assert move.reason == "POSITION_UNCERTAIN"
 
 
-async def test_a_move_whose_caller_is_gone_is_withdrawn(site: Site) -> None:
-    moves, task = await moves_of(site)
+async def test_a_move_whose_caller_is_gone_is_withdrawn(rig: FlowRig) -> None:
+    moves, task = await moves_of(rig)
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(moves.carry_out([FAR], by="root"), name="a call whose client hangs up")
         ordered = await eventually(task.heard)
         asked.cancel()
         withdrawal = await eventually(task.heard)
-    assert withdrawal.withdraw_reposition.id == ordered.reposition.id
+    assert withdrawal == WithdrawReposition(partition=P, number=order_number(ordered))
 
 
-async def test_a_topic_that_left_meanwhile_is_named_and_not_a_crash(site: Site) -> None:
-    moves, task = await moves_of(site)
-    task.driver.estate.table.apply(TopicsChosen(targets={}), 0.0)
+async def test_a_topic_that_left_meanwhile_is_named_and_not_a_crash(rig: FlowRig) -> None:
+    moves, task = await moves_of(rig)
+    task.driver.state.table.apply(TopicsChosen(targets={}), 0.0)
     (move,) = await moves.carry_out([FAR], by="root")
     assert move.reason == "PARTITION_UNKNOWN"
-    planned = planned_move(P, task.driver.estate.table.rows.get(P), wanted=3, start=0, end=9)
+    planned = planned_move(P, task.driver.state.table.rows.get(P), wanted=3, start=0, end=9)
     assert planned.from_offset is None

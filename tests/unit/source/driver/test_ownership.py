@@ -14,49 +14,49 @@ from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.epoch_jobs import EpochJobs
-from twinlog_source.driver.task_host import TaskHost
-from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.driver.stream.task_host import TaskHost
+from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.log.fact_records import control_key
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact, RestoreFact
-from unit.source.flow_rig import POSITIONS, P, Site
+from unit.source.flow_rig import POSITIONS, FlowRig, P
 
 
 async def test_a_command_that_failed_is_retracted_at_the_latest_when_the_flow_is_given_back(
-    site: Site,
+    rig: FlowRig,
 ) -> None:
-    estate = await site.owner()
+    state = await rig.owner()
 
     def fail(_call: Call) -> None:
         undo()
         raise from_reason(TIMEOUT, "append", alias="B")
 
-    undo = site.target.intercept("append", fail, after=True)
+    undo = rig.target.intercept("append", fail, after=True)
     paused = PauseFact(topic=None, partition=None, by="root", at_ms=1)
     with pytest.raises(KafkaError):
-        await estate.journal.command(("pause", None, None), paused)
-    await estate.leave()
-    assert (await site.owner()).positions.control.pauses == {}
+        await state.journal.command(("pause", None, None), paused)
+    await state.leave()
+    assert (await rig.owner()).positions.control.pauses == {}
 
 
-async def test_who_was_fenced_retracts_nothing(site: Site) -> None:
-    first = await site.owner()
+async def test_who_was_fenced_retracts_nothing(rig: FlowRig) -> None:
+    first = await rig.owner()
     paused = PauseFact(topic=None, partition=None, by="root", at_ms=1)
     first.journal.retractions.give_up(("pause", None, None), b"key", b"value")
-    second = await site.owner()
+    second = await rig.owner()
     await second.journal.command(("pause", None, None), paused)
     with pytest.raises(FatalKafkaError) as displaced:
         await first.leave()
     assert displaced.value.reason == "PRODUCER_FENCED"
-    assert (await site.owner()).positions.control.pauses == {(None, None): paused}
+    assert (await rig.owner()).positions.control.pauses == {(None, None): paused}
 
 
-async def test_who_was_frozen_writes_no_position_of_a_flow_that_is_anothers_by_now(site: Site) -> None:
-    first = await site.owner()
+async def test_who_was_frozen_writes_no_position_of_a_flow_that_is_anothers_by_now(rig: FlowRig) -> None:
+    first = await rig.owner()
     await first.journal.position(P, 5)
-    site.source.add_topic("t")
-    site.clock.advance(3)
-    site.say(first.watch)
-    second = await site.process()
+    rig.source.add_topic("t")
+    rig.clock.advance(3)
+    rig.say(first.watch)
+    second = await rig.process()
     await second.take_over(displaced=False)
     await second.journal.position(P, 3)
     with pytest.raises(FatalKafkaError) as displaced:
@@ -65,35 +65,35 @@ async def test_who_was_frozen_writes_no_position_of_a_flow_that_is_anothers_by_n
     assert await second.positions.refresh() == {P: 3}
 
 
-async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_for(site: Site) -> None:
-    first = await site.owner()
+async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_for(rig: FlowRig) -> None:
+    first = await rig.owner()
     await first.ownership.note_slots(1)
     await first.journal.position(P, 5)
-    count = len(site.target.topics[POSITIONS].logs)
+    count = len(rig.target.topics[POSITIONS].logs)
     marks_at = TopicPartition(POSITIONS, partition_for_key(control_key("A", "owner"), count))
     lost = Record(offset=0, timestamp_ms=0, key=source_offset_key("A", P), value=encode_source_offset(9))
 
     def dies_in_a_transaction(slot: int) -> None:
-        site.open[slot] = (
+        rig.open[slot] = (
             marks_at,
-            site.target.append_transaction(marks_at, [lost], outcome=Transaction.OPEN),
+            rig.target.append_transaction(marks_at, [lost], outcome=Transaction.OPEN),
         )
 
     dies_in_a_transaction(0)
     await first.ownership.note_slots(2)  # hidden behind the transaction of slot 0
     dies_in_a_transaction(1)
     async with asyncio.timeout(10):
-        second = await site.owner()
-    assert site.open == {}
+        second = await rig.owner()
+    assert rig.open == {}
     assert second.table.rows[P].position == 5
 
 
-async def test_of_two_owners_at_most_one_can_commit_from_its_start_positions_on(site: Site) -> None:
+async def test_of_two_owners_at_most_one_can_commit_from_its_start_positions_on(rig: FlowRig) -> None:
     """Each of the three looks at its claim after its tasks are ready, and before it starts them."""
-    first = await site.owner()
+    first = await rig.owner()
     await first.ownership.note_slots(1)
     await first.confirm()
-    second, third = await site.process(), await site.process()
+    second, third = await rig.process(), await rig.process()
 
     async def first_and_third_come_between() -> None:
         # It is fenced before the second has signed: it must not take the flow back.
@@ -105,12 +105,12 @@ async def test_of_two_owners_at_most_one_can_commit_from_its_start_positions_on(
         assert fenced.value.reason == "PRODUCER_FENCED"
         await third.take_over(displaced=False)
 
-    site.while_fencing = first_and_third_come_between
+    rig.while_fencing = first_and_third_come_between
     with pytest.raises(FatalKafkaError) as late:
         await second.take_over(displaced=False)
     assert late.value.reason == "PRODUCER_FENCED"
     await third.confirm()
-    site.clock.advance(61)
+    rig.clock.advance(61)
     await first.take_over(displaced=True)
     await first.confirm()
     with pytest.raises(FatalKafkaError):
@@ -119,10 +119,10 @@ async def test_of_two_owners_at_most_one_can_commit_from_its_start_positions_on(
 
 @pytest.mark.parametrize(("topics", "reason"), [("t", "OWNED_ELSEWHERE"), ("t, u", "TWIN_DEPLOYMENT")])
 async def test_who_is_displaced_by_a_deployment_with_other_topics_says_so(
-    site: Site, topics: str, reason: str
+    rig: FlowRig, topics: str, reason: str
 ) -> None:
     """Also where no election tells: the groups' rights are missing, or the coordinator is away."""
-    first, second = await site.owner("topics = t"), await site.owner(f"topics = {topics}")
+    first, second = await rig.owner("topics = t"), await rig.owner(f"topics = {topics}")
     assert second.ownership.instance_id != first.ownership.instance_id
     with pytest.raises(StateError) as waits:
         await first.take_over(displaced=True)
@@ -130,16 +130,16 @@ async def test_who_is_displaced_by_a_deployment_with_other_topics_says_so(
 
 
 async def test_a_task_with_new_ids_goes_on_only_while_its_epoch_lives_and_the_flow_is_ours(
-    site: Site,
+    rig: FlowRig,
 ) -> None:
-    first = await site.owner()
+    first = await rig.owner()
     unasked: Any = None
     host = TaskHost(
-        estate=first,
+        state=first,
         tasks=TaskSettings(flow=first.flow),
-        jobs=EpochJobs(flow=first.flow.flow, runner=unasked, instruments=unasked, clock=site.clock),
+        jobs=EpochJobs(flow=first.flow.flow, runner=unasked, instruments=unasked, clock=rig.clock),
         instruments=unasked,
-        clock=site.clock,
+        clock=rig.clock,
     )
     living, over = (Epoch(flow=first.flow.flow, number=number, plan=((P,),)) for number in (2, 1))
     over.end("EPOCH_OVER")
@@ -147,37 +147,37 @@ async def test_a_task_with_new_ids_goes_on_only_while_its_epoch_lives_and_the_fl
     with pytest.raises(StateError) as late:
         await host.reopened(over)
     assert late.value.reason == "EPOCH_OVER"
-    await site.owner()
+    await rig.owner()
     for admission in (host.reopened(living), host.rejoin(living, living.slots[0])):
         with pytest.raises(FatalKafkaError) as displaced:
             await admission
         assert displaced.value.reason == "PRODUCER_FENCED"
 
 
-async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(site: Site) -> None:
-    first = await site.owner()
+async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(rig: FlowRig) -> None:
+    first = await rig.owner()
     await first.journal.position(P, 5)
-    await first.journal.state(LeaderEpochsFact(partition=P, epochs=(EpochStart(3, 0),)))
-    assert (await site.owner()).table.rows[P].epochs == (EpochStart(3, 0),)
-    site.clock.advance(600)
+    await first.journal.record(LeaderEpochsFact(partition=P, epochs=(EpochStart(3, 0),)))
+    assert (await rig.owner()).table.rows[P].epochs == (EpochStart(3, 0),)
+    rig.clock.advance(600)
     key = source_offset_key("A", P)
-    count = len(site.target.topics[POSITIONS].logs)
-    async with site.target.writer() as mirror_maker:
+    count = len(rig.target.topics[POSITIONS].logs)
+    async with rig.target.writer() as mirror_maker:
         at = TopicPartition(POSITIONS, partition_for_key(key, count))
         await mirror_maker.append(
-            at, key=key, value=encode_source_offset(50), timestamp_ms=site.clock.now_ms()
+            at, key=key, value=encode_source_offset(50), timestamp_ms=rig.clock.now_ms()
         )
     for _ in range(2):
-        estate = await site.owner()
-        assert (estate.table.rows[P].position, estate.table.rows[P].epochs) == (50, ())
+        state = await rig.owner()
+        assert (state.table.rows[P].position, state.table.rows[P].epochs) == (50, ())
 
 
-async def test_a_flow_of_which_an_import_was_cut_off_is_not_copied(site: Site) -> None:
-    first = await site.owner()
-    await first.journal.state(RestoreFact(import_id="file", at_ms=1))
-    second = await site.process()
+async def test_a_flow_of_which_an_import_was_cut_off_is_not_copied(rig: FlowRig) -> None:
+    first = await rig.owner()
+    await first.journal.record(RestoreFact(import_id="file", at_ms=1))
+    second = await rig.process()
     with pytest.raises(StateError) as refused:
         await second.take_over(displaced=False)
     assert refused.value.reason == "IMPORT_UNFINISHED"
-    await first.journal.take_back("restore")
+    await first.journal.retract("restore")
     await second.take_over(displaced=False)

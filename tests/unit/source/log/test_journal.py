@@ -91,7 +91,7 @@ async def test_a_pause_that_failed_has_no_effect_when_its_record_reaches_the_log
     assert await target.as_read_anew() == BY_ROOT
     await target.positions.refresh()
     assert target.pause is None
-    await target.journal.retract(target.positions.control)
+    await target.journal.retract_given_up(target.positions.control)
     assert await target.as_read_anew() is None
     assert not target.journal.retractions.due
 
@@ -103,7 +103,7 @@ async def test_a_resume_that_failed_leaves_the_pause_in_force(target: Target) ->
         await target.command(None)
     await target.positions.refresh()
     assert target.pause == BY_ROOT
-    await target.journal.retract(target.positions.control)
+    await target.journal.retract_given_up(target.positions.control)
     assert await target.as_read_anew() == BY_ROOT
 
 
@@ -117,7 +117,7 @@ async def test_a_command_after_one_that_failed_is_what_counts(target: Target) ->
     assert target.pause == BY_JOE
     await target.command(None)
     await target.positions.refresh()
-    await target.journal.retract(target.positions.control)
+    await target.journal.retract_given_up(target.positions.control)
     assert target.pause is None
     assert await target.as_read_anew() is None
 
@@ -137,7 +137,7 @@ async def test_a_command_whose_caller_is_gone_is_given_up(target: Target) -> Non
     undo()
     await target.positions.refresh()
     assert target.pause is None
-    await target.journal.retract(target.positions.control)
+    await target.journal.retract_given_up(target.positions.control)
     assert await target.as_read_anew() is None
 
 

@@ -9,14 +9,15 @@ import pytest
 from twinlog.batches.header import read_batches
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import decode_batch
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import FetchedRecords, OffsetSpec
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, encode_source_offset, source_offset_key
+from twinlog_source.log.fact_records import control_key
 from twinlog_source.log.gaps import Gap, gap_key, gap_record
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.task.target_writer import PositionsTopic
+from twinlog_source.task.writing.positions_topic import PositionsTopic
 
 TOPIC = TopicPartition("positions", 0)
 A = TopicPartition("a", 0)
@@ -240,3 +241,24 @@ async def test_in_a_topic_that_was_given_more_partitions_the_newest_position_cou
     for each in copied:
         log.store(each, 5, at_ms=2000)  # the same millisecond, later in its log
     assert await positions.refresh() == dict.fromkeys(copied, 5)
+
+
+@pytest.mark.parametrize("subject", ["pause", "topic", "invented"])
+def test_a_fact_of_a_later_release_stops_the_reading_and_an_unknown_kind_does_not(subject: str) -> None:
+    log = Log()
+    log.store(A, encode_source_offset(7))
+    value = b'{"format":2,"by":"ops","at_ms":1,"topic_id":"x","known_partitions":1}'
+    log.records.append(Record(offset=1, timestamp_ms=0, key=control_key("A", subject, "a"), value=value))
+    log.records.append(Record(offset=2, timestamp_ms=0, key=control_key("other", "pause"), value=value))
+
+    async def scenario() -> None:
+        positions = positions_log(log)
+        for _ in range(2):  # it is not passed over the second time
+            with pytest.raises(WireFormatError) as refused:
+                await positions.refresh()
+            assert refused.value.reason == "WIRE_VERSION"
+
+    if subject == "invented":
+        assert asyncio.run(positions_log(log).refresh()) == {A: 7}
+    else:
+        asyncio.run(scenario())

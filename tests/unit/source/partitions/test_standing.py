@@ -20,8 +20,8 @@ from twinlog_source.partitions.stall_watch import StallWatch
 from twinlog_source.partitions.standing import (
     END_VALID_SECONDS,
     SILENT_SECONDS,
-    ElectionResult,
     FlowFacts,
+    PartitionStanding,
     idle_words,
     standing_of,
 )
@@ -102,7 +102,7 @@ def behind(*, report: PartitionReport | None = None, since: float | None = None)
     return table.rows[P]
 
 
-def words(standing: ElectionResult) -> tuple[PartitionState, str]:
+def words(standing: PartitionStanding) -> tuple[PartitionState, str]:
     return standing.state, standing.reason
 
 

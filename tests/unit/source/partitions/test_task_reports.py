@@ -38,11 +38,20 @@ def report(partition: TopicPartition, position: int, end: int, records: int, siz
 
 
 def said(
-    *, position: int, target_end: int, shortened_to: int | None = None, shortened_at: int | None = None
+    *,
+    position: int,
+    target_end: int,
+    shortened_to: int | None = None,
+    shortened_at: int | None = None,
+    times: int = 0,
 ) -> TaskReport:
     (one,) = report(P, position, position, 0, 0).partitions
     told = replace(
-        one, target_end=target_end, target_shortened_to=shortened_to, target_shortened_at=shortened_at
+        one,
+        target_end=target_end,
+        target_shortened_to=shortened_to,
+        target_shortened_at=shortened_at,
+        target_shortened_times=times,
     )
     return TaskReport(partitions=(told,))
 
@@ -97,6 +106,24 @@ def test_a_target_that_loses_its_tail_at_the_same_place_a_second_time_is_told_ag
         assert row.shortened is None
         table.apply(Reported(slot=0, report=words, now_ms=2), 2.0)
     assert row.shortened == Shortened(end_offset=90, first_lost=70, position=130)
+
+
+def test_a_target_that_loses_the_same_records_a_second_time_is_told_again() -> None:
+    """The position was set back to the same record, and the copy lost it at the same place."""
+    table = PartitionTable()
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
+    row = table.rows[P]
+    for words in (
+        said(position=100, target_end=120),
+        said(position=110, target_end=100, shortened_to=90, shortened_at=100, times=1),
+    ):
+        table.apply(Reported(slot=0, report=words, now_ms=1), 1.0)
+    assert row.shortened is not None
+    table.apply(LossRecorded(partition=P, loss=row.shortened), 1.5)
+    again = said(position=110, target_end=100, shortened_to=90, shortened_at=100, times=2)
+    table.apply(Reported(slot=0, report=again, now_ms=2), 2.0)
+    assert row.shortened is not None
 
 
 def test_a_target_that_the_driver_found_shortened_is_not_told_again_by_the_task() -> None:
@@ -180,6 +207,10 @@ def test_a_slot_with_a_backlog_wants_all_it_can_get() -> None:
     assert demand > 0
 
 
+def positions(table: PartitionTable) -> dict[TopicPartition, int | None]:
+    return {partition: row.position for partition, row in table.rows.items()}
+
+
 def test_a_partition_that_leaves_and_comes_back_within_an_epoch_goes_on_from_its_last_report() -> None:
     table, stays, leaves = PartitionTable(), TopicPartition("stays", 0), TopicPartition("leaves", 0)
     both = {stays: "A.stays", leaves: "A.leaves"}
@@ -193,8 +224,10 @@ def test_a_partition_that_leaves_and_comes_back_within_an_epoch_goes_on_from_its
     assert table.plannable() == {stays}
     table.apply(Reported(slot=0, report=report(leaves, 7, 9, 7, 70), now_ms=1), 1.0)
     table.apply(TopicsChosen(targets=both, owned=both), 0.0)
-    assert table.known_positions() == {stays: 0, leaves: 7}
+    assert positions(table) == {stays: 0, leaves: 7}
 
     table.apply(TopicsChosen(targets={stays: "A.stays"}, owned=both), 0.0)
     table.apply(TopicsChosen(targets=both, owned=[stays]), 0.0)
-    assert table.known_positions() == {stays: 0}, "the log says where it stands once its owner has ended"
+    assert positions(table) == {stays: 0, leaves: None}, (
+        "the log says where it stands once its owner has ended"
+    )

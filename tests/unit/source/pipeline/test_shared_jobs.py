@@ -139,21 +139,56 @@ async def test_no_job_begins_once_spark_is_closed() -> None:
     assert not spark.began
 
 
-def test_flows_of_a_worker_are_renewed_at_one_time_and_groups_one_after_the_other() -> None:
-    def renewed_at(worker: int, began: float) -> float:
-        return round(began + seconds_to_renewal(began, worker, longest_seconds=600.0), 6)
+def renewed_at(began: float, worker: int, *, age: float = 10_000.0, longest: float = 600.0) -> float:
+    left = seconds_to_renewal(began, worker, soonest_seconds=30.0, longest_seconds=longest, age_seconds=age)
+    return round(began + left, 6)
 
-    assert {renewed_at(0, began) for began in (1201.0, 1500.5, 1799.9)} == {1800.0}
-    assert {renewed_at(2, began) for began in (1241.0, 1500.5, 1839.9)} == {1840.0}
-    assert seconds_to_renewal(5.0, 1, longest_seconds=0.0) == 0.0, "epochs may be as short as possible"
+
+def test_flows_of_a_worker_are_renewed_at_one_time_and_groups_one_after_the_other() -> None:
+    assert {renewed_at(began, 0) for began in (1201.0, 1500.5, 1769.9)} == {1800.0}
+    assert {renewed_at(began, 2) for began in (1241.0, 1500.5, 1809.9)} == {1840.0}
+    assert renewed_at(5.0, 1, longest=0.0) == 5.0, "epochs may be as short as possible"
+
+
+def test_an_epoch_that_would_be_renewed_too_soon_lasts_to_the_renewal_after() -> None:
+    """Else it ended alone, between two renewals of its group."""
+    assert {renewed_at(began, 0) for began in (1770.1, 1799.9)} == {2400.0}
+    assert renewed_at(95.0, 0, age=5.0) == 240.0
+    assert renewed_at(95.0, 0, longest=20.0) == 140.0
 
 
 def test_flows_that_began_apart_come_together_soon() -> None:
-    def renewed_at(began: float) -> float:
-        return began + seconds_to_renewal(began, 1, longest_seconds=600.0, is_first=True)
+    assert {renewed_at(began, 1, age=began - 1200.0) for began in (1220.5, 1259.5, 1305.5)} == {1340.0}
+    assert {renewed_at(began, 1, age=began - 1200.0) for began in (1340.5, 1420.5)} == {1460.0}
+    assert renewed_at(1460.5, 1, age=260.5) == 1820.0, "with those that began later: for good"
+    assert renewed_at(5.0, 0, age=5.0, longest=60.0) == 60.0
 
-    assert {renewed_at(began) for began in (1220.5, 1259.5, 1339.5)} == {1340.0}
-    assert seconds_to_renewal(5.0, 0, longest_seconds=60.0, is_first=True) == 55.0
+
+@pytest.mark.parametrize(("longest_seconds", "together"), [(3600.0, 4), (0.0, 1)])
+async def test_a_job_begins_once_no_flow_joins_it_any_more_or_it_has_waited_long(
+    longest_seconds: float, together: int
+) -> None:
+    spark = Spark()
+    late = [epoch_of(f"late {number}") for number in range(3)]
+
+    async def pause(_: asyncio.Event, __: float) -> bool:
+        if late:
+            waiting = len(jobs._jobs)
+            group.create_task(jobs.run(late.pop()), name="late")
+            await eventually(lambda: len(jobs._jobs) > waiting)
+        return False
+
+    jobs = SharedJobs(
+        run_together=spark.run_together,
+        cancel=spark.cancel,
+        longest_gather_seconds=longest_seconds,
+        pause=pause,
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(jobs.run(epoch_of("first")), name="first")
+        await eventually(lambda: spark.began)
+        spark.may_end.set()
+    assert [len(epochs) for epochs in spark.began] == [together]
 
 
 def test_few_flows_have_workers_of_their_own_and_many_share_them() -> None:

@@ -21,7 +21,7 @@ from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.driver.worker_messages import task_report
+from twinlog_source.driver.stream.worker_messages import task_report
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
@@ -41,9 +41,9 @@ from twinlog_source.preserved.own_batches import (
 )
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.preserved_copies import PreservedCopies
-from twinlog_source.task.source_reader import PreparedChunk
-from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.writing.preserved_copies import PreservedCopies
+from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.topics.copy_changes import CopyChanges
 from unit.source.preserved.broker_model import MARKER, Connection, EmptyRecords, Leader, Produce, Refusal
 

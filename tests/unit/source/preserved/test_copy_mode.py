@@ -9,6 +9,7 @@ from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog_source.partitions.copy_mode import (
     PRESERVED,
+    CommonLog,
     NewCopy,
     OffsetsReason,
     decide,
@@ -82,3 +83,17 @@ def test_patterns_of_topics_win_over_the_mode_and_translated_over_preserved() ->
 def test_a_refused_copy_is_told_what_helps(reason: str) -> None:
     assert "why" in refused(reason, "why")
     assert "twinlog.offsets=auto" in refused(reason, "why")
+
+
+@pytest.mark.parametrize(
+    ("common_end", "not_before", "continues_at"),
+    [(30, 25, 30), (5, 25, 25), (5, 0, 5)],
+    ids=["all is there", "the rest was copied at other offsets", "the rest is not the source's"],
+)
+def test_a_copy_does_not_begin_before_the_place_that_somebody_told(
+    common_end: int, not_before: int, continues_at: int
+) -> None:
+    copy = replace(
+        NEW, begins_at=not_before, not_before=not_before, target_end=30, common=CommonLog(0, common_end)
+    )
+    assert copy.continues_at == continues_at

@@ -1,7 +1,7 @@
 """When holes cost so much that a copy cannot keep its source's offsets."""
 
 from twinlog_source.preserved.hole_cost import HoleCost
-from twinlog_source.task.hole_cost_messages import hole_cost_messages, hole_cost_of
+from twinlog_source.task.stream.hole_cost_messages import hole_cost_messages, hole_cost_of
 
 
 def _filled(count: int, *, every: float, each: float) -> tuple[HoleCost, float]:

@@ -20,7 +20,7 @@ from unit.source.preserved.owner_model import (
     begin,
 )
 
-SCHEDULES = histories(100, 5_000)
+SCHEDULES = histories(60, 5_000)
 """Of each kind."""
 STEPS = 220
 LENGTH = 50
@@ -189,7 +189,7 @@ class Schedule:
             if self.owner.copy.needs_translation:
                 self.owner.commit()
                 self.driver.hear(self.owner.report())
-                # Whoever comes next finds the same on the log.
+                # The next owner finds the same on the log.
                 other = Driver(self.log, self.mode)
                 other.read_log()
                 assert other.assignment is None, self._words()

@@ -1,10 +1,13 @@
 """Export and import of a flow's state: a copy is continued exactly, or refused with a reason, never silently
 from somewhere else."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -19,7 +22,7 @@ from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
-from twinlog_source.log.fact_records import fact_record
+from twinlog_source.log.fact_records import KINDS, control_key, fact_record, kind_of
 from twinlog_source.log.facts import (
     ClaimFact,
     CopyFact,
@@ -29,7 +32,12 @@ from twinlog_source.log.facts import (
     OwnerFact,
     PauseFact,
     ProofFact,
+    RestoreFact,
+    TargetFact,
+    ThrottleFact,
     TopicFact,
+    WriterFact,
+    ZeroFact,
 )
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.state.clusters import FlowClusters
@@ -44,8 +52,24 @@ P, COPY = TopicPartition("t", 0), TopicPartition("A.t", 0)
 FLOW = Flow("A", "B")
 
 
+ONE_OF_EACH: tuple[Fact, ...] = (
+    ClaimFact(instance="one", at_ms=1),
+    OwnerFact(instance="one", slots=1, renewed_at_ms=1),
+    TopicFact(topic="t", topic_id="id", known_partitions=1),
+    PauseFact(topic="t", partition=None, by="root", at_ms=1),
+    ThrottleFact(topic="t", bytes_per_second=1, by="root", at_ms=1),
+    ZeroFact(partition=P),
+    LeaderEpochsFact(partition=P, epochs=()),
+    TargetFact(partition=P, topic_id="id", end_offset=1, position=1),
+    CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="id"),
+    WriterFact(producer_id=1, producer_epoch=1),
+    ProofFact(partition=P, verdict="EQUAL", proven_until=1, proven_at_ms=1, checked_at_ms=1),
+    RestoreFact(import_id="id", at_ms=1),
+)
+
+
 @dataclass(slots=True)
-class Estate:
+class Rig:
     """A flow that has copied, and what is left of it."""
 
     more: str = ""
@@ -133,16 +157,16 @@ class Estate:
 
 
 @pytest.fixture
-async def copied() -> Estate:
+async def copied() -> Rig:
     """Five records, all of them copied; nobody works at it."""
-    estate = Estate()
-    await estate.write([b"%d" % n for n in range(5)])
-    await estate.position(5)
-    await estate.owned()
-    return estate
+    rig = Rig()
+    await rig.write([b"%d" % n for n in range(5)])
+    await rig.position(5)
+    await rig.owned()
+    return rig
 
 
-async def test_what_a_flow_stored_comes_back_as_it_was(copied: Estate) -> None:
+async def test_what_a_flow_stored_comes_back_as_it_was(copied: Rig) -> None:
     pause = PauseFact(topic="t", partition=None, by="root", at_ms=1)
     epochs = LeaderEpochsFact(partition=P, epochs=(EpochStart(1, 0),))
     await copied.state(pause, epochs)
@@ -159,7 +183,7 @@ async def test_what_a_flow_stored_comes_back_as_it_was(copied: Estate) -> None:
     assert log.control.restoring is None
 
 
-async def test_whoever_copied_before_is_displaced_and_a_proof_is_made_again(copied: Estate) -> None:
+async def test_whoever_copied_before_is_displaced_and_a_proof_is_made_again(copied: Rig) -> None:
     await copied.state(
         ProofFact(partition=P, verdict="EQUAL", proven_until=5, proven_at_ms=1, checked_at_ms=1)
     )
@@ -172,7 +196,42 @@ async def test_whoever_copied_before_is_displaced_and_a_proof_is_made_again(copi
     assert control.proofs == {}
 
 
-async def test_a_position_is_derived_where_more_was_copied_since(copied: Estate) -> None:
+async def test_a_restored_flow_never_looks_as_if_its_last_owner_had_left_it_in_order(copied: Rig) -> None:
+    """What it said is of another log, and others may have owned the flow since."""
+    left = OwnerFact(
+        instance="owner", slots=3, renewed_at_ms=copied.clock.now_ms(), left_at=(1,) * 5, left_at_rest=True
+    )
+    await copied.state(left)
+    state = await copied.export()
+    copied.lose_the_topics()
+    await copied.restore(state)
+    assert (await copied.log()).control.owner == replace(left, left_at=(), left_at_rest=False)
+
+
+async def test_state_with_facts_of_a_later_version_is_refused(copied: Rig) -> None:
+    await copied.store(control_key("A", "promise", "t"), b'{"kept":true}')
+    state = await copied.export()
+    copied.lose_the_topics()
+    assert await copied.refusal(state) == "STATE_FILE_NEWER"
+
+
+async def test_a_whole_file_of_another_format_names_the_version_that_reads_it(copied: Rig) -> None:
+    later = replace((await copied.export()).header, version="9.9.9")
+    written = [b'{"twinlog_state":2,"version":"9.9.9"}\n', *list(lines(await copied.export()))[1:-1]]
+    digest = hashlib.sha256(b"".join(written)).hexdigest()
+    written.append(json.dumps({"end": {"lines": len(written), "sha256": digest}}).encode())
+    with pytest.raises(ConfigError, match=rf"Twinlog {later.version} exported it") as refused:
+        parse(written, name="state.jsonl")
+    assert refused.value.reason == "STATE_FILE_NEWER"
+
+
+def test_every_kind_of_fact_is_known_by_its_name() -> None:
+    kinds = {kind_of(fact_record("A", fact)[0]) for fact in ONE_OF_EACH}
+    assert kinds == KINDS
+    assert {type(fact) for fact in ONE_OF_EACH} == set(get_args(Fact))
+
+
+async def test_a_position_is_derived_where_more_was_copied_since(copied: Rig) -> None:
     await copied.state(LeaderEpochsFact(partition=P, epochs=(EpochStart(1, 0),)))
     state = await copied.export()
     await copied.write([b"later 1", b"later 2"])
@@ -185,7 +244,7 @@ async def test_a_position_is_derived_where_more_was_copied_since(copied: Estate)
     assert log.control.epochs == {}, "they belong to the position that was exported"
 
 
-async def test_aborted_records_of_both_sides_do_not_matter_to_a_derived_position(copied: Estate) -> None:
+async def test_aborted_records_of_both_sides_do_not_matter_to_a_derived_position(copied: Rig) -> None:
     state = await copied.export()
     aborted = [Record(offset=0, timestamp_ms=1_000, key=None, value=b"no")]
     copied.source.append_transaction(P, aborted, Transaction.ABORTED)
@@ -196,7 +255,7 @@ async def test_aborted_records_of_both_sides_do_not_matter_to_a_derived_position
     assert (verdict.outcome, verdict.position) == (Outcome.DERIVED, 8)
 
 
-async def test_a_copy_that_differs_is_refused_and_nothing_is_written(copied: Estate) -> None:
+async def test_a_copy_that_differs_is_refused_and_nothing_is_written(copied: Rig) -> None:
     state = await copied.export()
     await copied.write([b"on the source"], copy=False)
     await copied.write([b"on the copy"], source=False)
@@ -206,7 +265,7 @@ async def test_a_copy_that_differs_is_refused_and_nothing_is_written(copied: Est
     assert POSITIONS not in copied.target.topics
 
 
-async def test_what_is_copied_twice_is_copied_twice_only_when_it_is_said(copied: Estate) -> None:
+async def test_what_is_copied_twice_is_copied_twice_only_when_it_is_said(copied: Rig) -> None:
     state = await copied.export()
     await copied.write([b"on the source"], copy=False)
     await copied.write([b"on the copy"], source=False)
@@ -216,7 +275,7 @@ async def test_what_is_copied_twice_is_copied_twice_only_when_it_is_said(copied:
     assert "copied again" in verdict.message
 
 
-async def test_a_copy_with_an_open_transaction_is_refused(copied: Estate) -> None:
+async def test_a_copy_with_an_open_transaction_is_refused(copied: Rig) -> None:
     state = await copied.export()
     copied.lose_the_topics()
     record = Record(offset=0, timestamp_ms=1, key=None, value=b"open")
@@ -224,7 +283,7 @@ async def test_a_copy_with_an_open_transaction_is_refused(copied: Estate) -> Non
     assert (await copied.verdict(state)).reason == "COPY_UNSTABLE"
 
 
-async def test_a_topic_that_was_copied_since_the_export_is_not_copied_twice(copied: Estate) -> None:
+async def test_a_topic_that_was_copied_since_the_export_is_not_copied_twice(copied: Rig) -> None:
     state = await copied.export()
     copied.source.add_topic("new")
     copied.target.add_topic("A.new")
@@ -236,51 +295,51 @@ async def test_a_topic_that_was_copied_since_the_export_is_not_copied_twice(copi
     assert (await copied.log()).known() == {P: 5, TopicPartition("new", 0): 1}
 
 
-async def other_topic(estate: Estate) -> None:
+async def other_topic(rig: Rig) -> None:
     """A topic of the target that has the name of a copy, and is none."""
-    estate.source.add_topic("other")
-    estate.target.add_topic("A.other")
-    for cluster, topic, value in ((estate.source, "other", b"here"), (estate.target, "A.other", b"there")):
+    rig.source.add_topic("other")
+    rig.target.add_topic("A.other")
+    for cluster, topic, value in ((rig.source, "other", b"here"), (rig.target, "A.other", b"there")):
         async with cluster.writer() as writer:
             await writer.append(TopicPartition(topic, 0), key=None, value=value, timestamp_ms=1)
 
 
 async def test_topics_that_no_rule_selects_stand_in_no_ones_way() -> None:
-    estate = Estate(more="A->B.topics = t\n")
-    await estate.write([b"x"])
-    await estate.position(1)
-    await estate.owned()
-    state = await estate.export()
-    await other_topic(estate)
-    estate.lose_the_topics()
-    assert (await estate.plan(state)).verdicts.keys() == {P}
+    rig = Rig(more="A->B.topics = t\n")
+    await rig.write([b"x"])
+    await rig.position(1)
+    await rig.owned()
+    state = await rig.export()
+    await other_topic(rig)
+    rig.lose_the_topics()
+    assert (await rig.plan(state)).verdicts.keys() == {P}
 
 
 async def test_topics_that_changed_rules_may_select_are_looked_at() -> None:
-    estate = Estate(more="A->B.topics = t\n")
-    await estate.write([b"x"])
-    await estate.position(1)
-    await estate.owned()
+    rig = Rig(more="A->B.topics = t\n")
+    await rig.write([b"x"])
+    await rig.position(1)
+    await rig.owned()
     name = "mm2-configsync.A.internal"
-    estate.target.add_topic(name, 1, {"cleanup.policy": "compact"})
-    async with estate.target.writer() as writer:
+    rig.target.add_topic(name, 1, {"cleanup.policy": "compact"})
+    async with rig.target.writer() as writer:
         await writer.append(
             TopicPartition(name, 0), key=b'["rules"]', value=b'{"values":{"topics":"t, other"}}'
         )
-    state = await estate.export()
-    await other_topic(estate)
-    estate.lose_the_topics()
-    (refused,) = (await estate.plan(state)).refused
+    state = await rig.export()
+    await other_topic(rig)
+    rig.lose_the_topics()
+    (refused,) = (await rig.plan(state)).refused
     assert (refused[0].topic, refused[1].reason) == ("other", "POSITION_NOT_DERIVABLE")
     (repeated,) = [
         verdict
-        for line, verdict in (await estate.plan(state, allow_repeats=True)).verdicts.values()
+        for line, verdict in (await rig.plan(state, allow_repeats=True)).verdicts.values()
         if line.topic == "other"
     ]
     assert (repeated.outcome, repeated.position) == (Outcome.REPEATED, 0)
 
 
-async def test_a_copy_that_is_gone_is_left_out_and_begins_again(copied: Estate) -> None:
+async def test_a_copy_that_is_gone_is_left_out_and_begins_again(copied: Rig) -> None:
     state = await copied.export()
     copied.lose_the_topics()
     copied.target.add_topic("A.t")
@@ -292,38 +351,38 @@ async def test_a_copy_that_is_gone_is_left_out_and_begins_again(copied: Estate) 
 
 
 async def test_a_copy_that_is_gone_is_refused_where_a_new_one_would_skip_records() -> None:
-    estate = Estate(more="auto.offset.reset = latest\nA->B.consumer.auto.offset.reset = latest\n")
-    await estate.write([b"x"])
-    await estate.position(1)
-    await estate.owned()
-    state = await estate.export()
-    estate.lose_the_topics()
-    estate.target.add_topic("A.t")
-    verdict = await estate.verdict(state)
+    rig = Rig(more="auto.offset.reset = latest\nA->B.consumer.auto.offset.reset = latest\n")
+    await rig.write([b"x"])
+    await rig.position(1)
+    await rig.owned()
+    state = await rig.export()
+    rig.lose_the_topics()
+    rig.target.add_topic("A.t")
+    verdict = await rig.verdict(state)
     assert (verdict.outcome, verdict.reason) == (Outcome.REFUSED, "COPY_MISSING")
 
 
-async def test_a_running_flow_is_refused(copied: Estate) -> None:
+async def test_a_running_flow_is_refused(copied: Rig) -> None:
     state = await copied.export()
     copied.lose_the_topics()
     copied.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
     assert await copied.refusal(state) == "FLOW_RUNS"
 
 
-async def test_state_is_not_overwritten(copied: Estate) -> None:
+async def test_state_is_not_overwritten(copied: Rig) -> None:
     state = await copied.export()
     await copied.position(7)
     assert await copied.refusal(state) == "STATE_PRESENT"
 
 
-async def test_state_of_other_clusters_is_refused(copied: Estate) -> None:
+async def test_state_of_other_clusters_is_refused(copied: Rig) -> None:
     state = await copied.export()
     copied.lose_the_topics()
     copied.target.replace_id("another")
     assert await copied.refusal(state) == "OTHER_CLUSTER"
 
 
-async def test_an_import_that_was_cut_off_is_completed_by_the_same_file_only(copied: Estate) -> None:
+async def test_an_import_that_was_cut_off_is_completed_by_the_same_file_only(copied: Rig) -> None:
     state = await copied.export()
     copied.lose_the_topics()
 
@@ -342,7 +401,7 @@ async def test_an_import_that_was_cut_off_is_completed_by_the_same_file_only(cop
     assert (log.known(), log.control.restoring) == ({P: 5}, None)
 
 
-async def test_who_begins_to_work_while_it_is_imported_does_not_copy_by_half_of_it(copied: Estate) -> None:
+async def test_who_begins_to_work_while_it_is_imported_does_not_copy_by_half_of_it(copied: Rig) -> None:
     state = await copied.export()
     copied.lose_the_topics()
     work = StateImport(clusters=copied.clusters(), state=state)
@@ -357,7 +416,7 @@ async def test_who_begins_to_work_while_it_is_imported_does_not_copy_by_half_of_
     assert log.control.claim.instance == "twinlog state import", "who was elected meanwhile is displaced"
 
 
-async def test_of_a_running_flow_the_ends_of_copies_are_not_taken_for_its_positions(copied: Estate) -> None:
+async def test_of_a_running_flow_the_ends_of_copies_are_not_taken_for_its_positions(copied: Rig) -> None:
     copied.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
     state = await copied.export()
     copied.target.set_group(lease_group("source", FLOW), state="EMPTY", member_count=0)
@@ -366,13 +425,13 @@ async def test_of_a_running_flow_the_ends_of_copies_are_not_taken_for_its_positi
     assert (await copied.verdict(state)).reason == "POSITION_NOT_DERIVABLE"
 
 
-async def test_a_position_that_mirror_maker_stored_is_not_exact(copied: Estate) -> None:
+async def test_a_position_that_mirror_maker_stored_is_not_exact(copied: Rig) -> None:
     copied.clock.advance(120)
     await copied.position(5)
     assert [line.target_end for line in (await copied.export()).copies] == [None]
 
 
-async def test_a_preserved_copy_is_compared_offset_by_offset(copied: Estate) -> None:
+async def test_a_preserved_copy_is_compared_offset_by_offset(copied: Rig) -> None:
     await copied.state(
         CopyFact(
             partition=P,
@@ -393,7 +452,7 @@ async def test_a_preserved_copy_is_compared_offset_by_offset(copied: Estate) -> 
     assert (await copied.verdict(state, allow_repeats=True)).outcome is Outcome.REFUSED
 
 
-async def test_an_unfinished_move_is_not_continued_from_a_backup(copied: Estate) -> None:
+async def test_an_unfinished_move_is_not_continued_from_a_backup(copied: Rig) -> None:
     copied.target.add_topic("mm2-failover.A.internal", 1, {"cleanup.policy": "compact"})
     async with copied.target.writer() as writer:
         await writer.append(
@@ -408,7 +467,7 @@ async def test_an_unfinished_move_is_not_continued_from_a_backup(copied: Estate)
     assert "mm2-failover.A.internal" not in copied.target.topics
 
 
-async def test_topics_that_still_hold_records_stay_as_they_are(copied: Estate) -> None:
+async def test_topics_that_still_hold_records_stay_as_they_are(copied: Rig) -> None:
     name = "mm2-configsync.A.internal"
     copied.target.add_topic(name, 1, {"cleanup.policy": "compact"})
     async with copied.target.writer() as writer:
@@ -424,7 +483,7 @@ async def test_topics_that_still_hold_records_stay_as_they_are(copied: Estate) -
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "more", "nothing", "words"])
-async def test_a_file_that_is_not_whole_is_not_read(copied: Estate, damage: str) -> None:
+async def test_a_file_that_is_not_whole_is_not_read(copied: Rig, damage: str) -> None:
     written = list(lines(await copied.export()))
     damaged = {
         "cut": written[:-1],

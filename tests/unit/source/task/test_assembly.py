@@ -8,7 +8,7 @@ from twinlog.config import OnDataLoss
 from twinlog.kafka.clients import fetch_options
 from twinlog.testing.source_batches import source_batch
 from twinlog_source.config import source_flows
-from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.task.assembly import copy_settings
 from unit.library.config_files import load_more
 

@@ -30,6 +30,16 @@ def test_a_failure_backs_off_longer_each_time_and_comes_back_by_itself() -> None
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
+def test_each_loss_of_the_end_of_the_target_log_is_counted() -> None:
+    copy = copy_at(5)
+    copy.written(10, 5, 0)
+    assert copy.target_shortened_times == 0
+    for times in (1, 2):
+        copy.written(12, 1, 3)
+        assert (copy.target_shortened_to, copy.target_shortened_at) == (12, 3)
+        assert copy.target_shortened_times == times
+
+
 def test_success_shortens_the_next_back_off() -> None:
     copy = copy_at(5)
     for _ in range(5):

@@ -13,8 +13,8 @@ from twinlog.testing.simulated_source import SimulatedBrokers, requests_for
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.source_reader import SourceReader
-from twinlog_source.task.throttle import Throttle
+from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.throttle import Throttle
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 BATCH = source_batch([DecodedRecord(0, 0, None, b"v", ())])
@@ -125,6 +125,24 @@ def test_what_was_fetched_before_a_partition_was_moved_is_not_taken_after_it() -
         assert copies[ONE].fetched == 0
 
     reading(brokers, copies, story, on_other_leaders=other_leaders)
+
+
+def test_what_arrives_of_a_partition_after_it_was_paused_is_not_taken() -> None:
+    """A fetch was under way: its answer would be copied while the partition is told to be paused."""
+    brokers, copies = SimulatedBrokers({ONE: 1, OTHER: 1}), copies_of((ONE, OTHER))
+
+    async def story(source_reader: SourceReader) -> None:
+        await until(lambda: bool(requests_for(brokers.asked, ONE)))
+        copies[ONE].pause(paused=True)
+        await brokers.append(ONE, [BATCH])
+        await brokers.append(OTHER, [BATCH])
+        await until(lambda: copies[OTHER].fetched == 1)
+        assert copies[ONE].fetched == 0
+        copies[ONE].pause(paused=False)
+        source_reader.wake()
+        await until(lambda: copies[ONE].fetched == 1)
+
+    reading(brokers, copies, story)
 
 
 def test_partitions_that_retention_overtook_are_looked_at_together_while_others_go_on() -> None:

@@ -51,7 +51,7 @@ class Log:
 
 
 @dataclass(slots=True)
-class Bench:
+class Rig:
     log: Log
     told: list[tuple[TopicPartition, ForeignWrite]] = field(default_factory=list)
     copy: PartitionCopy = field(init=False)
@@ -86,75 +86,75 @@ class Bench:
 
 
 async def test_what_lies_behind_the_end_of_a_copy_at_rest_is_told_once() -> None:
-    bench = Bench(Log(begin=11, end=14))
-    assert await bench.look() == [3]
-    ((partition, write),) = bench.told
+    rig = Rig(Log(begin=11, end=14))
+    assert await rig.look() == [3]
+    ((partition, write),) = rig.told
     assert (partition, write.from_offset, write.to_offset, write.producer_id) == (SOURCE, 11, 14, 99)
-    assert await bench.look() == [3]
-    assert bench.log.reads == 1, "the end is known now"
-    assert bench.copy.target_end == 14
+    assert await rig.look() == [3]
+    assert rig.log.reads == 1, "the end is known now"
+    assert rig.copy.target_end == 14
 
 
 async def test_more_of_it_later_is_told_too() -> None:
-    bench = Bench(Log(begin=11, end=14))
-    await bench.look()
-    bench.log.begin, bench.log.end = 14, 15
-    assert await bench.look() == [3, 1]
+    rig = Rig(Log(begin=11, end=14))
+    await rig.look()
+    rig.log.begin, rig.log.end = 14, 15
+    assert await rig.look() == [3, 1]
 
 
 async def test_our_marker_behind_the_last_record_is_nobodys_write() -> None:
-    bench = Bench(Log(begin=10, end=11))
-    assert await bench.look() == []
-    assert bench.log.reads == 0
+    rig = Rig(Log(begin=10, end=11))
+    assert await rig.look() == []
+    assert rig.log.reads == 0
 
 
 async def test_a_marker_of_somebody_else_is_looked_at_and_not_told() -> None:
-    bench = Bench(Log(begin=11, end=12, is_marker=True))
-    assert await bench.look() == []
-    assert bench.copy.target_end == 12
+    rig = Rig(Log(begin=11, end=12, is_marker=True))
+    assert await rig.look() == []
+    assert rig.copy.target_end == 12
 
 
 async def test_what_was_written_while_the_question_was_on_its_way_is_not_accused() -> None:
-    bench = Bench(Log(begin=11, end=14))
+    rig = Rig(Log(begin=11, end=14))
 
     def write() -> None:
-        bench.copy.written(11, 3, 0)
+        rig.copy.written(11, 3, 0)
 
-    bench.log.meanwhile = write
-    assert await bench.look() == []
-    bench.copy.rounds = 1
-    bench.log.meanwhile, bench.log.end = lambda: None, 20
-    assert await bench.look() == [], "a round is on its way"
+    rig.log.meanwhile = write
+    assert await rig.look() == []
+    rig.copy.rounds = 1
+    rig.log.meanwhile, rig.log.end = lambda: None, 20
+    assert await rig.look() == [], "a round is on its way"
 
 
 async def test_where_the_end_is_not_certain_nobody_is_accused() -> None:
-    bench = Bench(Log(begin=11, end=14))
-    bench.copy.rewind()
-    assert await bench.look() == []
+    rig = Rig(Log(begin=11, end=14))
+    rig.copy.rewind()
+    assert await rig.look() == []
 
 
 async def test_the_next_batch_behind_what_was_told_does_not_tell_it_again() -> None:
-    bench = Bench(Log(begin=11, end=14))
-    await bench.look()
-    assert bench.copy.written(14, 2, 0) is None
+    rig = Rig(Log(begin=11, end=14))
+    await rig.look()
+    assert rig.copy.written(14, 2, 0) is None
     stop = asyncio.Event()
-    assert await bench.foreign_writes.look(SOURCE, TARGET, 10, 14, stop)
-    assert len(bench.told) == 1
+    assert await rig.foreign_writes.look(SOURCE, TARGET, 10, 14, stop)
+    assert len(rig.told) == 1
 
 
 async def test_a_copy_that_ends_before_is_left_to_the_driver() -> None:
     """It may be another topic by now."""
-    bench = Bench(Log(begin=0, end=3))
-    assert await bench.look() == []
-    assert bench.log.reads == 0
+    rig = Rig(Log(begin=0, end=3))
+    assert await rig.look() == []
+    assert rig.log.reads == 0
 
 
 async def test_a_copy_that_cannot_be_read_is_looked_at_again() -> None:
-    bench = Bench(Log(begin=11, end=14))
+    rig = Rig(Log(begin=11, end=14))
     stop = asyncio.Event()
     stop.set()
-    bench.log.fails = True
-    await bench.resting.look(stop)
-    assert bench.copy.target_end == 10
-    bench.log.fails = False
-    assert await bench.look() == [3]
+    rig.log.fails = True
+    await rig.resting.look(stop)
+    assert rig.copy.target_end == 10
+    rig.log.fails = False
+    assert await rig.look() == [3]

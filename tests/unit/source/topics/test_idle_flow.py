@@ -15,7 +15,7 @@ from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.partitions.events import TopicsChosen
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.topics.source_ends import SourceEnds
 from twinlog_source.topics.wanted import WantedTopics
 

@@ -7,7 +7,7 @@ import pytest
 from twinlog.config import AutoOffsetReset
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.feeds.topics import ReplicatedTopic, TopicState
+from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.topics.start_positions import StartPositions, came_later

@@ -306,6 +306,7 @@ class ListGroupsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SUMMARY_ONLY_FIELD_NUMBER: _builtins.int
+    FROM_OWNER_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """Only this group; all when empty."""
     page_size: _builtins.int
@@ -314,6 +315,10 @@ class ListGroupsRequest(_message.Message):
     """From an earlier answer; the other fields have to be as they were."""
     summary_only: _builtins.bool
     """Only what there is beside the entries of groups, which are left out: summaries, clusters, flows."""
+    from_owner: _builtins.bool
+    """Where one other process owns all these flows, a process on standby refuses the call instead of telling no groups:
+    OWNED_ELSEWHERE, with the owner's address.
+    """
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """Only this flow; all when absent."""
@@ -326,10 +331,11 @@ class ListGroupsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         summary_only: _builtins.bool = ...,
+        from_owner: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "group", b"group", "page_size", b"page_size", "page_token", b"page_token", "summary_only", b"summary_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner", b"from_owner", "group", b"group", "page_size", b"page_size", "page_token", b"page_token", "summary_only", b"summary_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
     _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
@@ -652,8 +658,11 @@ class ExplainGroupRequest(_message.Message):
 
     FLOW_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
+    FROM_OWNER_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """Consumer group id."""
+    from_owner: _builtins.bool
+    """As in ListGroupsRequest."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """Only this flow; all when absent."""
@@ -663,10 +672,11 @@ class ExplainGroupRequest(_message.Message):
         *,
         flow: _types_pb2.Flow | None = ...,
         group: _builtins.str = ...,
+        from_owner: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner", b"from_owner", "group", b"group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
     _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
@@ -1071,6 +1081,7 @@ class MovePlan(_message.Message):
     FENCED_TOPICS_FIELD_NUMBER: _builtins.int
     AT_MOST_NOT_COPIED_FIELD_NUMBER: _builtins.int
     COUNTING_FIELD_NUMBER: _builtins.int
+    WRITE_GRANTS_FIELD_NUMBER: _builtins.int
     from_cluster: _builtins.str
     """The cluster that the groups leave."""
     to_cluster: _builtins.str
@@ -1115,6 +1126,10 @@ class MovePlan(_message.Message):
     def fenced_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Topics whose writers are kept out of the cluster that is left (fence), now or by this move."""
 
+    @_builtins.property
+    def write_grants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """With grant_write: rights that this move creates on the cluster that they move to, each in words."""
+
     def __init__(
         self,
         *,
@@ -1132,10 +1147,11 @@ class MovePlan(_message.Message):
         fenced_topics: _abc.Iterable[_builtins.str] | None = ...,
         at_most_not_copied: _builtins.int | None = ...,
         counting: _builtins.bool = ...,
+        write_grants: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_most_not_copied", b"_at_most_not_copied", "_last", b"_last", "_records_not_copied", b"_records_not_copied", "at_most_not_copied", b"at_most_not_copied", "estimated", b"estimated", "flow", b"flow", "last", b"last", "records_not_copied", b"records_not_copied"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_most_not_copied", b"_at_most_not_copied", "_last", b"_last", "_records_not_copied", b"_records_not_copied", "at_most_not_copied", b"at_most_not_copied", "backlog", b"backlog", "blockers", b"blockers", "counting", b"counting", "estimated", b"estimated", "fenced_topics", b"fenced_topics", "flow", b"flow", "from_cluster", b"from_cluster", "from_reachable", b"from_reachable", "last", b"last", "partitions", b"partitions", "records_not_copied", b"records_not_copied", "to_cluster", b"to_cluster", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_most_not_copied", b"_at_most_not_copied", "_last", b"_last", "_records_not_copied", b"_records_not_copied", "at_most_not_copied", b"at_most_not_copied", "backlog", b"backlog", "blockers", b"blockers", "counting", b"counting", "estimated", b"estimated", "fenced_topics", b"fenced_topics", "flow", b"flow", "from_cluster", b"from_cluster", "from_reachable", b"from_reachable", "last", b"last", "partitions", b"partitions", "records_not_copied", b"records_not_copied", "to_cluster", b"to_cluster", "warnings", b"warnings", "write_grants", b"write_grants"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_most_not_copied: _TypeAlias = _typing.Literal["at_most_not_copied"]  # noqa: Y015
     _WhichOneofArgType__at_most_not_copied: _TypeAlias = _typing.Literal["_at_most_not_copied", b"_at_most_not_copied"]  # noqa: Y015
@@ -1268,6 +1284,7 @@ class MoveOptions(_message.Message):
     WAIT_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
     ACCEPT_LOSS_FIELD_NUMBER: _builtins.int
+    GRANT_WRITE_FIELD_NUMBER: _builtins.int
     fence: _builtins.bool
     """Deny writes to the flow's topics on the cluster that is left, by ACL, until the move back."""
     include_active: _builtins.bool
@@ -1276,6 +1293,10 @@ class MoveOptions(_message.Message):
     """Who asks, for the record."""
     accept_loss: _builtins.bool
     """Move although records are not copied, or the cluster that is left is gone: what is missing is in the report."""
+    grant_write: _builtins.bool
+    """Of a failover: principals that may write the source's topics may write their copies on the target, until the
+    failback.
+    """
     @_builtins.property
     def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these groups; all of the flow when empty."""
@@ -1293,10 +1314,11 @@ class MoveOptions(_message.Message):
         wait: _duration_pb2.Duration | None = ...,
         by: _builtins.str = ...,
         accept_loss: _builtins.bool = ...,
+        grant_write: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "by", b"by", "fence", b"fence", "groups", b"groups", "include_active", b"include_active", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "by", b"by", "fence", b"fence", "grant_write", b"grant_write", "groups", b"groups", "include_active", b"include_active", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1314,7 +1336,7 @@ class MoveStep(_message.Message):
     AT_FIELD_NUMBER: _builtins.int
     RECORDS_LEFT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Stable name: CHECK, FENCE, FINAL_OFFSETS, DRAIN, TRANSLATE, COMMIT, VERIFY, UNFENCE, DONE."""
+    """Stable name: CHECK, FENCE, FINAL_OFFSETS, DRAIN, TRANSLATE, COMMIT, VERIFY, UNFENCE, GRANT, REVOKE, DONE."""
     state: Global___StepState.ValueType
     """How far."""
     message: _builtins.str

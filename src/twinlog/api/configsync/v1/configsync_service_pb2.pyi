@@ -489,6 +489,12 @@ class ListTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FLOW_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """Most topics in one answer; 0 = as many as one message takes."""
+    page_token: _builtins.str
+    """From an earlier answer to the same question."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """Only this flow; all when absent."""
@@ -497,10 +503,12 @@ class ListTopicsRequest(_message.Message):
         self,
         *,
         flow: _types_pb2.Flow | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
     _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
@@ -510,15 +518,18 @@ Global___ListTopicsRequest: _TypeAlias = ListTopicsRequest  # noqa: Y015
 
 @_typing.final
 class ListTopicsResponse(_message.Message):
-    """ListTopicsResponse holds the registry at one moment."""
+    """ListTopicsResponse is one page of the registry."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     SETTLED_FLOWS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     resume_token: _builtins.bytes
-    """From where a watch continues; opaque."""
+    """From where a watch continues; opaque. On the first page only: a watch from there tells what changed since."""
+    next_page_token: _builtins.str
+    """Empty on the last page."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicatedTopic]:
         """Sorted by flow and source topic."""
@@ -533,10 +544,11 @@ class ListTopicsResponse(_message.Message):
         topics: _abc.Iterable[Global___ReplicatedTopic] | None = ...,
         resume_token: _builtins.bytes = ...,
         settled_flows: _abc.Iterable[_types_pb2.Flow] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["resume_token", b"resume_token", "settled_flows", b"settled_flows", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "resume_token", b"resume_token", "settled_flows", b"settled_flows", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -695,6 +707,7 @@ class PlannedAction(_message.Message):
     SCOPE_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
     ENTITY_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
     kind: Global___ActionKind.ValueType
     """What is done."""
     source_topic: _builtins.str
@@ -725,6 +738,12 @@ class PlannedAction(_message.Message):
     def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Overrides that a topic is created with."""
 
+    @_builtins.property
+    def offsets(self) -> Global___ExpectedOffsets:
+        """Which offsets the copy of a topic that is created will have; absent for other actions, and when the source did not
+        say where its logs start.
+        """
+
     def __init__(
         self,
         *,
@@ -741,10 +760,11 @@ class PlannedAction(_message.Message):
         scope: _builtins.str = ...,
         configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         entity: _builtins.str = ...,
+        offsets: Global___ExpectedOffsets | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before", "offsets", b"offsets"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before", "configs", b"configs", "drift", b"drift", "entity", b"entity", "kind", b"kind", "name", b"name", "rule", b"rule", "scope", b"scope", "source_topic", b"source_topic", "target_topic", b"target_topic", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before", "configs", b"configs", "drift", b"drift", "entity", b"entity", "kind", b"kind", "name", b"name", "offsets", b"offsets", "rule", b"rule", "scope", b"scope", "source_topic", b"source_topic", "target_topic", b"target_topic", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
     _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015
@@ -756,6 +776,44 @@ class PlannedAction(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__before) -> _WhichOneofReturnType__before | None: ...
 
 Global___PlannedAction: _TypeAlias = PlannedAction  # noqa: Y015
+
+@_typing.final
+class ExpectedOffsets(_message.Message):
+    """ExpectedOffsets says which offsets a copy will have. The source service decides once the copy begins."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRESERVED_FIELD_NUMBER: _builtins.int
+    FILLED_OFFSETS_FIELD_NUMBER: _builtins.int
+    FILLED_BYTES_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    preserved: _builtins.bool
+    """True if all partitions will have the source's offsets."""
+    filled_offsets: _builtins.int
+    """Offsets that are filled before the first records, of all partitions."""
+    filled_bytes: _builtins.int
+    """About how many bytes that takes on each replica until Kafka deletes them."""
+    reason: _builtins.str
+    """Why not all partitions will: OFFSETS_CONFIGURED, TRANSACTIONS_DISABLED, COMPACTED, FILL_TOO_LARGE."""
+    message: _builtins.str
+    """The same in words."""
+    def __init__(
+        self,
+        *,
+        preserved: _builtins.bool = ...,
+        filled_offsets: _builtins.int = ...,
+        filled_bytes: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filled_bytes", b"filled_bytes", "filled_offsets", b"filled_offsets", "message", b"message", "preserved", b"preserved", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpectedOffsets: _TypeAlias = ExpectedOffsets  # noqa: Y015
 
 @_typing.final
 class AclBinding(_message.Message):

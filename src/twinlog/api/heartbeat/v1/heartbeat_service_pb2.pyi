@@ -87,7 +87,7 @@ Global___GetTopologyRequest: _TypeAlias = GetTopologyRequest  # noqa: Y015
 
 @_typing.final
 class GetTopologyResponse(_message.Message):
-    """GetTopologyResponse is what heartbeats say of the estate."""
+    """GetTopologyResponse is what heartbeats say of the clusters and their flows."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

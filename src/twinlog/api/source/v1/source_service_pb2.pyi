@@ -548,8 +548,14 @@ class ListGapsRequest(_message.Message):
 
     FLOW_FIELD_NUMBER: _builtins.int
     SOURCE_TOPIC_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     source_topic: _builtins.str
     """Only this source topic; all when empty."""
+    page_size: _builtins.int
+    """Most gaps in one answer; 0 = as many as one message takes."""
+    page_token: _builtins.str
+    """From an earlier answer to the same question."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """Only this flow; all when absent."""
@@ -559,10 +565,12 @@ class ListGapsRequest(_message.Message):
         *,
         flow: _types_pb2.Flow | None = ...,
         source_topic: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "source_topic", b"source_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "page_size", b"page_size", "page_token", b"page_token", "source_topic", b"source_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
     _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
@@ -572,29 +580,33 @@ Global___ListGapsRequest: _TypeAlias = ListGapsRequest  # noqa: Y015
 
 @_typing.final
 class ListGapsResponse(_message.Message):
-    """ListGapsResponse is the ledger."""
+    """ListGapsResponse is one page of the ledger."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     GAPS_FIELD_NUMBER: _builtins.int
     UNKNOWN_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
     @_builtins.property
     def gaps(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerGap]:
         """Sorted by flow, partition and offset."""
 
     @_builtins.property
     def unknown(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnknownLedger]:
-        """Flows whose ledger is not known; none of their gaps is above."""
+        """Flows whose ledger is not known; none of their gaps is above. On the first page only."""
 
     def __init__(
         self,
         *,
         gaps: _abc.Iterable[Global___LedgerGap] | None = ...,
         unknown: _abc.Iterable[Global___UnknownLedger] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gaps", b"gaps", "unknown", b"unknown"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gaps", b"gaps", "next_page_token", b"next_page_token", "unknown", b"unknown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -828,6 +840,7 @@ class FlowStatus(_message.Message):
     PARTITIONS_BY_PROOF_FIELD_NUMBER: _builtins.int
     PROVEN_AT_FIELD_NUMBER: _builtins.int
     FOREIGN_RECORDS_FIELD_NUMBER: _builtins.int
+    SOURCE_GREW_AT_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Number of the running epoch, from 1; 0 before the first."""
     slots: _builtins.int
@@ -842,7 +855,7 @@ class FlowStatus(_message.Message):
     """Bytes per second over the last five seconds."""
     lag_records: _builtins.int
     """Source offsets that are not on the target yet: ends of the logs less positions, so control records and what
-    compaction took count too. Absent while it is not known of every partition.
+    compaction took count too. Heartbeats do not count. Absent while it is not known of every partition.
     """
     exactly_once: _builtins.bool
     """Whether the copy is exactly once (transactions) or at least once."""
@@ -900,6 +913,12 @@ class FlowStatus(_message.Message):
     def proven_at(self) -> _timestamp_pb2.Timestamp:
         """When the proof was found that is oldest; absent while a partition has none."""
 
+    @_builtins.property
+    def source_grew_at(self) -> _timestamp_pb2.Timestamp:
+        """When a log of the source was seen to have grown last, other than by heartbeats: when producers wrote. Absent when none
+        has since the service started. Records of a transaction count when it ends.
+        """
+
     def __init__(
         self,
         *,
@@ -927,10 +946,11 @@ class FlowStatus(_message.Message):
         partitions_by_proof: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         proven_at: _timestamp_pb2.Timestamp | None = ...,
         foreign_records: _builtins.int = ...,
+        source_grew_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "oldest_record_at", b"oldest_record_at", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "throttles", b"throttles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "oldest_record_at", b"oldest_record_at", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
@@ -989,12 +1009,17 @@ class ListPartitionsRequest(_message.Message):
     SOURCE_TOPIC_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    FROM_OWNER_FIELD_NUMBER: _builtins.int
     source_topic: _builtins.str
     """Only this source topic; all when empty."""
     page_size: _builtins.int
     """Most entries in one answer, default 1000, at most 10000."""
     page_token: _builtins.str
     """From an earlier answer."""
+    from_owner: _builtins.bool
+    """A process on standby refuses the call instead of telling what may be old: OWNED_ELSEWHERE, with the owner's
+    address. Needs `flow`.
+    """
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """Only this flow; all when absent."""
@@ -1006,10 +1031,11 @@ class ListPartitionsRequest(_message.Message):
         source_topic: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        from_owner: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "page_size", b"page_size", "page_token", b"page_token", "source_topic", b"source_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "from_owner", b"from_owner", "page_size", b"page_size", "page_token", b"page_token", "source_topic", b"source_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
     _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
@@ -1234,6 +1260,7 @@ class PartitionStatus(_message.Message):
     FOREIGN_WRITE_FIELD_NUMBER: _builtins.int
     FOREIGN_RECORDS_FIELD_NUMBER: _builtins.int
     TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    IS_HEARTBEATS_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1270,6 +1297,8 @@ class PartitionStatus(_message.Message):
     """Records of others that the copier found in the copy since the service started."""
     target_topic_id: _builtins.str
     """Id of the target topic that the copy is written to, as of when it was decided how; empty while it is not."""
+    is_heartbeats: _builtins.bool
+    """Holds heartbeats, which Twinlog writes itself: its lag is no part of the lag of the flow."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1339,10 +1368,11 @@ class PartitionStatus(_message.Message):
         foreign_write: Global___ForeignWrite | None = ...,
         foreign_records: _builtins.int = ...,
         target_topic_id: _builtins.str = ...,
+        is_heartbeats: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__foreign_write: _TypeAlias = _typing.Literal["foreign_write"]  # noqa: Y015
     _WhichOneofArgType__foreign_write: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write"]  # noqa: Y015
@@ -1444,7 +1474,7 @@ class PartitionProof(_message.Message):
     proven_until: _builtins.int
     """Source offset up to which the copy is complete and equal."""
     reason: _builtins.str
-    """Stable reason why it is INCOMPLETE."""
+    """Stable reason why it is INCOMPLETE; of a copy that was DIFFERENT, why it could not be compared again."""
     @_builtins.property
     def proven_at(self) -> _timestamp_pb2.Timestamp:
         """When that was found; absent when nothing has been proven."""

@@ -112,7 +112,7 @@ class SourceServiceServicer(object):
 
     def PauseReplication(self, request, context):
         """PauseReplication stops the reading of a flow, a topic or a partition within a second; it is remembered
-        across restarts. Fails with FLOW_NOT_READY while the flow is not owned by this process.
+        across restarts. Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -150,7 +150,7 @@ class SourceServiceServicer(object):
 
     def AcknowledgeGaps(self, request, context):
         """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
-        Fails with FLOW_NOT_READY while the flow is not owned by this process.
+        Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

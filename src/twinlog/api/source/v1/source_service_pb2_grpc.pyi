@@ -28,7 +28,7 @@ class SourceServiceStub:
     """
     PauseReplication: _aio.UnaryUnaryMultiCallable[_source_service_pb2.PauseReplicationRequest, _source_service_pb2.PauseReplicationResponse]
     """PauseReplication stops the reading of a flow, a topic or a partition within a second; it is remembered
-    across restarts. Fails with FLOW_NOT_READY while the flow is not owned by this process.
+    across restarts. Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
     """
     ResumeReplication: _aio.UnaryUnaryMultiCallable[_source_service_pb2.ResumeReplicationRequest, _source_service_pb2.ResumeReplicationResponse]
     """ResumeReplication takes a pause of exactly that scope back."""
@@ -44,7 +44,7 @@ class SourceServiceStub:
     """
     AcknowledgeGaps: _aio.UnaryUnaryMultiCallable[_source_service_pb2.AcknowledgeGapsRequest, _source_service_pb2.AcknowledgeGapsResponse]
     """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
-    Fails with FLOW_NOT_READY while the flow is not owned by this process.
+    Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
     """
 
 class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -85,7 +85,7 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_source_service_pb2.PauseReplicationRequest, _abc.Awaitable[_source_service_pb2.PauseReplicationResponse]],
     ) -> _abc.Awaitable[_source_service_pb2.PauseReplicationResponse]:
         """PauseReplication stops the reading of a flow, a topic or a partition within a second; it is remembered
-        across restarts. Fails with FLOW_NOT_READY while the flow is not owned by this process.
+        across restarts. Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
         """
 
     @_abc_1.abstractmethod
@@ -131,7 +131,7 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_source_service_pb2.AcknowledgeGapsRequest, _abc.Awaitable[_source_service_pb2.AcknowledgeGapsResponse]],
     ) -> _abc.Awaitable[_source_service_pb2.AcknowledgeGapsResponse]:
         """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
-        Fails with FLOW_NOT_READY while the flow is not owned by this process.
+        Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
         """
 
 def add_SourceServiceServicer_to_server(servicer: SourceServiceServicer, server: _aio.Server) -> None: ...

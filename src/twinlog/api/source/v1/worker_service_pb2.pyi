@@ -83,6 +83,7 @@ class Hello(_message.Message):
     SLOT_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     WORKER_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Epoch and slot it was made for."""
     slot: _builtins.int
@@ -91,6 +92,8 @@ class Hello(_message.Message):
     """Secret of the epoch, from the job's closure: only tasks of this driver may join."""
     worker: _builtins.str
     """Process id and host of the worker, for logs."""
+    version: _builtins.str
+    """Release that the worker runs: a task of another one than its driver's is refused (WORKER_VERSION)."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow it serves."""
@@ -103,10 +106,11 @@ class Hello(_message.Message):
         slot: _builtins.int = ...,
         token: _builtins.str = ...,
         worker: _builtins.str = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "flow", b"flow", "slot", b"slot", "token", b"token", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "flow", b"flow", "slot", b"slot", "token", b"token", "version", b"version", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -336,6 +340,7 @@ class PartitionReport(_message.Message):
     AT_REST_FIELD_NUMBER: _builtins.int
     HOLE_COSTS_FIELD_NUMBER: _builtins.int
     SOURCE_LOST_FROM_FIELD_NUMBER: _builtins.int
+    TARGET_SHORTENED_TIMES_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -378,6 +383,8 @@ class PartitionReport(_message.Message):
     """Of a preserved copy: nothing of it is on its way to the target."""
     source_lost_from: _builtins.int
     """The source lost what was copied from this offset on, and twinlog.on.data.loss says that somebody has to decide."""
+    target_shortened_times: _builtins.int
+    """How often this task has seen that the target log had lost records: it may lose the same ones twice."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -463,10 +470,11 @@ class PartitionReport(_message.Message):
         at_rest: _builtins.bool = ...,
         hole_costs: _abc.Iterable[Global___HoleCost] | None = ...,
         source_lost_from: _builtins.int | None = ...,
+        target_shortened_times: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015

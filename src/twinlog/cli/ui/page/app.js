@@ -25,7 +25,7 @@ function Notices({ flow, view }) {
   return html`${store.link !== "live" && html`<div class="notice" role="alert">${store.message || "connecting"}</div>`}
     ${!VIEWS[view] && html`<div class="notice" role="alert">There is no view “${view}”: ${NAMES.join(", ")}.</div>`}
     ${flow && told && !store.tables.flows[flow] && html`<div class="notice" role="alert">There is no flow “${flow}” here. Flows: ${Object.keys(store.tables.flows).sort().join(", ") || "none"}. <a href=${"#/" + view}>Show all</a></div>`}
-    ${away.map((row) => html`<div class="notice" role="alert">${row.name} is ${row.health} at ${row.endpoint}: ${row.message || row.reason} What it told before stays on the page.</div>`)}
+    ${away.map((row) => html`<div class="notice" role="alert">${row.name} is ${row.health} at ${row.endpoint}: ${row.message || row.reason}. What it told before stays on the page.</div>`)}
     ${unread.map(([name, row]) => html`<div class="notice" role="alert">${name}: ${row.message} (${row.reason})</div>`)}`;
 }
 

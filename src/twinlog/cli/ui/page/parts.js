@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/pre
 const GOOD = new Set(["RUNNING", "SERVING", "ALIVE", "GO", "EXACT", "PRESERVED", "UP_TO_DATE", "EQUAL", "DRAINED"]);
 const WARN = new Set(["PAUSED", "WAITING", "BACKOFF", "WAIT", "DRAINING", "STEADY", "FLOOR", "NOT_READY", "ACTIVE_ON_TARGET", "UNKNOWN"]);
 export const tone = (word) => (GOOD.has(word) ? "good" : WARN.has(word) ? "warn" : "bad");
-export const Chip = ({ word, count }) => html`<span class=${"chip " + tone(word)}>${count === undefined ? "" : count + " "}${word}</span>`;
+export const Chip = ({ word, count }) => html`<span class=${"chip " + tone(word)}>${count === undefined ? "" : count + " "}${word === "NO_GO" ? "NO-GO" : word}</span>`;
 export const number = (value) => (value === null || value === undefined ? "?" : Math.round(value).toLocaleString("en"));
 export const bytes = (value) => {
   if (value === null || value === undefined) return "?";

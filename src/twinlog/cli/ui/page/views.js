@@ -20,6 +20,13 @@ const ofFlow = (flow) => (row) => !flow || row.flow === flow;
 const Search = ({ search, onSearch, shown, all, what }) => html`<div class="bar"><input type="search" id="search" placeholder="filter ( / )" aria-label="filter" value=${search} onInput=${(event) => onSearch(event.target.value)}/>
   <span class="soft" role="status">${number(shown)} of ${number(all)} ${what}</span></div>`;
 
+// Commands stand between backticks.
+const words = (text) => text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
+const Facts = ({ row }) => row.facts.map((each) => html`<dt>${each.name}</dt><dd class=${each.verdict ? tone(each.verdict) : ""}>${words(each.message)}</dd>`);
+
+// What was measured last says nothing of a path that is silent or not known now.
+const delayOf = (row) => (row.path === "ALIVE" ? seconds(row.delay_seconds) : row.path === "SILENT" ? "silent " + seconds(row.heartbeat_age_seconds) : "unknown");
+
 export function Flows({ flow, selected, onSelect }) {
   const flows = Object.values(store.tables.flows).filter(ofFlow(flow)).sort((left, right) => compare(left.flow, right.flow));
   if (!flows.length) return html`<p class="soft">No service has told of a flow yet.</p>`;
@@ -27,10 +34,10 @@ export function Flows({ flow, selected, onSelect }) {
     <div class="bar"><h2>${row.flow}</h2><${Chip} word=${row.readiness}/>${Object.entries(row.partitions).filter(([, count]) => count).map(([state, count]) => html`<${Chip} word=${state} count=${count}/>`)}</div>
     <div class="sparks"><${Spark} title="records/s" now=${number(row.records_per_second)} samples=${store.history[row.flow] || []} index=${1}/>
       <${Spark} title="lag" now=${row.lag_records === null ? "?" : number(row.lag_records)} samples=${store.history[row.flow] || []} index=${2}/>
-      <${Spark} title="delay" now=${row.path === "SILENT" ? "silent " + seconds(row.heartbeat_age_seconds) : seconds(row.delay_seconds)} samples=${store.history[row.flow] || []} index=${3}/></div>
+      <${Spark} title="delay" now=${delayOf(row)} samples=${store.history[row.flow] || []} index=${3}/></div>
     <dl><dt>bytes/s</dt><dd>${bytes(row.bytes_per_second)}</dd><dt>behind</dt><dd>${seconds(row.lag_seconds)}</dd><dt>last copied</dt><dd>${row.last_copied_age_seconds === null ? "?" : seconds(row.last_copied_age_seconds) + " ago"}</dd>
-      <dt>groups</dt><dd>${row.group_count === null ? "?" : number(row.group_count)} ${Object.entries(row.groups).map(([verdict, count]) => html`<${Chip} word=${verdict} count=${count}/> `)}</dd></dl>
-    ${row.in_force.map((each) => html`<div><${Chip} word=${each.kind}/> ${each.message}${each.by ? ", by " + each.by : ""}</div>`)}
+      <dt>groups</dt><dd>${row.group_count === null ? "?" : number(row.group_count)} ${Object.entries(row.groups).map(([verdict, count]) => html`<${Chip} word=${verdict} count=${count}/> `)}</dd><${Facts} row=${row}/></dl>
+    ${row.in_force.map((each) => html`<div><${Chip} word=${each.kind}/> ${words(each.message)}${each.by ? ", by " + each.by : ""}</div>`)}
     ${row.notes.map((note) => html`<div class="notice">${note.service}: <${Reason} reason=${note.reason} message=${note.message}/></div>`)}
     <p><a href=${"#/partitions?flow=" + encodeURIComponent(row.flow)}>partitions</a> · <a href=${"#/migration?flow=" + encodeURIComponent(row.flow)}>migration</a></p>
   </section>`)}</div>`;
@@ -93,13 +100,13 @@ export function Topology() {
   const width = 640, height = names.length > 2 ? 440 : 220, middle = [width / 2, height / 2], round = height / 2 - 50;
   const at = (name) => { const index = names.indexOf(name), turn = Math.PI + (2 * Math.PI * index) / names.length; return [middle[0] + Math.cos(turn) * (names.length > 2 ? round * 1.4 : 200), middle[1] + Math.sin(turn) * round]; };
   const away = (name) => Object.values((store.tables.clusters[name] || {}).seen_by || {}).some((seen) => seen === false);
-  const described = flows.map((row) => `${row.flow}: ${row.path || "not known"}, lag ${number(row.lag_records)}, delay ${seconds(row.delay_seconds)}`);
+  const described = flows.map((row) => `${row.flow}: ${row.path || "not known"}, lag ${number(row.lag_records)}, delay ${delayOf(row)}`);
   return html`<svg class="graph" viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${described.join("; ")}>
     <defs><marker id="arrow" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="context-stroke"/></marker></defs>
     ${flows.map((row) => { const [source, target] = row.flow.split("->"), [x1, y1] = at(source), [x2, y2] = at(target), long = Math.hypot(x2 - x1, y2 - y1) || 1;
       const nx = -(y2 - y1) / long, ny = (x2 - x1) / long, ux = (x2 - x1) / long, uy = (y2 - y1) / long, bend = 46, cx = (x1 + x2) / 2 + nx * bend, cy = (y1 + y2) / 2 + ny * bend;
       return html`<g key=${row.flow}><path class=${"edge " + tone(row.path || "UNKNOWN")} marker-end="url(#arrow)" d=${`M${x1 + ux * 44 + nx * 8} ${y1 + uy * 24 + ny * 8}Q${cx} ${cy} ${x2 - ux * 44 + nx * 8} ${y2 - uy * 24 + ny * 8}`}/>
-        <text class="small" x=${cx} y=${cy}>${row.flow} · ${number(row.records_per_second)}/s · ${row.path === "ALIVE" ? seconds(row.delay_seconds) : (row.path || "?").toLowerCase()}</text></g>`; })}
+        <text class="small" x=${cx} y=${cy}>${row.flow} · ${number(row.records_per_second)}/s · ${delayOf(row)}</text></g>`; })}
     ${names.map((name) => { const [x, y] = at(name); return html`<g key=${name}><rect class=${"node" + (away(name) ? " bad" : "")} x=${x - 42} y=${y - 22} width="84" height="44" rx="9"/><text x=${x} y=${y + 5}>${name}</text></g>`; })}
   </svg><ul>${described.map((each) => html`<li>${each}</li>`)}</ul>
   ${Object.keys(store.tables.paths).length ? html`<h2>Paths that heartbeats took</h2><ul>${Object.values(store.tables.paths).map((path) => html`<li>${[...path.upstream, path.observed_on].join(" → ")}, last seen ${path.last_seen || "never"}</li>`)}</ul>` : ""}`;
@@ -142,16 +149,17 @@ function Plan({ plan }) {
 
 export function Migration({ flow }) {
   const flows = Object.values(store.tables.flows).filter(ofFlow(flow)).sort((left, right) => compare(left.flow, right.flow));
-  return html`<div class="cards">${flows.map((row) => html`<${Move} key=${row.flow} row=${row}/>`)}</div>`;
+  return html`<div class="cards moves">${flows.map((row) => html`<${Move} key=${row.flow} row=${row}/>`)}</div>`;
 }
 function Move({ row }) {
-  const late = {};
-  for (const each of Object.values(store.tables.partitions)) if (each[0] === row.flow && each[6] !== 0) { const known = (late[each[1]] ||= { lag: 0, unknown: 0, reasons: new Set() }); if (each[6] === null) known.unknown += 1; else known.lag += each[6]; if (each[9]) known.reasons.add(each[9]); }
+  const late = {}, heartbeats = store.words.partition.indexOf("heartbeats");
+  if (row.lag_records !== 0) for (const each of Object.values(store.tables.partitions)) if (each[0] === row.flow && each[6] !== 0 && !each[heartbeats]) { const known = (late[each[1]] ||= { lag: 0, unknown: 0, reasons: new Set() }); if (each[6] === null) known.unknown += 1; else known.lag += each[6]; if (each[9]) known.reasons.add(each[9]); }
   const topics = Object.entries(late).sort(([, left], [, right]) => right.unknown - left.unknown || right.lag - left.lag);
   const move = store.tables.moves[row.flow], drain = row.drain, plan = usePlan(row.flow);
   const checks = [...row.checks, checkOf(plan)], verdict = WORST.find((each) => checks.some((check) => check.verdict === each));
   return html`<section class="card"><div class="bar"><h2>${row.flow}</h2><span class=${"verdict " + tone(verdict)}>${verdict.replace("_", "-")}</span></div>
-    <ul>${checks.map((check) => html`<li><${Chip} word=${check.verdict}/> ${check.name}: ${check.message}</li>`)}</ul>
+    <dl><${Facts} row=${row}/></dl>
+    <ul class="checks">${checks.map((check) => html`<li><${Chip} word=${check.verdict}/> <span>${check.name}: ${words(check.message)}</span></li>`)}</ul>
     <dl><dt>draining</dt><dd>${drain.state === "LOSING" ? html`<b class="bad">losing ${number(-drain.records_per_second)} records/s</b>` : drain.state === "DRAINING" ? `${seconds(drain.seconds_left)} left, ${number(drain.records_per_second)} records/s` : drain.state.toLowerCase()}</dd>
       <dt>fences</dt><dd>${row.fences.length ? row.fences.join("; ") : "none: producers can write to the source"}</dd></dl>
     ${topics.length ? html`<h2>Topics that hold it up</h2><ul>${topics.slice(0, 10).map(([topic, known]) => html`<li>${topic}: ${number(known.lag)} records${known.unknown ? `, ${known.unknown} partitions not known` : ""} ${[...known.reasons].join(", ")}</li>`)}</ul>${topics.length > 10 ? html`<p class="soft">and ${topics.length - 10} more</p>` : ""}` : ""}

@@ -1,4 +1,4 @@
-"""Parcels to brokers and answers back: one request at a time per batch of each partition, several per broker.
+"""Batches to brokers and answers back: one request at a time per batch of each partition, several per broker.
 
 Not aiokafka's sender: that one copies large requests several times, allows one request per broker at a time,
 keeps retrying without a deadline, cannot be stopped while a broker is away, and loses the number of many
@@ -82,7 +82,7 @@ class Delivery:
         self._max_in_flight = settings.max_in_flight if transactional_id else 1
         self._identity = ProducerIdentity(-1, -1)
         self._stopped = False
-        self._outboxes: dict[TopicPartition, PartitionQueue] = {}
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._busy: dict[TopicPartition, PartitionQueue] = {}
         self._open = 0
         self._wake = asyncio.Event()
@@ -119,12 +119,12 @@ class Delivery:
             latest=now + settings.longest_delivery_seconds,
             acknowledged=self._loop.create_future(),
         )
-        outbox = self._outboxes.get(partition)
-        if outbox is None:
-            outbox = PartitionQueue(max_in_flight=self._max_in_flight)
-            self._outboxes[partition] = outbox
-        outbox.put(pending)
-        self._busy[partition] = outbox
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = PartitionQueue(max_in_flight=self._max_in_flight)
+            self._queues[partition] = queue
+        queue.put(pending)
+        self._busy[partition] = queue
         self._open += 1
         self.idle.clear()
         if self._deadline_timer is None:
@@ -147,13 +147,13 @@ class Delivery:
             has_own_epoch = identity != self._identity
             self._guard.all_committed_from(identity.producer_epoch + (0 if has_own_epoch else 1))
         if identity.producer_id != self._identity.producer_id:
-            self._outboxes.clear()
+            self._queues.clear()
             self._busy.clear()
             self._guard.forget()
             self._guard.all_committed_from(identity.producer_epoch)
         elif identity != self._identity:
             for partition in self._added:
-                self._outboxes[partition].begin_epoch()
+                self._queues[partition].begin_epoch()
         if identity.producer_id == self._identity.producer_id:
             self._guard.ended(self._added)
             self._look_later()
@@ -162,8 +162,8 @@ class Delivery:
 
     def drop_unsent(self) -> None:
         """Fail what never left; what did leave is still awaited."""
-        for partition, outbox in self._outboxes.items():
-            for pending in outbox.drop_waiting():
+        for partition, queue in self._queues.items():
+            for pending in queue.drop_waiting():
                 self._finish(
                     pending,
                     from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send to {partition}", detail="aborted"),
@@ -229,8 +229,8 @@ class Delivery:
         chosen: dict[tuple[int, DataConnection], list[PendingBatch]] = {}
         sizes: dict[int, int] = {}
         is_open_to_all = self._transactional_id is None
-        for partition, outbox in list(self._busy.items()):
-            if outbox.is_empty:
+        for partition, queue in list(self._busy.items()):
+            if queue.is_empty:
                 del self._busy[partition]
                 continue
             if not (is_open_to_all or partition in self._added or partition in entering):
@@ -239,10 +239,10 @@ class Delivery:
             if route is None:
                 continue
             leader, connection = route
-            outbox.lead_to(connection)
+            queue.lead_to(connection)
             if not self._ways.may_send(leader, connection):
                 continue
-            pending = outbox.peek(now, connection)
+            pending = queue.peek(now, connection)
             if pending is None:
                 continue
             size = sizes.get(leader, 0) + pending.batch.size_bytes
@@ -252,7 +252,7 @@ class Delivery:
             ):
                 continue
             chosen.setdefault(route, []).append(
-                outbox.take(*self._identity, transactional=self._transactional_id is not None)
+                queue.take(*self._identity, transactional=self._transactional_id is not None)
             )
             if self._transactional_id is not None and partition not in self._added:
                 self._added.add(partition)  # at the latest by the broker that gets it
@@ -345,9 +345,9 @@ class Delivery:
             code = answer.error_code
             refusal = refusal_of(answer, alias=self._session.alias)
             if refusal is None:
-                self._outboxes[partition].acknowledge(pending)
+                self._queues[partition].acknowledge(pending)
                 self._finish(pending, answer.base_offset)
-            elif may_retry(pending, self._outboxes[partition], code):
+            elif may_retry(pending, self._queues[partition], code):
                 if code in LEADER_MOVED:
                     self._routes.suspect(connection=False)
                 self._send_again(pending, refusal)
@@ -368,16 +368,14 @@ class Delivery:
         pending.last_error = error
         first = self._settings.retry_pause_seconds
         pause_seconds = backoff_seconds(pending.attempts - 1, first=first, longest=_LONGEST_PAUSE * first)
-        self._outboxes[pending.partition].give_back(pending, self._loop.time() + pause_seconds)
+        self._queues[pending.partition].give_back(pending, self._loop.time() + pause_seconds)
         self._loop.call_later(pause_seconds + _TIMER_MARGIN_SECONDS, self._wake.set)
 
     def _check_deadlines(self) -> None:
         """Runs at the deadline of what was then the oldest batch: mostly it is long delivered."""
         self._deadline_timer = None
         now = self._loop.time()
-        oldest = [
-            pending for outbox in self._outboxes.values() if (pending := outbox.oldest(self._deadline_of))
-        ]
+        oldest = [pending for queue in self._queues.values() if (pending := queue.oldest(self._deadline_of))]
         late = {
             pending.partition: self._lateness(pending)
             for pending in oldest
@@ -393,7 +391,7 @@ class Delivery:
         """Loop time: moves while the broker takes what is before this batch, until it has failed once."""
         if pending.last_error is not None:
             return pending.deadline
-        taken_until = self._ways.taken_until(self._outboxes[pending.partition].connection)
+        taken_until = self._ways.taken_until(self._queues[pending.partition].connection)
         moved = max(pending.deadline, taken_until + self._settings.delivery_timeout_seconds)
         return min(moved, pending.latest)
 
@@ -480,12 +478,12 @@ class Delivery:
 
     def _stop_with(self, error: KafkaError) -> None:
         self._stopped = True
-        for partition, outbox in self._outboxes.items():
+        for partition, queue in self._queues.items():
             own = self.partition_failures.get(partition)
             other = from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send to {partition}", detail=str(error))
-            for pending in (*outbox.in_flight, *outbox.returned, *outbox.waiting):
+            for pending in (*queue.in_flight, *queue.returned, *queue.waiting):
                 self._finish(pending, own or other)
-        self._outboxes.clear()
+        self._queues.clear()
         self._busy.clear()
 
     def _finish(self, pending: PendingBatch, outcome: int | KafkaError) -> None:

@@ -134,7 +134,7 @@ class RawProducer:
         """Forget what never left, wait for what did, and abort; the producer may be used again.
 
         On a failed producer nothing is done: batches still on their way could arrive after the abort and stay
-        open for ever. Whoever takes the id next ends the transaction, and fences those. Raises KafkaError.
+        open for ever. The next owner of the id ends the transaction, and fences those. Raises KafkaError.
         """
         if self.state is ProducerState.FAILED:
             return

@@ -2,8 +2,8 @@
 
 After a commit is acknowledged its markers are still being written, and the id's next transaction would be
 answered CONCURRENT_TRANSACTIONS. The other id can begin at once, even while the commit is unanswered: over
-a long way that spares a round trip. Whoever begins so early must not commit before the earlier commit was
-acknowledged: then order and atomicity are those of one id.
+a long way that spares a round trip. A transaction that begins so early is not committed before the earlier
+one was acknowledged: then order and atomicity are those of one id.
 """
 
 import asyncio

@@ -28,8 +28,19 @@ def claims_of(token: str) -> Mapping[str, Any]:
 
 def expiry_of(token: str) -> float | None:
     """The claim `exp`, seconds since 1970; None when there is none."""
-    expiry = claims_of(token).get("exp")
-    return float(expiry) if isinstance(expiry, int | float) and not isinstance(expiry, bool) else None
+    return _moment(token, "exp")
+
+
+def lifetime_of(token: str, expires_at: float, seen_at: float) -> float:
+    """Seconds from the claim `iat` to the token's end; from `seen_at` where it has none, or one that comes
+    later."""
+    issued_at = _moment(token, "iat")
+    return expires_at - (seen_at if issued_at is None else min(issued_at, seen_at))
+
+
+def _moment(token: str, claim: str) -> float | None:
+    moment = claims_of(token).get(claim)
+    return float(moment) if isinstance(moment, int | float) and not isinstance(moment, bool) else None
 
 
 def unsecured_token(claims: UnsecuredClaims, now: float) -> tuple[str, float]:

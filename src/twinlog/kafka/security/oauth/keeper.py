@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from twinlog.kafka.security.oauth.login import OAuthLogin, Token, TokenError
+from twinlog.kafka.security.oauth.jwt import lifetime_of
+from twinlog.kafka.security.oauth.login import OAuthLogin, Token, TokenError, TokenOutlook
 
 Fetch = Callable[[OAuthLogin, float], Token]
 _MARGIN_SECONDS = 1.0
@@ -41,6 +42,8 @@ class TokenKeeper:
         self._lock = threading.Lock()
         self._token: Token | None = None
         self._begun_at = 0.0
+        self._seen_at = 0.0
+        """When this very token was first given: a file may hold the same one again."""
         self._refresh_at = 0.0
         self._failure: TokenError | None = None
         self._failures = 0
@@ -60,6 +63,14 @@ class TokenKeeper:
         """`token` for event loops, which must not wait."""
         known = self._at_hand()
         return await asyncio.to_thread(self.token) if known is None else known
+
+    def outlook(self) -> TokenOutlook | None:
+        """Fetches nothing, and waits for nobody. None while no token was asked for."""
+        token, failing = self._token, self._failure is not None
+        if token is None:
+            return TokenOutlook(expires_at=None, lifetime_seconds=0.0, failing=True) if failing else None
+        lifetime_seconds = lifetime_of(token.text, token.expires_at, self._seen_at)
+        return TokenOutlook(expires_at=token.expires_at, lifetime_seconds=lifetime_seconds, failing=failing)
 
     def _at_hand(self, most_used: float = 1.0) -> Token | None:
         """The token in use; None when another one should be asked for. Raises the TokenError of a failure
@@ -91,6 +102,8 @@ class TokenKeeper:
                 return present
             raise
         now = self._clock()
+        if self._token is None or self._token.text != token.text:
+            self._seen_at = now
         self._begun_at = now
         self._refresh_at = self._login.window.refresh_at(now, token.expires_at, self._chance())
         self._failure, self._failures = None, 0

@@ -119,6 +119,18 @@ class Token:
     expires_at: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenOutlook:
+    """What is known of a token without asking for another one."""
+
+    expires_at: float | None
+    """Seconds since 1970; None before the first token."""
+    lifetime_seconds: float
+    """From when it was issued, as far as it says so, else from when it was first seen; 0 before the first."""
+    failing: bool
+    """The last attempt to get one failed."""
+
+
 class TokenError(Exception):
     """No token was given. `refused`: another try will not help. The message holds no secret."""
 

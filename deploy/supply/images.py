@@ -1,0 +1,89 @@
+"""`make digests` and `make images`: the base images by digest, and our images built on exactly these.
+
+A tag names another image next month. `make digests` asks the registry, by docker, which digests the tags have
+now and writes them into deploy/images.env, to be committed; `make images` builds on nothing else.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from deploy.supply.projects import ROOT, projects
+from deploy.supply.sbom import IMAGES
+
+FILE: Final = ROOT / "deploy" / "images.env"
+_DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}")
+_ANSWER: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def base_images(text: str) -> Mapping[str, str]:
+    """The build argument of each base image -> its reference, with a digest once `make digests` has run."""
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+
+
+def pinned(text: str, digests: Mapping[str, str]) -> str:
+    """The file with the digest of each tag. Raises KeyError for a tag without one."""
+    lines = []
+    for line in text.splitlines():
+        if "=" in line and not line.startswith("#"):
+            tag = _DIGEST.sub("", line.split("=", 1)[1])
+            line = f"{line.split('=', 1)[0]}={tag}@{digests[tag]}"
+        lines.append(line)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def unpinned(text: str) -> list[str]:
+    return [reference for reference in base_images(text).values() if not _DIGEST.search(reference)]
+
+
+def build_command(image: str, bases: Mapping[str, str], epoch: int) -> list[str]:
+    """How an image is built; `epoch` in seconds stands in it instead of the time of the build."""
+    service = image.removeprefix("twinlog-")
+    dockerfile = "deploy/twinlog/Dockerfile" if image == "twinlog" else f"services/{service}/Dockerfile"
+    arguments = {**bases, "SOURCE_DATE_EPOCH": str(epoch)}
+    return [
+        *("docker", "build", "--file", dockerfile, "--tag", f"{image}:{projects()[image].version}"),
+        *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")),
+        ".",
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="make images", description=__doc__)
+    parser.add_argument("command", choices=("digests", "build"))
+    parser.add_argument("--tags", action="store_true", help="build on the tags where no digest is known")
+    options = parser.parse_args(arguments)
+    text = FILE.read_text()
+    if options.command == "digests":
+        tags = [_DIGEST.sub("", reference) for reference in base_images(text).values()]
+        FILE.write_text(pinned(text, {tag: _digest_now(tag) for tag in tags}))
+        return 0
+    if unpinned(text) and not options.tags:
+        sys.exit(f"no digest is known of {', '.join(unpinned(text))}: `make digests`, or ARGS=--tags")
+    for image in IMAGES:
+        subprocess.run(build_command(image, base_images(text), _epoch()), check=True, cwd=ROOT)
+    return 0
+
+
+def _digest_now(tag: str) -> str:
+    command = ["docker", "buildx", "imagetools", "inspect", tag, "--format", "{{.Manifest.Digest}}"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode or not _ANSWER.fullmatch(answer.stdout.strip()):
+        sys.exit(f"the digest of {tag} cannot be looked up: {answer.stderr.strip() or answer.stdout.strip()}")
+    return answer.stdout.strip()
+
+
+def _epoch() -> int:
+    """Of the commit, unless SOURCE_DATE_EPOCH says another."""
+    if said := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(said)
+    command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

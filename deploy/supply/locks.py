@@ -1,0 +1,81 @@
+"""The locks of deploy/requirements: which packages of others are installed, at which versions and hashes.
+
+A lock holds for every platform and for Python 3.11 and newer: markers say where a line applies. All locks are
+cut out of one resolution, so CI tests the versions that the images hold.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deploy.supply.projects import ROOT, canonical, projects, required_of_others
+
+FOLDER = ROOT / "deploy" / "requirements"
+_FINGERPRINT = "# Made from: "
+_LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)(?:\s*;\s*(?P<marker>[^\\]+?))?\s*\\?$")
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+OTHER_BUILDS = ("setuptools>=78", "wheel>=0.45")
+"""What packages that come as sources alone are built with: pyspark."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Locked:
+    name: str
+    version: str
+    marker: str
+    """Where it applies, as in PEP 508; empty: everywhere."""
+    hashes: tuple[str, ...]
+    """SHA-256 of every file of this version, in hexadecimal."""
+
+
+def wanted() -> Mapping[str, tuple[str, ...]]:
+    """What each lock was made for, by the name of its file: requirements, sorted."""
+    known = projects()
+    build = {requirement for project in known.values() for requirement in project.build}
+    service = {"twinlog-service": ("oidc", "otlp")}
+    everything = dict.fromkeys(known, ()) | service | {"twinlog": ("dev", "local", "ui")}
+    return {
+        "build.txt": tuple(sorted({*build, *OTHER_BUILDS})),
+        "library.txt": required_of_others(service),
+        "source.txt": required_of_others(service | {"twinlog-source": ()}),
+        "twinlog.txt": required_of_others(service | {"twinlog": ("ui",)}),
+        "dev.txt": required_of_others(everything),
+        "java.txt": known["twinlog"].extras["java"],
+    }
+
+
+def fingerprint(requirements: tuple[str, ...]) -> str:
+    return hashlib.sha256("\n".join(requirements).encode()).hexdigest()
+
+
+def head(requirements: tuple[str, ...]) -> str:
+    """The first lines of a lock, which say whether it is still that of the pyproject.toml files."""
+    return (
+        "# Written by `make lock`; docs/supply-chain.md says how.\n"
+        f"{_FINGERPRINT}{fingerprint(requirements)}\n"
+    )
+
+
+def made_from(path: Path) -> str:
+    """The fingerprint that a lock names, empty when there is none."""
+    found = [line for line in path.read_text().splitlines() if line.startswith(_FINGERPRINT)]
+    return found[0].removeprefix(_FINGERPRINT) if found else ""
+
+
+def read(path: Path) -> tuple[Locked, ...]:
+    """Raises ValueError for a line that is neither a package at one version, nor a hash, nor a comment."""
+    packages: list[Locked] = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if found := _HASH.search(line):
+            packages[-1] = replace(packages[-1], hashes=(*packages[-1].hashes, found.group(1)))
+        elif line_match := _LINE.match(line):
+            name, version, marker = line_match.group("name", "version", "marker")
+            packages.append(Locked(name=canonical(name), version=version, marker=marker or "", hashes=()))
+        else:
+            raise ValueError(f"{path.name}:{number}: {line!r} is no package at one version")
+    return tuple(packages)

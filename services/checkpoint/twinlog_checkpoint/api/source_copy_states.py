@@ -1,0 +1,76 @@
+"""What the source service says of the copy of each partition."""
+
+import grpc
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.owner_name import OwnerReason
+from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
+
+_PAGE = 5000
+_CALL_SECONDS = 10.0
+"""For one page; each is answered from memory."""
+
+
+class _OnlyStandby(Exception):  # noqa: N818 - no error: the answer of another process is taken
+    """The owner of a flow cannot be reached."""
+
+
+class SourceCopyStates:
+    """Asks the source service; a `CopyStates`."""
+
+    def __init__(self, channel: grpc.aio.Channel, *, endpoint: str) -> None:
+        self._stub = SourceServiceStub(channel)
+        self._endpoint = endpoint
+
+    async def of(self, flow: Flow) -> CopyReport:
+        """As the flow's owner tells it; where that one cannot be reached, as a process on standby does."""
+        try:
+            return await self._told(flow, from_owner=True)
+        except _OnlyStandby:
+            return await self._told(flow, from_owner=False)
+
+    async def _told(self, flow: Flow, *, from_owner: bool) -> CopyReport:
+        """Raises _OnlyStandby where it was asked for the owner's word, and the owner was not reached."""
+        request = pb2.ListPartitionsRequest(
+            flow=types_pb2.Flow(source=flow.source, target=flow.target),
+            page_size=_PAGE,
+            from_owner=from_owner,
+        )
+        found: dict[TopicPartition, CopyState] = {}
+        try:
+            while True:
+                answer = await self._stub.ListPartitions(request, timeout=_CALL_SECONDS)
+                for status in answer.partitions:
+                    partition = TopicPartition(status.source.topic, status.source.partition)
+                    found[partition] = copy_state(status)
+                if not answer.next_page_token:
+                    return CopyReport(partitions=found)
+                request.page_token = answer.next_page_token
+        except grpc.aio.AioRpcError as error:
+            why = error_from_rpc(error, peer="source")
+            if why.reason == OwnerReason.OWNED_ELSEWHERE and from_owner:
+                raise _OnlyStandby from error
+            return CopyReport(
+                away=f"the source service at {self._endpoint} does not say how far it is: {why}"
+            )
+
+
+def copy_state(status: pb2.PartitionStatus) -> CopyState:
+    return CopyState(
+        state=pb2.PartitionState.Name(status.state).removeprefix("PARTITION_STATE_"),
+        position=None if status.position < 0 else status.position,
+        reason=status.reason,
+        message=status.message,
+        equal_below=_equal_below(status),
+    )
+
+
+def _equal_below(status: pb2.PartitionStatus) -> int | None:
+    """What a process on standby says may be old: it counts for nothing."""
+    if status.reason == OwnerReason.OWNED_ELSEWHERE:
+        return 0
+    return None if status.offsets == "preserved" else status.offsets_since

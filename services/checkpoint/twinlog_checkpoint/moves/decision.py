@@ -1,0 +1,104 @@
+"""What is done with one partition of a group that moves. Pure."""
+
+from dataclasses import dataclass, replace
+
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
+from twinlog_checkpoint.moves.plan import (
+    MoveAction,
+    MovePartition,
+)
+from twinlog_checkpoint.translation.log_ranges import LogRange
+from twinlog_checkpoint.translation.translation import COMPARED, Translation, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """Everything about one (group, partition) that the decision needs."""
+
+    group: str
+    from_partition: TopicPartition
+    to_partition: TopicPartition | None
+    from_offset: int | None
+    translation: Translation
+    state_before: str | None
+    """Of the group where it comes from; None when not known."""
+    state_there: str | None
+    present_offset: int | None
+    log_there: LogRange | None
+    """None when the partition does not exist there."""
+    metadata: str = ""
+    wrote_present: bool = False
+    """`present_offset` was committed there because of a checkpoint, no later than `from_offset`: it may go
+    back."""
+
+
+def decide(place: GroupPlace, *, include_active: bool) -> MovePartition:
+    """What is done with it. Never under members, never outside the log, and backwards only from where Twinlog
+    put the group itself.
+    """
+    place = replace(place, translation=_readable(place.translation, place.log_there))
+    action, message = _action(place, include_active=include_active)
+    translation = place.translation
+    return MovePartition(
+        group=place.group,
+        from_partition=place.from_partition,
+        to_partition=place.to_partition,
+        from_offset=place.from_offset,
+        present_offset=place.present_offset,
+        translation=translation,
+        action=action,
+        message=message or translation.message,
+        metadata=place.metadata,
+    )
+
+
+def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str]:
+    wanted = place.translation.downstream_offset
+    if wanted is None or place.to_partition is None:
+        return MoveAction.SKIP_NO_OFFSET, ""
+    if place.log_there is None:
+        return MoveAction.SKIP_NO_PARTITION, f"there is no {place.to_partition} yet"
+    if place.state_there is not None and place.state_there not in WRITABLE_STATES:
+        return MoveAction.SKIP_ACTIVE_THERE, f"the group is {place.state_there} there and owns its offsets"
+    active_before = place.state_before is not None and place.state_before not in WRITABLE_STATES
+    if active_before and not include_active:
+        return MoveAction.SKIP_ACTIVE_BEFORE, (
+            f"the group is {place.state_before}: stop its consumers, or move what it has committed by now"
+        )
+    if place.present_offset is None or place.present_offset < wanted:
+        return MoveAction.WRITE, ""
+    if place.present_offset == wanted:
+        return MoveAction.ALREADY_THERE, ""
+    if place.wrote_present and (
+        place.translation.verdict in COMPARED or place.present_offset > place.log_there.end
+    ):
+        return MoveAction.WRITE, f"from {place.present_offset}, where an earlier translation put it"
+    return MoveAction.KEEP_AHEAD, f"the group is at {place.present_offset} there: it is never moved back"
+
+
+_NOWHERE = frozenset({Verdict.NO_SYNC, Verdict.TOO_OLD, Verdict.FLOOR, *COMPARED})
+
+
+def _readable(translation: Translation, log: LogRange | None) -> Translation:
+    """A translation as the log there allows it: from its start on, and none past its end. Where that log
+    holds nothing its end is the place of every group: what comes is what the group has not read."""
+    offset = translation.downstream_offset
+    if log is None:
+        return translation
+    if log.start == log.end and translation.verdict in _NOWHERE and (offset is None or offset > log.end):
+        return Translation(
+            verdict=Verdict.UP_TO_DATE,
+            downstream_offset=log.end,
+            message=f"the log there is empty and ends at {log.end}",
+        )
+    if offset is None:
+        return translation
+    if offset > log.end:
+        return Translation(
+            verdict=Verdict.NO_SYNC,
+            downstream_offset=None,
+            message=f"{offset} is past the end {log.end} of the log there, which lost records or was created"
+            " again",
+        )
+    return replace(translation, downstream_offset=log.begin(offset))

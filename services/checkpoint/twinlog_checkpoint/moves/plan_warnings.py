@@ -1,0 +1,103 @@
+"""What somebody should know before a move. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from twinlog.model import ClusterAlias
+from twinlog_checkpoint.moves.plan import (
+    MoveAction,
+    MovePartition,
+)
+from twinlog_checkpoint.moves.topic_backlog import (
+    TopicBacklog,
+    counting,
+    most_missing,
+    total_backlog,
+)
+from twinlog_checkpoint.translation.translation import Verdict
+
+
+def plan_warnings(
+    partitions: Sequence[MovePartition],
+    backlog: Sequence[TopicBacklog],
+    *,
+    from_alias: ClusterAlias,
+    from_reachable: bool,
+    fenced: bool,
+    unsupported: Mapping[str, str] | None = None,
+) -> list[str]:
+    """What an operator should look at before the move; `unsupported` are groups by their type that no
+    translation is for.
+    """
+    warnings: list[str] = []
+    if not from_reachable and partitions:
+        warnings.append(
+            f"{from_alias} does not answer: offsets are those of the last checkpoints; what {from_alias} had"
+            " and was not copied is not known"
+        )
+    elif from_reachable and not fenced:
+        warnings.append(
+            f"writers on {from_alias} are not fenced: what they write from now on may stay behind"
+        )
+    total = total_backlog(backlog) if from_reachable else None
+    if total:
+        warnings.append(f"{_records(total)} not copied yet")
+    elif from_reachable and total is None and counting(backlog):
+        warnings.append(f"what is not copied is still being counted: at most {most_missing(backlog)} records")
+    for action, words in (
+        (MoveAction.SKIP_ACTIVE_BEFORE, f"members on {from_alias}: not moved while that is so"),
+        (MoveAction.SKIP_ACTIVE_THERE, "members where it would move to: left alone"),
+    ):
+        groups = sorted({entry.group for entry in partitions if entry.action is action})
+        if groups:
+            warnings.append(f"{_named(groups)}: {words}")
+    moving = (MoveAction.WRITE, MoveAction.ALREADY_THERE)
+    floors = [
+        entry for entry in partitions if entry.translation.verdict is Verdict.FLOOR and entry.action in moving
+    ]
+    if floors:
+        groups = sorted({entry.group for entry in floors})
+        warnings.append(f"{_named(groups)}: some records may be read again (FLOOR, {_offsets(len(floors))})")
+    for kind in sorted(set((unsupported or {}).values())):
+        groups = sorted(group for group, its_kind in (unsupported or {}).items() if its_kind == kind)
+        warnings.append(
+            f"{_named(groups)}: {kind} groups are not moved, they commit no offset per partition: there their"
+            " consumers begin as their configuration says"
+        )
+    by_rule = [entry for entry in partitions if entry.translation.verdict is Verdict.NOT_REPLICATED]
+    if by_rule:
+        groups = sorted({entry.group for entry in by_rule})
+        topics = sorted({entry.from_partition.topic for entry in by_rule})
+        warnings.append(
+            f"{_named(groups)}: {_offsets(len(by_rule))} on topics that no flow copies, which stay on"
+            f" {from_alias}: {_some(topics)}"
+        )
+    nowhere = [
+        entry
+        for entry in partitions
+        if entry.action in (MoveAction.SKIP_NO_OFFSET, MoveAction.SKIP_NO_PARTITION)
+        and entry.translation.verdict is not Verdict.NOT_REPLICATED
+    ]
+    if nowhere:
+        groups = sorted({entry.group for entry in nowhere})
+        warnings.append(
+            f"{_named(groups)}: {_offsets(len(nowhere))} without a translation: there its consumers begin as"
+            " their auto.offset.reset says, and a run is not complete unless that is accepted (--accept-loss)"
+        )
+    return warnings
+
+
+def _records(count: int) -> str:
+    return "1 record is" if count == 1 else f"{count} records are"
+
+
+def _offsets(count: int) -> str:
+    return "1 offset" if count == 1 else f"{count} offsets"
+
+
+def _named(groups: Sequence[str]) -> str:
+    return f"group{'s' if len(groups) > 1 else ''} {_some(groups)}"
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,1 @@
+"""The driver's end of the streams to its tasks."""

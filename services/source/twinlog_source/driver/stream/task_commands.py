@@ -1,0 +1,62 @@
+"""What a driver tells its tasks, as values. `driver/stream/worker_messages.py` makes messages of them."""
+
+from dataclasses import dataclass, field
+
+from twinlog.model import TopicPartition
+from twinlog_source.log.gaps import LogBounds
+from twinlog_source.partitions.assignments import Assignment
+from twinlog_source.partitions.shares import SlotLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Copy these from here on."""
+
+    assignments: tuple[Assignment, ...] = ()
+    limits: SlotLimits = field(default_factory=SlotLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """The answer to a task that has initialised its ids again."""
+
+    reason: str = ""
+    """Why it must not continue; empty = it may."""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPaused:
+    partitions: tuple[TopicPartition, ...]
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """Copy no faster than this."""
+
+    limits: SlotLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reposition:
+    partition: TopicPartition
+    position: int
+    number: int
+    """By which the task confirms it."""
+    bounds: LogBounds | None
+    """Of the source's log, as far as they are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithdrawReposition:
+    partition: TopicPartition
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    reason: str
+
+
+TaskCommand = Start | Resume | SetPaused | Limit | Reposition | WithdrawReposition | End

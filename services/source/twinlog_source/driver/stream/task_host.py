@@ -1,0 +1,116 @@
+"""What a flow offers to the control streams of its tasks: settings, start positions, an ear for reports."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.clock import Clock
+from twinlog.errors import StateError
+from twinlog.model import TopicPartition
+from twinlog_source.driver.epoch import Epoch, Slot
+from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.instruments import FlowInstruments
+from twinlog_source.driver.state import FlowState
+from twinlog_source.driver.stream.task_commands import Start
+from twinlog_source.driver.stream.task_settings import TaskSettings
+from twinlog_source.partitions.events import Assigned, Copied, GapFound, Reported
+from twinlog_source.partitions.reports import ForeignWrite, TaskReport
+from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.reasons import EndReason
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHost:
+    """A `WorkerHost`."""
+
+    state: FlowState
+    tasks: TaskSettings
+    jobs: EpochJobs
+    instruments: FlowInstruments
+    clock: Clock
+
+    def epoch_of(self, number: int) -> Epoch | None:
+        return self.jobs.epoch_of(number)
+
+    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
+        prepare = self.tasks.prepare(
+            epoch.number,
+            slot.index,
+            positions_partition_count=self.state.positions.partition_count,
+            writer=self.state.control.writer,
+        )
+        prepare.traceparent = epoch.trace
+        names = {partition.topic for partition in slot.partitions}
+        topics = {name: self.state.topics[name] for name in names if name in self.state.topics}
+        prepare.source_topics.extend(topics)
+        prepare.target_topics.extend(topic.target_topic for topic in topics.values())
+        return prepare
+
+    async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
+        # The new task has initialised the slot's ids before it said Prepared: the lost one is fenced already.
+        await self.state.reread(slot.partitions)
+        self._require_right(epoch)
+        log.info("task_rejoined", flow=str(epoch.flow), epoch=epoch.number, slot=slot.index)
+        return self.start(epoch, slot)
+
+    async def reopened(self, epoch: Epoch) -> None:
+        await self.state.confirm()
+        self._require_right(epoch)
+
+    def _require_right(self, epoch: Epoch) -> None:
+        self.state.ownership.require_claim()
+        if epoch.ending:
+            raise StateError(f"epoch {epoch.number} is over", reason=EndReason.EPOCH_OVER)
+
+    def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
+        if epoch.closed:
+            return
+        reported = Reported(slot=slot.index, report=report, now_ms=self.clock.now_ms())
+        effects = self.state.table.apply(reported, self.clock.monotonic())
+        self.instruments.copied([each for each in effects if isinstance(each, Copied)])
+        self.instruments.task_counted(slot.counted, report.counters)
+        slot.counted = report.counters
+        for effect in effects:
+            if isinstance(effect, GapFound):
+                self.state.ledger.enter(effect.gap)
+        self.state.withdrawals.take(report.partitions)
+        for each in report.partitions:
+            for write in each.foreign_writes:
+                self._foreign(epoch, each.partition, write)
+
+    def _foreign(self, epoch: Epoch, partition: TopicPartition, write: ForeignWrite) -> None:
+        """Somebody else wrote into a copy."""
+        row = self.state.table.rows.get(partition)
+        if row is None:
+            return
+        self.instruments.foreign(row, write.records)
+        log.warning(
+            "foreign_write",
+            flow=str(epoch.flow),
+            reason=PreservedReason.FOREIGN_WRITE,
+            topic=row.target_topic,
+            partition=partition.partition,
+            from_offset=write.from_offset,
+            to_offset=write.to_offset,
+            records=write.records,
+            producer_id=write.producer_id,
+            producer_epoch=write.producer_epoch,
+            written_at_ms=write.written_at_ms,
+        )
+
+    def start(self, epoch: Epoch, slot: Slot) -> Start:
+        """Where the slot's task begins, and how fast it may go."""
+        now = self.clock.monotonic()
+        assignments = []
+        for partition in slot.partitions:
+            row = self.state.row(partition)
+            if row is None or row.copy is None:
+                # A task that rejoins does not go on with what leaves, nor with a copy that has ended.
+                continue
+            self.state.table.apply(Assigned(partition=partition, slot=slot.index), now)
+            assignments.append(self.state.assignment(partition))
+        slot.limits = self.state.orders.throttles(epoch.plan, now=now)[slot.index]
+        return Start(assignments=tuple(assignments), limits=slot.limits)

@@ -1,0 +1,93 @@
+"""What the driver hands to its tasks: clients, transactional ids, where positions and syncs go."""
+
+from dataclasses import dataclass
+
+from google.protobuf.duration_pb2 import Duration
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.policy.names import transactional_id_prefix
+from twinlog_source.config import SourceFlow
+from twinlog_source.driver.stream.stream_pace import report_seconds
+from twinlog_source.log.facts import WriterFact
+
+IDS_PER_SLOT = 6
+"""Two in turn and one that fills holes of preserved copies, for each of two epochs that overlap."""
+_FILLER = 4
+"""The first of a slot's ids that fill."""
+
+
+def transactional_ids(flow: SourceFlow, epoch: int, slot: int) -> tuple[str, ...]:
+    """Two ids per slot and epoch parity: used in turn, so a commit never waits for the one before it, and
+    taken over before the epoch they follow has ended. None when the flow is not exactly-once."""
+    if not flow.settings.exactly_once:
+        return ()
+    first = 2 * (epoch % 2)
+    return tuple(_transactional_id(flow, slot, first + turn) for turn in range(2))
+
+
+def filler_id(flow: SourceFlow, epoch: int, slot: int) -> str:
+    """The id with which a slot fills holes of preserved copies; empty when the flow is not exactly-once."""
+    return _transactional_id(flow, slot, _FILLER + epoch % 2) if flow.settings.exactly_once else ""
+
+
+def ids_of_slot(flow: SourceFlow, epoch: int, slot: int) -> tuple[str, ...]:
+    """Every id that the task of a slot uses in an epoch."""
+    filler = filler_id(flow, epoch, slot)
+    return (*transactional_ids(flow, epoch, slot), filler) if filler else ()
+
+
+def every_transactional_id(flow: SourceFlow, slots: int) -> tuple[str, ...]:
+    """Every id that up to `slots` slots ever used: what a new owner fences. Also for a flow that is not
+    exactly-once any more: the owner before may have been."""
+    return tuple(_transactional_id(flow, slot, turn) for slot in range(slots) for turn in range(IDS_PER_SLOT))
+
+
+def _transactional_id(flow: SourceFlow, slot: int, turn: int) -> str:
+    return f"{transactional_id_prefix(flow.flow)}{slot}-{turn}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    flow: SourceFlow
+    flows: int = 1
+    """How many flows the process has."""
+
+    def prepare(
+        self, epoch: int, slot: int, *, positions_partition_count: int, writer: WriterFact | None = None
+    ) -> pb.Prepare:
+        """The answer to a task's Hello. `writer` writes the preserved copies. Holds secrets: never
+        logged."""
+        flow, settings, syncs = self.flow, self.flow.settings, self.flow.offset_syncs
+        lease = Duration()
+        lease.FromNanoseconds(int(settings.lease_seconds * 1e9))
+        reports = Duration()
+        reports.FromNanoseconds(int(report_seconds(self.flows) * 1e9))
+        level = settings.recode_compression_level
+        return pb.Prepare(
+            clients={
+                role: pb.Properties(values=properties) for role, properties in flow.task_clients(slot).items()
+            },
+            transactional_ids=transactional_ids(flow, epoch, slot),
+            settings={
+                "twinlog.coalesce.below.bytes": str(settings.coalesce_below_bytes),
+                "twinlog.batch.max.uncompressed.bytes": str(settings.max_uncompressed_bytes),
+                "twinlog.recode.compression.level": "" if level is None else str(level),
+                "twinlog.on.data.loss": settings.on_data_loss.value,
+                "twinlog.delay.seconds": str(settings.delay_seconds),
+                "twinlog.copy.until": settings.copy_until,
+                "offset.flush.interval.ms": str(int(settings.sync_flush_seconds * 1000)),
+            },
+            positions_topic=settings.offset_storage.topic,
+            positions_partition_count=positions_partition_count,
+            offset_syncs_topic="" if syncs is None else syncs.topic,
+            offset_syncs_on_source=syncs is not None and syncs.cluster == flow.flow.source,
+            offset_lag_max=settings.offset_syncs.max_lag_records,
+            read_committed=settings.read_committed,
+            lease=lease,
+            connector_name=settings.connector_name,
+            preserved_writer=None
+            if writer is None
+            else pb.WriterIdentity(producer_id=writer.producer_id, producer_epoch=writer.producer_epoch),
+            filler_transactional_id=filler_id(flow, epoch, slot),
+            report_interval=reports,
+        )

@@ -1,0 +1,250 @@
+"""What tasks and their driver say to each other: values inside the driver, messages of WorkerService outside.
+
+The only place where -1 stands for what is not known.
+"""
+
+from google.protobuf.duration_pb2 import Duration
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import Lane
+from twinlog.model import TopicPartition
+from twinlog_source.driver.stream.task_commands import (
+    End,
+    Limit,
+    Reposition,
+    Resume,
+    SetPaused,
+    Start,
+    TaskCommand,
+    WithdrawReposition,
+)
+from twinlog_source.log.facts import EpochStart
+from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.assignments import Assignment, Setback
+from twinlog_source.partitions.copy_mode import OffsetsReason
+from twinlog_source.partitions.reports import (
+    HoleCostAgo,
+    PartitionReport,
+    SkippedRange,
+    TaskCounters,
+    TaskReport,
+)
+from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.states import PartitionState
+from twinlog_source.task.stream.foreign_write_messages import foreign_write_of
+from twinlog_source.task.stream.spreads import spread_of
+from twinlog_source.task.stream.sync_paces import pace_message, pace_of
+
+_STATES = {state: source_pb.PartitionState.Value(f"PARTITION_STATE_{state}") for state in PartitionState}
+_STATE_OF = {number: state for state, number in _STATES.items()}
+_LANES = {Lane.RAW: source_pb.LANE_RAW, Lane.RECODE: source_pb.LANE_RECODE}
+_END_WORDS: dict[str, str] = {
+    OffsetsReason.OFFSETS_CONFIGURED: "the configuration does not want the source's offsets any more",
+    OffsetsReason.TRANSACTIONS_DISABLED: "exactly.once.source.support is disabled, and holes are filled by"
+    " transactions",
+}
+_LANE_OF = {number: lane for lane, number in _LANES.items()}
+
+
+def task_report(reports: pb.PartitionReports) -> TaskReport:
+    return TaskReport(
+        partitions=tuple(map(_partition_report, reports.partitions)),
+        gaps=tuple(_gap(report.partition, gap) for report in reports.partitions for gap in report.gaps),
+        counters=TaskCounters(
+            transactions_committed=reports.transactions_committed,
+            transactions_aborted=reports.transactions_aborted,
+            offset_syncs=reports.offset_syncs,
+            failures=dict(reports.failures),
+        ),
+        source_throttled=reports.source_throttled,
+        target_throttled=reports.target_throttled,
+    )
+
+
+def assignment_message(assignment: Assignment) -> pb.Assignment:
+    topic, copy, pace = assignment.topic, assignment.copy, assignment.sync_pace
+    return pb.Assignment(
+        partition=partition_message(assignment.partition),
+        target_topic=topic.target_topic,
+        position=assignment.position,
+        max_message_bytes=topic.target_max_message_bytes,
+        compression_type=topic.target_compression_type,
+        timestamp_type=topic.target_timestamp_type,
+        paused=assignment.paused,
+        position_stored=assignment.position_stored,
+        setback=None if assignment.setback is None else _setback(assignment.setback),
+        epochs=[
+            pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in assignment.epochs
+        ],
+        target_end_offset=-1 if assignment.target_end is None else assignment.target_end,
+        target_end_is_exact=assignment.target_end_is_exact,
+        compacted=topic.source_cleanup_policy != "delete",
+        sync_pace=None if pace is None else pace_message(pace),
+        preserved=(
+            pb.PreservedCopy(
+                skip_from=copy.skip_from,
+                skip_to=copy.skip_to,
+                since=copy.since,
+                required=assignment.offsets_required,
+                former_task_ago=_optional_duration(assignment.former_task_seconds),
+                skip_former_task_ago=_optional_duration(assignment.skip_former_task_seconds),
+                leader_epoch=copy.leader_epoch,
+                end_reason=assignment.end_reason,
+                end_message=_END_WORDS.get(assignment.end_reason, ""),
+            )
+            if copy.preserved
+            else None
+        ),
+        target_topic_id=topic.target_topic_id,
+        hole_costs=[
+            pb.HoleCost(
+                ago=_duration(each.ago_seconds), holes=each.holes, spent=_duration(each.spent_seconds)
+            )
+            for each in assignment.hole_costs
+        ],
+    )
+
+
+def _optional_duration(seconds: float | None) -> Duration | None:
+    return None if seconds is None else _duration(seconds)
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromMilliseconds(int(seconds * 1000))
+    return duration
+
+
+def limits_message(limits: SlotLimits) -> pb.SetThrottle:
+    return pb.SetThrottle(
+        bytes_per_second=limits.bytes_per_second or 0, topic_bytes_per_second=limits.topic_bytes_per_second
+    )
+
+
+def command_message(command: TaskCommand) -> pb.WorkerCommand:
+    match command:
+        case Start():
+            start = pb.Start(
+                assignments=map(assignment_message, command.assignments),
+                throttle=limits_message(command.limits),
+            )
+            return pb.WorkerCommand(start=start)
+        case Resume():
+            return pb.WorkerCommand(resume=pb.Resume(reason=command.reason, message=command.message))
+        case SetPaused():
+            named = map(partition_message, command.partitions)
+            return pb.WorkerCommand(set_paused=pb.SetPaused(partitions=named, paused=command.paused))
+        case Limit():
+            return pb.WorkerCommand(set_throttle=limits_message(command.limits))
+        case Reposition():
+            return pb.WorkerCommand(reposition=_reposition(command))
+        case WithdrawReposition():
+            withdrawal = pb.WithdrawReposition(
+                partition=partition_message(command.partition), id=command.number
+            )
+            return pb.WorkerCommand(withdraw_reposition=withdrawal)
+        case End():
+            return pb.WorkerCommand(end=pb.End(reason=command.reason))
+
+
+def _reposition(command: Reposition) -> pb.Reposition:
+    bounds = command.bounds
+    return pb.Reposition(
+        partition=partition_message(command.partition),
+        position=command.position,
+        id=command.number,
+        log_start_offset=-1 if bounds is None else bounds.start,
+        log_end_offset=-1 if bounds is None else bounds.end,
+    )
+
+
+def partition_message(partition: TopicPartition) -> types_pb2.TopicPartition:
+    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
+
+
+def state_message(state: PartitionState) -> source_pb.PartitionState.ValueType:
+    return _STATES[state]
+
+
+def lane_message(lane: Lane | None) -> source_pb.Lane.ValueType:
+    return source_pb.LANE_UNSPECIFIED if lane is None else _LANES[lane]
+
+
+def _partition_report(report: pb.PartitionReport) -> PartitionReport:
+    skip = report.preserved if report.HasField("preserved") else None
+    return PartitionReport(
+        partition=_partition(report.partition),
+        position=report.position,
+        state=_STATE_OF.get(report.state, PartitionState.UNSPECIFIED),
+        reason=report.reason,
+        message=report.message,
+        source_end=_known(report.source_end_offset),
+        retry_at_ms=report.retry_at.ToMilliseconds() if report.HasField("retry_at") else None,
+        failures=report.failures,
+        records=report.records,
+        bytes=report.bytes,
+        raw_records=report.raw_records,
+        recoded_records=dict(report.recoded_records),
+        lane=_LANE_OF.get(report.lane),
+        replication_latency_ns=(
+            report.replication_latency.ToNanoseconds() if report.HasField("replication_latency") else None
+        ),
+        latency=spread_of(report.latency) if report.HasField("latency") else None,
+        record_age=spread_of(report.record_age) if report.HasField("record_age") else None,
+        target_end=_known(report.target_end_offset),
+        target_shortened_to=_known(report.target_shortened_to),
+        target_shortened_at=report.target_shortened_at if report.HasField("target_shortened_at") else None,
+        target_shortened_times=report.target_shortened_times,
+        epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in report.epochs),
+        sync_pace=pace_of(report.sync_pace) if report.HasField("sync_pace") else None,
+        skipped=None if skip is None else SkippedRange(first=skip.skip_from, end=skip.skip_to),
+        leader_epoch=skip.leader_epoch if skip is not None and skip.HasField("leader_epoch") else None,
+        needs_translation=report.needs_translation,
+        preserved_until=report.preserved_until,
+        source_lost_from=report.source_lost_from if report.HasField("source_lost_from") else None,
+        repositioned=report.repositioned,
+        withdrawn=report.withdrawn,
+        foreign_writes=tuple(foreign_write_of(each) for each in report.foreign_writes),
+        at_rest=report.at_rest,
+        hole_costs=tuple(
+            HoleCostAgo(
+                ago_seconds=each.ago.ToTimedelta().total_seconds(),
+                holes=each.holes,
+                spent_seconds=each.spent.ToTimedelta().total_seconds(),
+            )
+            for each in report.hole_costs
+        ),
+    )
+
+
+def _gap(partition: types_pb2.TopicPartition, found: pb.Gap) -> Gap:
+    return Gap(
+        partition=_partition(partition),
+        from_offset=found.from_offset,
+        to_offset=found.to_offset,
+        reason=found.reason,
+        found_at_ms=found.found_at.ToMilliseconds(),
+    )
+
+
+def _setback(setback: Setback) -> pb.Setback:
+    retry_in = Duration()
+    retry_in.FromMilliseconds(setback.retry_in_ms)
+    return pb.Setback(
+        state=state_message(setback.state),
+        reason=setback.reason,
+        message=setback.message,
+        retry_in=retry_in,
+        failures=setback.failures,
+        source_lost_from=setback.source_lost_from,
+    )
+
+
+def _partition(named: types_pb2.TopicPartition) -> TopicPartition:
+    return TopicPartition(named.topic, named.partition)
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number

@@ -1,0 +1,93 @@
+"""The port of the tasks: apart from that of operators, always with TLS, and with nothing but WorkerService.
+
+Both ends prove who they are. The driver makes a certificate when it starts, and every task is handed it with
+its work: it talks to no other driver. The task shows the token of its epoch, which came to it the same way.
+So Kafka's credentials, which a task gets over this port, are never in clear.
+"""
+
+from opentelemetry.metrics import Meter
+
+from twinlog.api.source.v1.worker_service_pb2 import DESCRIPTOR as WORKER_API
+from twinlog.api.source.v1.worker_service_pb2_grpc import add_WorkerServiceServicer_to_server
+from twinlog.clock import Clock
+from twinlog.config import Address, Configuration, Service
+from twinlog.config.security import AuthSettings
+from twinlog.errors import ConfigError
+from twinlog.service.access.gate import Gate
+from twinlog.service.access.own_certificate import own_certificate
+from twinlog.service.access.port import PortAccess
+from twinlog.service.grpc_server import GrpcServer, GrpcService
+from twinlog_source.driver.stream.worker_servicer import WorkerServicer
+from twinlog_source.task.stream.session import DRIVER_NAME
+
+ALL_INTERFACES = ("0.0.0.0", "[::]", "::")  # noqa: S104 (recognised, not bound)
+LISTEN_KEY = "twinlog.source.worker.listen"
+
+
+class WorkerPort:
+    """Started before the first task, stopped after the last."""
+
+    def __init__(self, servicer: WorkerServicer, *, listen: Address, meter: Meter, clock: Clock) -> None:
+        self._pem = own_certificate(DRIVER_NAME, clock)
+        self._server = GrpcServer(
+            [
+                GrpcService(
+                    name=WORKER_API.services_by_name["WorkerService"].full_name,
+                    add=add_WorkerServiceServicer_to_server,
+                    servicer=servicer,
+                )
+            ],
+            service=Service.SOURCE,
+            listen=listen,
+            meter=meter,
+            ready=lambda: True,
+            access=PortAccess(pem=self._pem, gate=Gate(AuthSettings(), workers=True), lacks="", word="tls"),
+            listen_key=LISTEN_KEY,
+        )
+
+    @property
+    def certificate(self) -> str:
+        """What tasks know the driver by; no secret."""
+        return self._pem.chain.decode()
+
+    @property
+    def number(self) -> int:
+        """0 until it is started."""
+        return self._server.port
+
+    async def start(self) -> None:
+        """Raises ConfigError (ADDRESS_IN_USE)."""
+        await self._server.start()
+
+    async def stop(self) -> None:
+        await self._server.stop(0.0)
+
+
+def listen_address(configuration: Configuration) -> Address:
+    """As configured; else a free port where only the tasks of a Spark inside the service come, or the port at
+    which tasks of other machines look for it. Raises ConfigError (ADDRESS_IN_USE) when that is the port of
+    twinlog.source.listen."""
+    spark = configuration.spark
+    if spark.worker_listen is not None:
+        return spark.worker_listen
+    own = configuration.endpoints[Service.SOURCE].listen
+    host = own.host
+    if spark.worker_endpoint is not None:
+        if spark.worker_endpoint.port == own.port != 0:
+            raise ConfigError(
+                f"twinlog.source.worker.endpoint: port {own.port} is that of twinlog.source.listen, and tasks"
+                " have a port of their own: choose another one, as 17405",
+                reason="ADDRESS_IN_USE",
+                metadata={"key": "twinlog.source.worker.endpoint", "address": str(own)},
+            )
+        return Address(host=host, port=spark.worker_endpoint.port)
+    return Address(host="127.0.0.1" if spark.is_local else host, port=0)
+
+
+def endpoint_of(configuration: Configuration, port: int) -> str:
+    """Where tasks find the bound port."""
+    named = configuration.spark.worker_endpoint
+    if named is not None:
+        return str(named)
+    host = listen_address(configuration).host
+    return f"{'127.0.0.1' if host in ALL_INTERFACES else host}:{port}"

@@ -1,0 +1,220 @@
+"""WorkerService: the driver's end of every task's control stream."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+import structlog
+
+from twinlog import __version__
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
+from twinlog.errors import NotFoundError, StateError, TwinlogError
+from twinlog.model import Flow
+from twinlog.service.errors_wire import ExhaustedError
+from twinlog.service.grpc_server import Context
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
+from twinlog_source.driver.stream.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
+from twinlog_source.driver.stream.task_commands import Resume, Start
+from twinlog_source.driver.stream.worker_messages import command_message, task_report
+from twinlog_source.partitions.reports import TaskReport
+from twinlog_source.reasons import EndReason
+
+HELLO_SECONDS = 10.0
+MOST_SILENT_STREAMS = 500
+"""A token costs nothing to a client that has none: before it is shown, streams are few and short."""
+REPORTS_OF_A_HEALTHY_TASK = 10
+"""A task that has sent so many, one every second or few, does not crash at its start."""
+
+log = structlog.get_logger(__name__)
+
+
+class WorkerHost(Protocol):
+    """What a flow's driver offers to the control streams of its tasks."""
+
+    def epoch_of(self, number: int) -> Epoch | None: ...
+
+    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare: ...
+
+    async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
+        """A task came to a slot whose earlier task was lost while it copied: read positions, start again."""
+        ...
+
+    async def reopened(self, epoch: Epoch) -> None:
+        """A task that copies has initialised its ids again. Raises TwinlogError when it must not go on."""
+        ...
+
+    def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None: ...
+
+
+class WorkerServicer(pb_grpc.WorkerServiceServicer):
+    """Serves tasks of every flow of the process; who has no token of a live epoch is refused."""
+
+    def __init__(self, hosts: Mapping[Flow, WorkerHost]) -> None:
+        self._hosts = hosts
+        self._silent = 0
+        """Streams that have not said hello yet."""
+
+    async def Run(  # type: ignore[override]  # noqa: N802  # reads and writes through the context
+        self, request_iterator: AsyncIterator[pb.WorkerReport], context: Context
+    ) -> None:
+        requests = aiter(request_iterator)
+        first = await self._hello(requests)
+        host, epoch, slot = self._admit(first.hello)
+        talk = _Conversation(host, epoch, slot, context)
+        await talk.run(requests, worker=first.hello.worker)
+
+    async def _hello(self, requests: AsyncIterator[pb.WorkerReport]) -> pb.WorkerReport:
+        """The first message. Raises StateError (HELLO_MISSING), and ExhaustedError (TOO_MANY_STREAMS) when
+        too many others have not said one yet."""
+        if self._silent >= MOST_SILENT_STREAMS:
+            raise ExhaustedError(
+                f"{self._silent} streams are open that have not said which task they are",
+                reason="TOO_MANY_STREAMS",
+            )
+        self._silent += 1
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                return await anext(requests)
+        except (TimeoutError, StopAsyncIteration):
+            raise StateError(
+                f"the stream did not say within {HELLO_SECONDS:g} s which task it is", reason="HELLO_MISSING"
+            ) from None
+        finally:
+            self._silent -= 1
+
+    def _admit(self, hello: pb.Hello) -> tuple[WorkerHost, Epoch, Slot]:
+        host = self._hosts.get(Flow(hello.flow.source, hello.flow.target))
+        epoch = host.epoch_of(hello.epoch) if host is not None else None
+        if host is None or epoch is None or not epoch.accepts(hello.token) or hello.slot >= len(epoch.slots):
+            raise NotFoundError("no live epoch knows this task", reason="EPOCH_UNKNOWN")
+        if hello.version != __version__:
+            # What the two say to each other belongs to a release: half understood it could lose records.
+            log.error(
+                "task_of_another_release", worker=hello.worker, version=hello.version, driver=__version__
+            )
+            raise StateError(
+                f"the worker {hello.worker} runs Twinlog {hello.version or 'of an earlier release'}, its"
+                f" driver {__version__}: install the same twinlog-source on the driver and on every executor",
+                reason="WORKER_VERSION",
+                metadata={"worker": hello.worker, "version": hello.version, "driver": __version__},
+            )
+        if epoch.ending:
+            # A refused task returns. One whose stream only ends counts as lost, and Spark runs it again.
+            raise StateError(f"epoch {epoch.number} is over: {epoch.ending}", reason=EndReason.EPOCH_OVER)
+        return host, epoch, epoch.slots[hello.slot]
+
+
+class _Conversation:
+    """One task's stream, from hello to its last words or its loss."""
+
+    def __init__(self, host: WorkerHost, epoch: Epoch, slot: Slot, context: Context) -> None:
+        self._host = host
+        self._epoch = epoch
+        self._slot = slot
+        self._context = context
+        slot.joined += 1
+        self._serial = slot.joined
+
+    @property
+    def _is_served(self) -> bool:
+        return self._slot.joined == self._serial
+
+    async def run(self, requests: AsyncIterator[pb.WorkerReport], *, worker: str) -> None:
+        slot, epoch = self._slot, self._epoch
+        slot.worker = worker
+        slot.commands = asyncio.Queue(maxsize=slot.commands.maxsize)
+        log.debug("task_joined", flow=str(epoch.flow), epoch=epoch.number, slot=slot.index, worker=worker)
+        try:
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(self._read(requests), name="task reports")
+                commanding = group.create_task(self._command(), name="task commands")
+                await asyncio.wait([reading, commanding], return_when=asyncio.FIRST_COMPLETED)
+                reading.cancel()
+                commanding.cancel()
+        finally:
+            self._left()
+
+    def _left(self) -> None:
+        slot = self._slot
+        if not self._is_served or slot.state is SlotState.FINISHED:
+            return
+        if slot.started or not self._epoch.ending:
+            slot.losses += 1
+            log.info(
+                "task_lost",
+                flow=str(self._epoch.flow),
+                epoch=self._epoch.number,
+                slot=slot.index,
+                worker=slot.worker,
+                losses=slot.losses,
+            )
+        self._epoch.move(slot, SlotState.LOST if slot.started else SlotState.WAITING)
+
+    async def _command(self) -> None:
+        wait_seconds = rejoin_wait(self._slot.losses)
+        if wait_seconds:
+            await wait_or_stop(self._epoch.over, wait_seconds)
+        silent_seconds = LONGEST_ALIVE_SECONDS
+        if not self._epoch.ending:
+            prepare = self._host.prepare(self._epoch, self._slot)
+            silent_seconds = alive_seconds(prepare.lease.ToTimedelta().total_seconds())
+            await self._context.write(pb.WorkerCommand(prepare=prepare))
+        while self._is_served:
+            try:
+                async with asyncio.timeout(silent_seconds):
+                    message = command_message(await self._slot.commands.get())
+            except TimeoutError:
+                message = pb.WorkerCommand(alive=pb.Alive())
+            await self._context.write(message)
+
+    async def _read(self, requests: AsyncIterator[pb.WorkerReport]) -> None:
+        epoch, slot = self._epoch, self._slot
+        reports = 0
+        async for report in requests:
+            if not self._is_served:
+                return
+            match report.WhichOneof("report"):
+                case "prepared":
+                    await self._prepared()
+                case "reopened":
+                    await self._reopened()
+                case "partitions":
+                    self._host.observe(epoch, slot, task_report(report.partitions))
+                    reports += 1
+                    if reports == REPORTS_OF_A_HEALTHY_TASK:
+                        slot.losses = 0
+                case "finished":
+                    finished = report.finished
+                    slot.final = LastWords(reason=finished.reason, message=finished.message)
+                    self._host.observe(epoch, slot, task_report(finished.reports))
+                    epoch.move(slot, SlotState.FINISHED)
+                    return
+                case _:
+                    pass
+
+    async def _reopened(self) -> None:
+        answer = Resume()
+        try:
+            await self._host.reopened(self._epoch)
+        except TwinlogError as error:
+            answer = Resume(reason=error.reason, message=str(error))
+        if self._is_served:
+            self._slot.tell(answer)
+
+    async def _prepared(self) -> None:
+        epoch, slot = self._epoch, self._slot
+        if not slot.started:
+            epoch.move(slot, SlotState.PREPARED)
+            return
+        try:
+            start = await self._host.rejoin(epoch, slot)
+        except TwinlogError as error:
+            # The task is cut off, Spark runs it again, and it asks again.
+            log.warning("rejoin_failed", flow=str(epoch.flow), slot=slot.index, error=str(error))
+            epoch.cut_off(slot)
+            return
+        if self._is_served:
+            slot.tell(start)
+            epoch.move(slot, SlotState.RUNNING)

@@ -1,0 +1,38 @@
+"""What a flow has left to copy, and whether producers still write: all of its partitions together. Pure.
+
+Invariant: heartbeats do not count. They are always on their way, and nobody's backlog.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.standing import FlowFacts, PartitionStanding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    records: int | None
+    """Offsets that are not copied; None while that is not known of a partition."""
+    last_known_records: int
+    """The same as known last of each partition; what was never known adds nothing."""
+    unknown_partitions: int
+    began_at: float | None
+    """When the oldest record came that is not copied, in monotonic seconds; None = there is none, or it is
+    not known."""
+    source_grew_at: float | None
+    """When a log of the source was seen to have grown last, in monotonic seconds; None: not yet."""
+
+
+def backlog_of(told: Sequence[tuple[PartitionRow, PartitionStanding]], facts: FlowFacts) -> Backlog:
+    data = [(row, standing) for row, standing in told if not row.is_heartbeats]
+    lags = [standing.lag_records for _, standing in data if standing.lag_records is not None]
+    began = [at for row, _ in data if (at := row.lag_time.began(facts.now)) is not None]
+    ages_known = all(standing.lag_seconds is not None for _, standing in data)
+    return Backlog(
+        records=sum(lags) if len(lags) == len(data) and facts.positions_known else None,
+        last_known_records=sum(row.last_known_lag or 0 for row, _ in data),
+        unknown_partitions=len(data) - len(lags),
+        began_at=min(began) if began and ages_known else None,
+        source_grew_at=max((row.grew_at for row, _ in data if row.grew_at is not None), default=None),
+    )

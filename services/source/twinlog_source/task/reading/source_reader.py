@@ -1,0 +1,336 @@
+"""The reading half of a task: fetches every partition that may be read, chooses lanes, and queues what is
+to be sent.
+
+Runs ahead of the writing half by at most `max_buffered_bytes`, by less while the target is slow: a quiet
+partition's records are written after what was read before them. Preserved copies bound theirs themselves, and
+are read on while what is written in rounds has no room. Positions are never reset here: an offset
+that the source does not hold is a finding (`on_out_of_range`), not a reason to jump.
+
+Invariant: the chunks of a partition are queued in the order of their offsets, each begins where the one
+before ended, and none survives a rewind (its generation is old).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from twinlog.batches import CopyPolicy, Prepared
+from twinlog.batches.header import CURRENT_MAGIC, whole_batches_bytes
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, WireFormatError
+from twinlog.kafka.raw import FetchedPartition, FetchFailure, RawFetcher
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES, FetchSchedule
+from twinlog_source.task.reading.horizon import Cut, Horizon
+from twinlog_source.task.reading.preparing import prepare_partition
+from twinlog_source.task.reading.throttle import Throttle
+
+ROOM_SECONDS = 0.1
+EPOCH_AT, EPOCH_END = 12, 16
+"""Bytes of the leader epoch in a batch; the magic byte follows."""
+CLUSTER_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedChunk:
+    """What one fetch of one partition gave, ready to be sent."""
+
+    copy: PartitionCopy
+    generation: int
+    prepared: Prepared
+    fetched_bytes: int
+
+    @property
+    def is_current(self) -> bool:
+        return self.generation == self.copy.generation
+
+
+OutOfRange = Callable[[Sequence[PartitionCopy]], Awaitable[None]]
+"""The source does not hold the positions of these: finds out why, and sets them right or aside."""
+OtherLeaders = Callable[[Sequence[PartitionCopy]], Awaitable[Collection[TopicPartition]]]
+"""What comes next was written under other leaders: names those whose log does not go on where the copy
+stands."""
+Offer = Callable[[PreparedChunk], None]
+"""Takes what was fetched of a copy that keeps its source's offsets, and says with `is_full` when it is
+enough."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceReader:
+    fetcher: RawFetcher
+    copies: Mapping[TopicPartition, PartitionCopy]
+    policies: Mapping[TopicPartition, CopyPolicy]
+    throttle: Throttle
+    read_committed: bool
+    clock: Clock
+    on_out_of_range: OutOfRange
+    on_other_leaders: OtherLeaders
+    max_buffered_bytes: int
+    """Of what is written in rounds; preserved copies bound theirs themselves."""
+    offer: Offer | None = None
+    """None where no copy keeps its source's offsets."""
+    horizon: Horizon = field(default_factory=Horizon)
+    """How far may be copied for now."""
+    chunks: deque[PreparedChunk] = field(default_factory=deque)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever a chunk was queued, and by everything else that has work for the writing half, which
+    clears it."""
+    source_problem: KafkaError | None = None
+    """Why the source cluster as a whole cannot be read; None while it can."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """Fetches that failed as a whole, by reason."""
+    _in_question: set[TopicPartition] = field(default_factory=set)
+    """Partitions about whose logs the leaders are asked: nothing of them is fetched or taken meanwhile."""
+    _buffered_bytes: int = 0
+    _most_buffered_bytes: int = field(init=False)
+    _room: asyncio.Event = field(default_factory=asyncio.Event)
+    _turns: FetchSchedule = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._most_buffered_bytes = self.max_buffered_bytes
+        self._turns = FetchSchedule(
+            copies=self.copies,
+            throttle=self.throttle,
+            is_asked=lambda partition: self.fetcher.is_asked(partition),
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`."""
+        questions: set[asyncio.Task[None]] = set()
+        async with asyncio.TaskGroup() as group:
+
+            def ask(question: Coroutine[None, None, None], name: str) -> None:
+                asked = group.create_task(question, name=name)
+                questions.add(asked)
+                asked.add_done_callback(questions.discard)
+
+            try:
+                await self._read(stop, ask)
+            finally:
+                for asked in questions:
+                    asked.cancel()
+
+    async def _read(
+        self, stop: asyncio.Event, ask: Callable[[Coroutine[None, None, None], str], None]
+    ) -> None:
+        while not stop.is_set():
+            if self._is_full and self.offer is None:
+                await self._wait_for_room(stop)
+                continue
+            now = self.clock.monotonic()
+            positions, wait_seconds = self._positions(now), self._turns.wait_seconds(now)
+            if not positions:
+                await self.fetcher.pause(wait_seconds)
+                continue
+            try:
+                answers = await self.fetcher.poll(
+                    positions,
+                    max_wait_seconds=wait_seconds,
+                    # The file may allow 50 MB, and many partitions with a backlog fill that. Half of what may
+                    # be buffered: it is held once more while it is received.
+                    sizes=self.throttle.sizes(self._most_buffered_bytes // 2),
+                )
+                self.source_problem = None
+            except KafkaError as error:
+                self.source_problem = error
+                self.failures[error.reason] = self.failures.get(error.reason, 0) + 1
+                await wait_or_stop(stop, CLUSTER_RETRY_SECONDS)
+                continue
+            under_others: list[FetchedPartition] = []
+            out_of_range: list[PartitionCopy] = []
+            for answer in answers.values():
+                if isinstance(answer, FetchFailure):
+                    if self._failed(answer):
+                        out_of_range.append(self.copies[answer.partition])
+                elif self._is_under_another_leader(answer):
+                    under_others.append(answer)
+                else:
+                    self._take(answer)
+            # In the background: an answer may take as long as a broker hangs, and the others go on meanwhile.
+            if under_others:
+                self._in_question |= {answer.partition for answer in under_others}
+                ask(self._look_at_leaders(under_others), "look at leaders")
+            if out_of_range:
+                self._in_question |= {copy.partition for copy in out_of_range}
+                ask(self._look_for_positions(out_of_range), "look for positions")
+
+    def pop(self) -> PreparedChunk | None:
+        """The next chunk to send, None when everything fetched is drained. Skips what a rewind made void."""
+        while self.chunks:
+            chunk = self.chunks.popleft()
+            was_full = self._is_full
+            self._buffered_bytes -= chunk.fetched_bytes
+            self._room.set()
+            if was_full and not self._is_full and self.offer is not None:
+                self.wake()
+            if chunk.is_current:
+                return chunk
+        return None
+
+    def limit_buffer(self, size_bytes: int) -> None:
+        """Read no more ahead than what the next round takes."""
+        was_full = self._is_full
+        self._most_buffered_bytes = min(size_bytes, self.max_buffered_bytes)
+        self._room.set()
+        if was_full and not self._is_full and self.offer is not None:
+            self.wake()
+
+    def wake(self) -> None:
+        """Who may be read has changed: see at once."""
+        self.fetcher.interrupt()
+
+    def release(self) -> None:
+        """The writing half is about to be free: fetch everything again."""
+        if self._turns.end_rest():
+            self.wake()
+
+    @property
+    def _is_full(self) -> bool:
+        """What is written in rounds has no room."""
+        return self._buffered_bytes >= self._most_buffered_bytes
+
+    def _positions(self, now: float) -> dict[TopicPartition, int]:
+        """What to fetch now, from where."""
+        positions = self._turns.next(now)
+        for partition in self._in_question:
+            positions.pop(partition, None)
+        if self._is_full:
+            self._leave_out_rounds(positions)
+        return positions
+
+    def _leave_out_rounds(self, positions: dict[TopicPartition, int]) -> None:
+        """Preserved copies do not wait for the rounds of others. What is on its way is taken all the same."""
+        for partition in list(positions):
+            if not self.copies[partition].keeps_offsets and not self.fetcher.is_asked(partition):
+                del positions[partition]
+
+    async def _wait_for_room(self, stop: asyncio.Event) -> None:
+        while not stop.is_set() and self._is_full:
+            # Each time: what was taken need not have been enough, and an event that is set is no wait at all.
+            self._room.clear()
+            try:
+                async with asyncio.timeout(ROOM_SECONDS):
+                    await self._room.wait()
+            except TimeoutError:
+                continue
+
+    async def _look_at_leaders(self, answers: Sequence[FetchedPartition]) -> None:
+        """Take the answers of partitions whose log continues where the copy stands."""
+        copies = [self.copies[answer.partition] for answer in answers]
+        generations = [copy.generation for copy in copies]
+        try:
+            refused = await self.on_other_leaders(copies)
+        finally:
+            self._in_question -= {answer.partition for answer in answers}
+        for answer, copy, generation in zip(answers, copies, generations, strict=True):
+            # One that was moved meanwhile may stand there again, and its log be another.
+            if answer.partition not in refused and copy.generation == generation:
+                self._take(answer)
+        self.wake()
+
+    async def _look_for_positions(self, copies: Sequence[PartitionCopy]) -> None:
+        try:
+            await self.on_out_of_range(copies)
+        finally:
+            self._in_question -= {copy.partition for copy in copies}
+        self.wake()
+
+    def _is_under_another_leader(self, answer: FetchedPartition) -> bool:
+        """Whether what was fetched begins with another leader epoch than what is copied ends with."""
+        copy, records = self.copies.get(answer.partition), answer.records
+        if copy is None or copy.fetched != answer.fetch_offset or copy.fetched_epoch is None:
+            return False
+        if len(records) <= EPOCH_END or records[EPOCH_END] != CURRENT_MAGIC:
+            return False
+        return int.from_bytes(records[EPOCH_AT:EPOCH_END], signed=True) != copy.fetched_epoch
+
+    def _take(self, answer: FetchedPartition) -> None:
+        copy = self.copies.get(answer.partition)
+        if copy is None or copy.fetched != answer.fetch_offset:
+            return
+        copy.end_offset = answer.last_stable_offset if self.read_committed else answer.high_watermark
+        copy.log_start_offset = answer.log_start_offset
+        if not copy.takes_answers:
+            return
+        if not answer.records:
+            copy.reached_end()
+            return
+        records: bytes | memoryview = answer.records
+        if not self.horizon.is_open:
+            records = self._within_horizon(copy, answer)
+            if not records:
+                return
+        size_bytes = len(records)
+        if not self.throttle.is_open:
+            # A limit is one of what is copied: the cut batch at the end is fetched again.
+            spent_bytes = whole_batches_bytes(records) or size_bytes
+            self.throttle.spend(answer.partition.topic, spent_bytes, self.clock.monotonic())
+        prepared = prepare_partition(
+            answer.partition,
+            records,
+            wanted_offset=answer.fetch_offset,
+            policy=self.policies[answer.partition],
+            aborted=answer.aborted,
+            backlog=size_bytes >= BACKLOG_BYTES,
+            log_end_offset=answer.high_watermark,
+        )
+        if prepared.next_offset == answer.fetch_offset and prepared.fault is None:
+            return
+        copy.fetched = prepared.next_offset
+        now_ms = self.clock.now_ms()
+        for batch in prepared.batches:
+            copy.counters.record_age.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
+        if prepared.leader_epochs:
+            epoch = prepared.leader_epochs[-1].epoch
+            copy.fetched_epoch = epoch if epoch >= 0 else None
+        chunk = PreparedChunk(
+            copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes
+        )
+        if prepared.fault is not None:
+            copy.hold()
+        if copy.keeps_offsets:
+            assert self.offer is not None
+            self.offer(chunk)
+        else:
+            self.chunks.append(chunk)
+            self._buffered_bytes += size_bytes
+            self.arrived.set()
+        self._turns.served(
+            answer.partition,
+            size_bytes,
+            buffered_bytes=self._buffered_bytes,
+            now=self.clock.monotonic(),
+        )
+
+    def _within_horizon(self, copy: PartitionCopy, answer: FetchedPartition) -> bytes | memoryview:
+        """What may be copied of an answer now. Damage is for who prepares it."""
+        try:
+            cut = self.horizon.cut(
+                copy.partition, answer.records, offset=answer.fetch_offset, now_ms=self.clock.now_ms()
+            )
+        except WireFormatError:
+            cut = Cut(answer.records)
+        if cut.reason:
+            copy.wait_until(self.clock.monotonic() + cut.wait_seconds, cut.reason)
+        return cut.records
+
+    def _failed(self, failure: FetchFailure) -> bool:
+        """Set the partition aside; True instead when the source does not hold the position."""
+        copy = self.copies.get(failure.partition)
+        if copy is None or copy.fetched != failure.fetch_offset:
+            return False
+        error = failure.error
+        if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
+            return True
+        copy.fail(
+            reason=error.reason,
+            message=f"source: {error}",
+            retriable=error.retriable,
+            now=self.clock.monotonic(),
+            keep_in_flight=True,
+        )
+        return False

@@ -1,0 +1,279 @@
+"""The task's end of the control stream: says hello, gets ready, copies when told, reports, ends on command
+or lease.
+
+The driver is the only authority: a task starts copying from the positions it is handed and from nothing else.
+Invariant: a task that has not heard its driver for `lease` does not commit any more.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import structlog
+
+from twinlog import __version__
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
+from twinlog.clock import Clock, SystemClock
+from twinlog.errors import FatalKafkaError, TransientKafkaError, TwinlogError
+from twinlog.kafka.deadline import pause
+from twinlog.model import Flow
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.log.fencing import FENCED
+from twinlog_source.reasons import EndReason
+from twinlog_source.task.assembly import open_copier
+from twinlog_source.task.copier import Copier
+from twinlog_source.task.stream.driver_lease import DriverLease
+
+SHORTEST_REPORT_SECONDS = 1.0
+CLOSE_TIMEOUT_SECONDS = 5.0
+AWAKE_SECONDS = 0.5
+
+
+DRIVER_NAME = "driver.twinlog"
+"""What the driver's certificate is for: tasks find it at any address."""
+
+CHANNEL_OPTIONS = (
+    ("grpc.ssl_target_name_override", DRIVER_NAME),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.max_receive_message_length", 32 << 20),
+    ("grpc.max_send_message_length", 32 << 20),
+    ("grpc.enable_retries", 0),
+    # Pings that measure the way double what an idle stream costs; the window is large enough without.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 1 << 20),
+    ("grpc.enable_http_proxy", 0),
+)
+
+Outcome = tuple[str, str]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskConnection:
+    """One task's conversation with its driver; `run` once, on an event loop of its own."""
+
+    flow: Flow
+    epoch: int
+    slot: int
+    driver_endpoint: str
+    driver_certificate: str
+    """PEM: a peer that answers with another one is not the driver."""
+    token: str
+    connect_timeout_seconds: float
+    clock: Clock = field(default_factory=SystemClock)
+    _lease_seconds: float = 0.0
+    _lease: DriverLease | None = None
+    """Since the task was told how long it is."""
+    _prepare: "asyncio.Future[pb.Prepare] | None" = None
+    _start: "asyncio.Future[pb.Start] | None" = None
+    _resume: "asyncio.Future[pb.Resume] | None" = None
+    """The answer that a task waits for whose ids were initialised again."""
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """gRPC takes one message at a time."""
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _copier: Copier | None = None
+    _outcome: Outcome | None = None
+
+    @property
+    def was_served(self) -> bool:
+        """Its driver has told it what to do."""
+        return self._lease is not None
+
+    async def run(self) -> Outcome:
+        """Return (reason, message): END_OF_EPOCH, EPOCH_OVER (it was never started), LEASE_LOST, REFUSED, or
+        the reason of a failure."""
+        loop = asyncio.get_running_loop()
+        self._prepare, self._start = loop.create_future(), loop.create_future()
+        self._lease_seconds = self.connect_timeout_seconds
+        trusted = grpc.ssl_channel_credentials(self.driver_certificate.encode())
+        async with grpc.aio.secure_channel(self.driver_endpoint, trusted, CHANNEL_OPTIONS) as channel:
+            stream: Any = pb_grpc.WorkerServiceStub(channel).Run(wait_for_ready=True)
+            async with asyncio.TaskGroup() as group:
+                work = group.create_task(self._work(stream), name="task work")
+                listening = group.create_task(self._listen(stream, work), name="commands")
+                awake = group.create_task(self._stay_awake(), name="note that the task is awake")
+                await asyncio.wait([work])
+                listening.cancel()
+                awake.cancel()
+        assert self._outcome is not None
+        return self._outcome
+
+    # ------------------------------------------------------------------------------------------ listening
+
+    async def _listen(self, stream: Any, work: "asyncio.Task[None]") -> None:
+        """Obey commands until the driver is gone, or ends the epoch before it was started; then end the work
+        at once."""
+        try:
+            while True:
+                async with asyncio.timeout(self._lease_seconds):
+                    command = await stream.read()
+                if self._lease is not None:
+                    self._lease.heard(self.clock.monotonic())
+                if command is grpc.aio.EOF:
+                    lost = EndReason.LEASE_LOST, "the driver closed the control stream"
+                    break
+                if self._is_end_before_start(command):
+                    # Nothing is copied, and nobody waits for last words. To get ready would take ids away
+                    # from a task of a later epoch.
+                    lost = EndReason.EPOCH_OVER, command.end.reason
+                    break
+                self._obey(command)
+        except TimeoutError:
+            lost = EndReason.LEASE_LOST, f"the driver was silent for {self._lease_seconds:g} s"
+        except grpc.aio.AioRpcError as error:
+            refused = error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION)
+            reason = EndReason.REFUSED if refused else EndReason.LEASE_LOST
+            lost = reason, f"the control stream broke: {error.code().name}"
+        if self._outcome is None:
+            self._outcome = lost
+            work.cancel()
+
+    async def _stay_awake(self) -> None:
+        """Loop until cancelled: a pause of this process is seen by the time between two turns."""
+        while True:
+            if self._lease is not None:
+                self._lease.awake(self.clock.monotonic())
+            await pause(AWAKE_SECONDS)
+
+    def _is_end_before_start(self, command: pb.WorkerCommand) -> bool:
+        assert self._start is not None
+        return command.WhichOneof("command") == "end" and not self._start.done()
+
+    def _obey(self, command: pb.WorkerCommand) -> None:
+        assert self._prepare is not None
+        assert self._start is not None
+        match command.WhichOneof("command"):
+            case "prepare" if not self._prepare.done():
+                self._lease_seconds = command.prepare.lease.ToTimedelta().total_seconds()
+                self._lease = DriverLease(self._lease_seconds, self.clock.monotonic())
+                self._prepare.set_result(command.prepare)
+            case "start" if not self._start.done():
+                self._start.set_result(command.start)
+            case "end":
+                if self._copier is not None:
+                    self._copier.syncs.nobody_goes_on = command.end.reason == EndReason.SHUTDOWN
+                self._stop.set()
+                self._answer(pb.Resume(reason=EndReason.EPOCH_OVER, message="the epoch was told to end"))
+            case "resume":
+                self._answer(command.resume)
+            case "set_paused" if self._copier is not None:
+                self._copier.set_paused(command.set_paused)
+            case "set_throttle" if self._copier is not None:
+                self._copier.set_throttle(command.set_throttle)
+            case "reposition" if self._copier is not None:
+                self._copier.moves.order(command.reposition)
+            case "withdraw_reposition" if self._copier is not None:
+                self._copier.moves.withdraw(command.withdraw_reposition)
+            case _:
+                pass  # Alive: hearing it is all
+
+    def _answer(self, resume: pb.Resume) -> None:
+        if self._resume is not None and not self._resume.done():
+            self._resume.set_result(resume)
+
+    # ------------------------------------------------------------------------------------------ working
+
+    async def _work(self, stream: Any) -> None:
+        try:
+            await stream.write(pb.WorkerReport(hello=self._hello()))
+            assert self._prepare is not None
+            prepare = await self._prepare
+            async with open_copier(
+                prepare,
+                self.flow,
+                slot=self.slot,
+                clock=self.clock,
+                ask_driver=lambda: self._ask_driver(stream),
+                may_write=self._may_write,
+            ) as copier:
+                self._copier = copier
+                await stream.write(pb.WorkerReport(prepared=pb.Prepared()))
+                assert self._start is not None
+                reports = prepare.report_interval.ToTimedelta().total_seconds()
+                await self._copy(stream, copier, await self._start, max(SHORTEST_REPORT_SECONDS, reports))
+                await self._finish(stream, EndReason.END_OF_EPOCH, "", copier)
+        except TwinlogError as error:
+            log.warning(
+                "task_failed", flow=str(self.flow), slot=self.slot, reason=error.reason, error=str(error)
+            )
+            await self._finish(stream, error.reason, str(error))
+        except grpc.aio.AioRpcError as error:
+            self._outcome = self._outcome or (
+                EndReason.LEASE_LOST,
+                f"the control stream broke: {error.code().name}",
+            )
+
+    async def _ask_driver(self, stream: Any) -> None:
+        """Wait for leave to go on; the lease bounds it. Raises KafkaError: refused."""
+        self._resume = asyncio.get_running_loop().create_future()
+        if self._stop.is_set():
+            raise TransientKafkaError("the epoch was told to end", reason=EndReason.EPOCH_OVER)
+        try:
+            await self._write(stream, pb.WorkerReport(reopened=pb.Reopened()))
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            raise TransientKafkaError("the control stream broke", reason=EndReason.LEASE_LOST) from error
+        answer = await self._resume
+        if answer.reason:
+            kind = FatalKafkaError if answer.reason == FENCED else TransientKafkaError
+            raise kind(answer.message, reason=answer.reason)
+
+    def _may_write(self) -> bool:
+        return self._lease is not None and self._lease.holds(self.clock.monotonic())
+
+    async def _write(self, stream: Any, report: pb.WorkerReport) -> None:
+        async with self._writing:
+            await stream.write(report)
+
+    async def _copy(self, stream: Any, copier: Copier, start: pb.Start, report_seconds: float) -> None:
+        copier.assign(start)
+        failure: TwinlogError | None = None
+
+        async def copy() -> None:
+            nonlocal failure
+            try:
+                await copier.run(self._stop)
+            except TwinlogError as error:
+                failure = error
+            finally:
+                self._stop.set()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(copy(), name="copy")
+            group.create_task(self._report(stream, copier, report_seconds), name="reports")
+        if failure is not None:
+            raise failure
+
+    async def _report(self, stream: Any, copier: Copier, every_seconds: float) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while not await wait_or_stop(self._stop, every_seconds):
+                await self._write(stream, pb.WorkerReport(partitions=copier.report()))
+
+    async def _finish(self, stream: Any, reason: str, message: str, copier: Copier | None = None) -> None:
+        """The last words; the driver closes the stream when it has heard them."""
+        self._outcome = reason, message
+        finished = pb.Finished(reason=reason, message=message)
+        if copier is not None:
+            finished.reports.CopyFrom(copier.report(everything=True))
+        with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                await stream.write(pb.WorkerReport(finished=finished))
+                await stream.done_writing()
+                await stream.code()
+
+    def _hello(self) -> pb.Hello:
+        return pb.Hello(
+            flow=types_pb2.Flow(source=self.flow.source, target=self.flow.target),
+            epoch=self.epoch,
+            slot=self.slot,
+            token=self.token,
+            worker=f"{socket.gethostname()}:{os.getpid()}",
+            version=__version__,
+        )

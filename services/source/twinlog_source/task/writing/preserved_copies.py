@@ -1,0 +1,579 @@
+"""The copies of a task that keep their source's offsets: what is read goes straight to their writer, and what
+is acknowledged moves their positions.
+
+Invariant A: a preserved copy is read only from where its end was seen.
+Invariant B: a copy that cannot keep the offsets is written no more before its exact position is told.
+Invariant C: the position at which a copy ends, and that it ends there, are stored in one transaction: the end
+of its log is not its position any more, and the next owner must not take it for that.
+Invariant D: while a task has a copy, nobody else writes what is on the log about it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import structlog
+from google.protobuf.duration_pb2 import Duration
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_for_any, wait_or_stop
+from twinlog_source.log.fact_records import fact_record
+from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact
+from twinlog_source.partitions import reports
+from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.fill_limits import FillLimit, is_visible
+from twinlog_source.preserved.own_batches import ForeignWrite
+from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.stream.hole_cost_messages import hole_cost_of
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
+from twinlog_source.task.writing.settling import settle_batch
+from twinlog_source.task.writing.syncs import OffsetSyncs
+
+IN_FLIGHT_BYTES = 8 << 20
+"""Of one partition: what a way of 150 ms holds at 50 MB/s. The writer bounds the sum."""
+PACK_BELOW_BYTES = 64 << 10
+BUFFERED_BYTES = 64 << 20
+"""Of all partitions: read and not acknowledged."""
+LEAST_SHARE_BYTES = 1 << 20
+"""Of one partition, however many there are: about one fetch."""
+DRAIN_SECONDS = 5.0
+"""How long the end of a task waits for the answers to what was sent."""
+RETRY_SECONDS = 1.0
+LONGEST_FLUSH_SECONDS = 5.0
+FILL_LOOK_SECONDS = 0.02
+"""How soon to look again whether a range may be filled."""
+TRIM_RETRY_SECONDS = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+def share_bytes(active: int) -> int:
+    """What each of so many partitions with unacknowledged records may have buffered."""
+    return max(BUFFERED_BYTES // max(active, 1), LEAST_SHARE_BYTES)
+
+
+def hole_words(partition: TopicPartition, first: int, end: int) -> str:
+    """Why a hole that consumers would see ends a copy."""
+    return (
+        f"the source shows no record of {partition} between offsets {first} and {end}: in a copy with its"
+        " offsets, consumers with isolation.level=read_uncommitted would read empty records there"
+        " (twinlog.offsets=preserved writes them)"
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class PreservedCopies:
+    """`assign` partitions, then `run` once; `drain` before its stop is set."""
+
+    source_alias: str
+    make_writer: Callable[[Changed, Failed], PreservedWriter]
+    foreign_write: Callable[[TopicPartition, int, int | None], Awaitable[ForeignWrite]]
+    """`CopyTails.foreign_write`."""
+    tell_foreign: Callable[[TopicPartition, reports.ForeignWrite], None]
+    """Told of each stretch that somebody else wrote into a copy, by source partition."""
+    delete_before: Callable[
+        [Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, int | KafkaError]]
+    ]
+    """Let logs of the target start at offsets. Raises KafkaError."""
+    store_position: Callable[[TopicPartition, list[NewRecord]], None]
+    """Store the position of a partition soon, and these records in the same transaction. Never waited
+    for."""
+    is_stored: Callable[[TopicPartition], bool]
+    """Whether all of that is on the log."""
+    wake_reader: Callable[[], None]
+    syncs: OffsetSyncs
+    clock: Clock
+    flush_seconds: float
+    """Positions are stored so often, and at least every five seconds: the next task looks at all that lies
+    behind them."""
+    fill_after_seconds: float
+    """How long a task that lost its partitions may still write."""
+    writer: PreservedWriter = field(init=False)
+    by_source: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
+    by_target: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
+    _stored: dict[TopicPartition, tuple[int, tuple[EpochStart, ...], int | None]] = field(
+        default_factory=dict
+    )
+    """What was given away to be stored: the position, the leader epochs of the source, and the epoch of the
+    target's leader in whose log the copy was checked."""
+    _active: set[TopicPartition] = field(default_factory=set)
+    """Those with records on the way."""
+    _is_draining: bool = False
+    _is_over: bool = False
+    """Nothing that is found now would be on the log: the next task finds it."""
+    _progress: asyncio.Event = field(default_factory=asyncio.Event)
+    _to_judge: set[TopicPartition] = field(default_factory=set)
+    _to_trim: dict[TopicPartition, int] = field(default_factory=dict)
+    _work: asyncio.Event = field(default_factory=asyncio.Event)
+    """There is something to judge or to trim."""
+
+    def __post_init__(self) -> None:
+        self.writer = self.make_writer(self._changed, self._failed)
+        self.flush_seconds = min(self.flush_seconds, LONGEST_FLUSH_SECONDS)
+
+    def assign(self, assignment: pb.Assignment, copy: PartitionCopy) -> None:
+        """Take a partition; `run` finds out where its copy ends."""
+        target = TopicPartition(assignment.target_topic, copy.partition.partition)
+        told = assignment.preserved
+        limit_bytes = assignment.max_message_bytes or TargetTopicLimits().max_message_bytes
+        appends: AppendLog[OutgoingBatch] = AppendLog.starting_at(
+            assignment.position,
+            max_in_flight_bytes=IN_FLIGHT_BYTES,
+            pack_below_bytes=min(PACK_BELOW_BYTES, limit_bytes // 2),
+            leader_epoch=told.leader_epoch if told.HasField("leader_epoch") else None,
+        )
+        now = self.clock.monotonic()
+        taken = PreservedCopy(
+            copy=copy,
+            at_target=PreservedPartition(
+                target=target,
+                appends=appends,
+                hole_cost=hole_cost_of(assignment.hole_costs, now),
+                topic_id=assignment.target_topic_id,
+            ),
+            skip_from=assignment.preserved.skip_from,
+            skip_to=assignment.preserved.skip_to,
+            target_topic_id=assignment.target_topic_id,
+            since=assignment.preserved.since,
+            required=assignment.preserved.required,
+            may_fill_at=now + self._wait(told, "skip_former_task_ago"),
+            alone_at=now + self._wait(told, "former_task_ago"),
+            giving_up=(told.end_reason, told.end_message) if told.end_reason else None,
+            settle=self._settle,
+            is_stored=partial(self.is_stored, copy.partition),
+            fill_later=self._fill_later,
+        )
+        self.by_source[copy.partition] = self.by_target[target] = taken
+        if assignment.position_stored:
+            self._stored[copy.partition] = assignment.position, copy.epochs, taken.leader_epoch
+        keeps_codec = assignment.compression_type in ("", "producer", Codec.ZSTD.name.lower())
+        self.writer.filler.note_limit(target, FillLimit(limit_bytes, keeps_codec=keeps_codec))
+        self.writer.add(taken.at_target)
+
+    def _wait(
+        self, told: pb.PreservedCopy, field: Literal["former_task_ago", "skip_former_task_ago"]
+    ) -> float:
+        """How long a task may still write that lost its partition so long ago; 0 when there is none."""
+        if not told.HasField(field):
+            return 0.0
+        ago: Duration = getattr(told, field)
+        return max(0.0, self.fill_after_seconds - ago.ToTimedelta().total_seconds())
+
+    def offer(self, chunk: PreparedChunk) -> None:
+        """What was fetched of a preserved copy."""
+        taken = self.by_source[chunk.copy.partition]
+        if self._stands_still(taken) or taken.copy.sent != taken.at_target.appends.wanted:
+            chunk.copy.drop_queued()
+            return
+        hole = None if taken.required else taken.visible_hole(chunk)
+        if hole is not None:
+            chunk.copy.drop_queued()
+            self.give_up(
+                chunk.copy.partition,
+                reason=PreservedReason.HOLE_TOO_LONG,
+                message=hole_words(chunk.copy.partition, hole.first, hole.end),
+            )
+            return
+        is_compared = taken.at_target.appends.is_proving
+        taken.offer(chunk, self.clock.monotonic())
+        if is_compared:
+            self._changed(taken.at_target)
+        self._bound(taken)
+        self.writer.wake(taken.at_target)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Write until `stop`. Raises KafkaError when this task may not write any more."""
+        failure: KafkaError | None = None
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(self._store_now_and_then(over), name="positions of preserved copies"),
+                group.create_task(self._care(over), name="judge and trim preserved copies"),
+            ]
+            try:
+                await self.writer.run(stop)
+            except KafkaError as error:
+                failure = error
+            finally:
+                over.set()
+                for task in beside:
+                    task.cancel()
+        if failure is not None:
+            raise failure
+
+    async def drain(self) -> None:
+        """Wait until all that was sent is acknowledged; what was only queued is dropped. Raises KafkaError
+        when a hole is still being filled: how it ends is not known."""
+        self._is_draining = True
+        self.writer.leave_holes()
+        now = self.clock.monotonic()
+        for taken in self.by_source.values():
+            taken.copy.is_full = True
+            taken.forget_queued(now)
+        give_up_at = now + DRAIN_SECONDS
+        longest = give_up_at + self.writer.settings.delivery_timeout_seconds
+        while not self.writer.is_idle:
+            now = self.clock.monotonic()
+            is_filling = any(each.appends.phase is Phase.FILLING for each in self.writer.partitions.values())
+            if now >= (longest if is_filling else give_up_at):
+                break
+            self._progress.clear()
+            await wait_or_stop(self._progress, min(0.2, give_up_at - now) if not is_filling else 0.2)
+        if any(each.appends.phase is Phase.FILLING for each in self.writer.partitions.values()):
+            raise TransientKafkaError(
+                "a hole of a preserved copy is still being filled", reason="KAFKA_TIMEOUT"
+            )
+        self.store_positions()
+        self._is_over = True
+
+    def store_positions(self) -> None:
+        """Give away what has moved since the last time."""
+        for partition, taken in self.by_source.items():
+            copy = taken.copy
+            stored = self._stored.get(partition)
+            if not taken.is_end_known or copy.needs_translation:
+                continue
+            if stored != (copy.committed, copy.epochs, taken.leader_epoch):
+                self._store(taken, [])
+
+    def skip(self, partition: TopicPartition, skip_to: int) -> None:
+        """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest, and once
+        `fact_of` is stored or is to be stored."""
+        taken = self.by_source[partition]
+        taken.skip(skip_to, self.clock.monotonic())
+        self._changed(taken.at_target)
+        self.writer.wake(taken.at_target)
+
+    def fills(self, partition: TopicPartition, first: int, end: int) -> bool:
+        """Whether the copy fills a range that the source has lost, or ends there."""
+        return self.by_source[partition].required or not is_visible(end - first)
+
+    def seconds_before_alone(self, partition: TopicPartition) -> float:
+        """How long the task before this one may still write; 0 = it cannot any more."""
+        return max(0.0, self.by_source[partition].alone_at - self.clock.monotonic())
+
+    def fact_of(self, partition: TopicPartition, *, skip_to: int | None = None) -> NewRecord:
+        """The record that says what a copy leaves out: as it is, or once `skip` was called."""
+        taken = self.by_source[partition]
+        skipped = taken.skipped if skip_to is None else (taken.at_target.appends.acknowledged, skip_to)
+        return self._fact(
+            CopyFact(
+                partition=partition,
+                preserved=True,
+                since=taken.since,
+                reason="",
+                target_topic_id=taken.target_topic_id,
+                skip_from=skipped[0],
+                skip_to=skipped[1],
+                leader_epoch=taken.leader_epoch,
+            )
+        )
+
+    def forget_queued(self, partition: TopicPartition) -> None:
+        """What was read of it and not sent is void."""
+        taken = self.by_source.get(partition)
+        if taken is not None and taken.is_end_known:
+            taken.forget_queued(self.clock.monotonic())
+
+    def forgive(self, partition: TopicPartition) -> None:
+        """Somebody acted: try at once."""
+        taken = self.by_source.get(partition)
+        if taken is not None:
+            taken.at_target.retry_at = 0.0
+            self.writer.wake(taken.at_target)
+
+    def is_at_rest(self, partition: TopicPartition) -> bool:
+        """All of it is on the target for certain."""
+        return self.by_source[partition].is_at_rest
+
+    def may_be_moved(self, partition: TopicPartition) -> bool:
+        """Whether a partition may continue elsewhere now: the end of its copy is known, and nothing of it is
+        on its way, compared, or about to end the copy. True for one whose copy has offsets of its own."""
+        taken = self.by_source.get(partition)
+        if taken is None:
+            return True
+        return taken.is_end_known and taken.is_at_rest and not taken.copy.needs_translation
+
+    def resting_end(self, partition: TopicPartition) -> int | None:
+        """Where the copy ends if only this writer wrote it; None: that is not known, or about to change."""
+        taken = self.by_source.get(partition)
+        if taken is None or not taken.is_end_known or taken.copy.needs_translation:
+            return None
+        appends = taken.at_target.appends
+        is_at_rest = appends.is_idle and self.is_at_rest(partition)
+        return appends.acknowledged if is_at_rest and not self._is_draining else None
+
+    def doubt(self, partition: TopicPartition) -> None:
+        """A copy at rest ends farther than it was written: it is looked at."""
+        at_target = self.by_source[partition].at_target
+        at_target.appends.doubt()
+        self.writer.wake(at_target)
+
+    def believe(self, partition: TopicPartition) -> bool:
+        """Take the end of a copy for its position although what is filled before it is not compared with the
+        source. False when there was nothing to compare."""
+        taken = self.by_source.get(partition)
+        if taken is None or not taken.at_target.appends.is_proving:
+            return False
+        taken.at_target.appends.believe()
+        self._changed(taken.at_target)
+        self.writer.wake(taken.at_target)
+        return True
+
+    def give_up(self, partition: TopicPartition, *, reason: str, message: str) -> None:
+        """The copy shall not keep the offsets from where it comes to rest."""
+        taken = self.by_source[partition]
+        if taken.giving_up is None:
+            taken.giving_up = reason, message
+            taken.copy.is_full = True
+            self.forget_queued(partition)
+            self._end_at_rest(taken)
+
+    def end_at(
+        self, partition: TopicPartition, position: int, *, until: int, reason: str, message: str
+    ) -> None:
+        """Write nothing more to a copy that is at rest: it has the source's offsets below `until`, and what
+        follows from `position` on cannot have them."""
+        taken = self.by_source[partition]
+        self.writer.remove(taken.at_target)
+        taken.give_up(position, until=until, reason=reason, message=message)
+        self._active.discard(partition)
+        ended = CopyFact(
+            partition=partition,
+            preserved=False,
+            since=until,
+            reason=reason,
+            target_topic_id=taken.target_topic_id,
+        )
+        self._store(taken, [self._fact(ended)])
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _changed(self, at_target: PreservedPartition) -> None:
+        taken = self.by_target[at_target.target]
+        now = self.clock.monotonic()
+        taken.changed(now)
+        appends = at_target.appends
+        if appends.phase is Phase.FOREIGN:
+            if appends.is_idle and not taken.copy.needs_translation:
+                self._to_judge.add(at_target.target)
+                self._work.set()
+        elif taken.is_end_known:
+            if taken.skip_from == 0 < taken.skip_to <= appends.acknowledged:
+                self._trim(taken)
+            if taken.giving_up is not None:
+                if appends.phase is Phase.SURE and not appends.is_proving:
+                    # Also the rest of a hole that cannot be filled.
+                    taken.forget_queued(now)
+                self._end_at_rest(taken)
+            elif not taken.required and at_target.hole_cost.is_too_high(now):
+                self.give_up(
+                    taken.copy.partition,
+                    reason=PreservedReason.HOLES_TOO_FREQUENT,
+                    message=f"filling the offsets that {taken.copy.partition} does not show takes more than"
+                    " half of the time",
+                )
+        self._bound(taken)
+        self._progress.set()
+
+    def _end_at_rest(self, taken: PreservedCopy) -> None:
+        if taken.giving_up is None or taken.copy.needs_translation or self._is_over:
+            return
+        if taken.copy.settling:
+            return  # its position is being moved: it ends where it is moved to
+        if self.is_at_rest(taken.copy.partition):
+            (reason, message), position = taken.giving_up, taken.copy.committed
+            self.end_at(taken.copy.partition, position, until=position, reason=reason, message=message)
+
+    def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
+        """Only what a retry does not heal sets a partition aside: its records would be refused again."""
+        taken = self.by_target[at_target.target]
+        copy = taken.copy
+        if error.reason == PreservedReason.FILL_REFUSED and not taken.required:
+            self.give_up(copy.partition, reason=error.reason, message=str(error))
+            return None
+        if error.retriable:
+            setbacks = copy.counters.setbacks
+            setbacks[error.reason] = setbacks.get(error.reason, 0) + 1
+            return None
+        now = self.clock.monotonic()
+        copy.fail(
+            reason=error.reason, message=f"target: {error}", retriable=False, now=now, keep_in_flight=True
+        )
+        taken.forget_queued(now)
+        assert copy.retry_at is not None
+        return copy.retry_at - now
+
+    def _settle(self, copy: PartitionCopy, batch: OutgoingBatch, base_offset: int) -> None:
+        settle_batch(copy, batch, base_offset, syncs=self.syncs, now_ms=self.clock.now_ms())
+
+    def _fill_later(self, taken: PreservedCopy) -> None:
+        def fill() -> None:
+            if taken.copy.needs_translation or self._is_draining:
+                return
+            taken.waits_to_fill = False
+            taken.fill_skipped(self.clock.monotonic())
+            # A copy that shall end may be at rest by this.
+            self._changed(taken.at_target)
+            self.writer.wake(taken.at_target)
+
+        wait_seconds = taken.may_fill_at - self.clock.monotonic() if taken.skip_from else 0.0
+        asyncio.get_running_loop().call_later(max(wait_seconds, 0.0) + FILL_LOOK_SECONDS, fill)
+
+    def _bound(self, taken: PreservedCopy) -> None:
+        """Fetch no more of a partition that has its share on the way; fetch it again when it has room.
+
+        Only the one that something was said about: who is full hears an answer soon.
+        """
+        partition = taken.copy.partition
+        if taken.outstanding_bytes > 0:
+            self._active.add(partition)
+        else:
+            self._active.discard(partition)
+        is_full = self._stands_still(taken) or taken.outstanding_bytes >= share_bytes(len(self._active))
+        is_open_again = taken.copy.is_full and not is_full
+        taken.copy.is_full = is_full
+        if is_open_again:
+            self.wake_reader()
+
+    def _stands_still(self, taken: PreservedCopy) -> bool:
+        """Nothing more of it may be read now, however little is on its way."""
+        return (
+            self._is_draining
+            or not taken.is_end_known
+            or taken.waits_to_fill
+            or (taken.giving_up is not None and not taken.at_target.appends.is_proving)
+            or taken.at_target.appends.phase is Phase.FOREIGN
+        )
+
+    def _trim(self, taken: PreservedCopy) -> None:
+        """Delete what was filled before the beginning of the copy: once in each task, as it may have been
+        left by one before."""
+        target = taken.at_target.target
+        if target not in self._to_trim:
+            self._to_trim[target] = taken.skip_to
+            self._work.set()
+
+    def _store(self, taken: PreservedCopy, records: list[NewRecord]) -> None:
+        copy = taken.copy
+        stored = self._stored.get(copy.partition)
+        if copy.epochs and (stored is None or stored[1] != copy.epochs):
+            epochs = LeaderEpochsFact(partition=copy.partition, epochs=copy.epochs)
+            records = [*records, self._fact(epochs)]
+        epoch_told = None if stored is None else stored[2]
+        if epoch_told != taken.leader_epoch and not copy.needs_translation and not copy.settling:
+            # With the position, never alone: what lies below it was checked in this leader's log.
+            records, epoch_told = [*records, self.fact_of(copy.partition)], taken.leader_epoch
+        self._stored[copy.partition] = copy.committed, copy.epochs, epoch_told
+        self.store_position(copy.partition, records)
+
+    def _fact(self, fact: CopyFact | LeaderEpochsFact) -> NewRecord:
+        return NewRecord(*fact_record(self.source_alias, fact), self.clock.now_ms())
+
+    # ------------------------------------------------------------------------------------------ loops
+
+    async def _store_now_and_then(self, stop: asyncio.Event) -> None:
+        while not await wait_or_stop(stop, self.flush_seconds):
+            self.store_positions()
+
+    async def _care(self, stop: asyncio.Event) -> None:
+        """Loop: judge copies that others wrote to, and delete what was filled before the first record."""
+        trimmed: set[TopicPartition] = set()
+        retry_at: dict[TopicPartition, float] = {}
+        while not stop.is_set():
+            self._work.clear()
+            for target in list(self._to_judge):
+                await self._judge(target)
+            now = self.clock.monotonic()
+            due = {
+                target: offset
+                for target, offset in self._to_trim.items()
+                if target not in trimmed and retry_at.get(target, 0.0) <= now
+            }
+            if due:
+                outcome = await self._delete(due)
+                for target, refused in outcome.items():
+                    if refused is None:
+                        trimmed.add(target)
+                    else:
+                        retry_at[target] = now + TRIM_RETRY_SECONDS
+                        log.warning(
+                            "filled_offsets_not_deleted",
+                            partition=str(target),
+                            reason=refused.reason,
+                            error=str(refused),
+                        )
+            left = self._to_judge or self._to_trim.keys() - trimmed
+            await wait_for_any(stop, self._work, seconds=RETRY_SECONDS if left else None)
+
+    async def _delete(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, KafkaError | None]:
+        try:
+            outcome = await self.delete_before(before)
+        except KafkaError as error:
+            return dict.fromkeys(before, error)
+        return {target: each if isinstance(each, KafkaError) else None for target, each in outcome.items()}
+
+    def _reason(self, found: ForeignWrite) -> PreservedReason:
+        if found.is_filler and not self._is_nobodys_or_ours(found):
+            return PreservedReason.MARKER_REPEATED
+        return PreservedReason.FOREIGN_WRITE
+
+    def _is_nobodys_or_ours(self, found: ForeignWrite) -> bool:
+        """Written without a producer id, or with that of the flow's copies."""
+        return found.producer_id in (-1, self.writer.identity.producer_id)
+
+    def _words(self, target: TopicPartition, found: ForeignWrite) -> str:
+        if self._is_nobodys_or_ours(found):
+            return (
+                f"{target}: what lies at offset {found.offset} is not the source's record of that offset: the"
+                " target topic was deleted and created again while it was written, or somebody else writes it"
+            )
+        if found.is_filler:
+            return (
+                f"{target}: at offset {found.offset}, where the source has a record, lies the end of a"
+                f" transaction of producer id {found.producer_id}. Most likely it is one of Twinlog's that"
+                " the target's coordinator ended twice, as it was killed in between; it may be somebody"
+                " else's. Behind it the copy cannot keep the source's offsets"
+            )
+        return (
+            f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which is not"
+            " Twinlog's: behind it the copy cannot keep the source's offsets"
+        )
+
+    async def _judge(self, target: TopicPartition) -> None:
+        """Somebody else wrote to the copy: tell who, where, and from which position it continues."""
+        taken = self.by_target[target]
+        if taken.copy.settling:
+            return  # judged once its new position is on the log: else that would be stored over where it ends
+        appends = taken.at_target.appends
+        assert appends.foreign_at is not None
+        try:
+            lost_since = appends.leader_epoch if appends.has_lost_records else None
+            found = await self.foreign_write(target, appends.foreign_at, lost_since)
+        except KafkaError as error:
+            taken.at_target.problem = error
+            return
+        self._to_judge.discard(target)
+        if self._is_over:
+            return
+        for write in found.writes:
+            self.tell_foreign(taken.copy.partition, write)
+        if found.end:
+            taken.copy.target_end = found.end  # What lies below is told.
+        self.end_at(
+            taken.copy.partition,
+            taken.position_of(found.offset + found.own_behind),
+            until=found.offset,
+            reason=self._reason(found),
+            message=self._words(target, found),
+        )
+        self._progress.set()

@@ -1,0 +1,266 @@
+"""One partition whose copy keeps its source's offsets: what was read of it, and what of that is on the
+target. No I/O.
+
+It joins two machines: `PartitionCopy` says what is read and where the partition stands, `AppendLog` what is
+written. What is fetched is offered to the log at once, so of a preserved copy `fetched`, `sent` and the log's
+`wanted` are the same offset; `committed` follows what is acknowledged.
+
+Source offsets between `skip_from` and `skip_to` are not copied (what lies before the beginning of the copy, a
+lost range, what an operator left out): where the copy ends among them they are filled. A copy that ends
+anywhere else below its position has lost records, and they are copied again.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from twinlog.batches import OutgoingBatch
+from twinlog.batches.prepared import LeaderEpoch
+from twinlog_source.preserved.append_log import Append, Hole, Phase
+from twinlog_source.preserved.fill_limits import is_visible
+from twinlog_source.preserved.items import items_of
+from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.preserved.writer import PreservedPartition
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.loss import extended
+from twinlog_source.task.reading.source_reader import PreparedChunk
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """A batch or a hole that is not acknowledged yet."""
+
+    end: int
+    batch: OutgoingBatch | None
+    epochs: tuple[LeaderEpoch, ...]
+    chunk: PreparedChunk | None
+    """Of the last item of a chunk: its room is free, and its fault is told, when it is acknowledged."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PreservedCopy:
+    copy: PartitionCopy
+    at_target: PreservedPartition
+    skip_from: int
+    skip_to: int
+    target_topic_id: str
+    since: int = 0
+    """Source offset of the copy's first record."""
+    required: bool = False
+    """The configuration demands the source's offsets: they are not given up only because they cost much."""
+    may_fill_at: float
+    """Monotonic seconds: a range that former tasks may hold fetched is filled only when none of them can
+    write any more (rule 6 of docs/adr/0008)."""
+    alone_at: float
+    """Monotonic seconds: the same for a range that no task before this one was told of."""
+    settle: Callable[[PartitionCopy, OutgoingBatch, int], None]
+    """Count a batch that is on the target."""
+    is_stored: Callable[[], bool]
+    """Whether the position, and what is left out before it, is on the log."""
+    fill_later: Callable[["PreservedCopy"], None]
+    """Call `fill_skipped` soon, and not before `may_fill_at`."""
+    is_end_known: bool = False
+    preserved_until: int = 0
+    """Once the copy has ended: below this offset it has the source's offsets."""
+    giving_up: tuple[str, str] | None = None
+    """Why the copy shall not keep the offsets from where it comes to rest: reason and message."""
+    waits_to_fill: bool = False
+    """A range is to be filled, and former owners may still write: nothing is read."""
+    outstanding_bytes: int = 0
+    """Fetched bytes that are not acknowledged."""
+    _outstanding: deque[_Offered] = field(default_factory=deque)
+    _generation: int = 0
+
+    def __post_init__(self) -> None:
+        self.copy.keeps_offsets = True
+        self.copy.is_full = True  # until the end of the copy says where to read
+        self._generation = self.at_target.appends.generation
+
+    @property
+    def skipped(self) -> tuple[int, int]:
+        return self.skip_from, self.skip_to
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """Of the target's leader in whose log the copy was checked; None = not known."""
+        return self.at_target.appends.leader_epoch
+
+    @property
+    def is_idle(self) -> bool:
+        """All that was offered is on the target, and nothing is to be filled."""
+        return self.at_target.appends.is_idle and not self.waits_to_fill
+
+    @property
+    def is_at_rest(self) -> bool:
+        """The same, for certain, and nothing that was refused or is unanswered may still arrive."""
+        appends = self.at_target.appends
+        return self.is_idle and appends.phase is Phase.SURE and not appends.is_proving
+
+    def offer(self, chunk: PreparedChunk, now: float) -> None:
+        """What was fetched at the log's `wanted`."""
+        prepared, appends = chunk.prepared, self.at_target.appends
+        items = list(items_of(prepared, from_offset=appends.wanted))
+        epochs = list(prepared.leader_epochs)
+        for number, item in enumerate(items, start=1):
+            count = sum(each.offset < item.end for each in epochs)
+            batch = item.payload if isinstance(item, Append) else None
+            last = chunk if number == len(items) else None
+            self._outstanding.append(_Offered(item.end, batch, tuple(epochs[:count]), last))
+            del epochs[:count]
+        if not items:
+            self._outstanding.append(_Offered(prepared.next_offset, None, (), chunk))
+        self.outstanding_bytes += chunk.fetched_bytes
+        appends.offer(items, next_offset=prepared.next_offset)
+        self.copy.sent = self.copy.fetched
+        self._settle(now)
+
+    def visible_hole(self, chunk: PreparedChunk) -> Hole | None:
+        """The first hole before or in what was fetched at the log's `wanted` that consumers of the copy would
+        see as empty records; None = there is none, or nothing is filled now."""
+        appends = self.at_target.appends
+        if appends.is_proving:
+            return None
+        before = appends.last_hole
+        for item in items_of(chunk.prepared, from_offset=appends.wanted):
+            if isinstance(item, Hole) and is_visible(before + item.count):
+                return Hole(item.first - before, before + item.count)
+            before = 0
+        return None
+
+    def changed(self, now: float) -> None:
+        """The log was told an answer."""
+        appends = self.at_target.appends
+        if appends.phase is Phase.FOREIGN:
+            return
+        if not self.is_end_known:
+            if appends.phase is not Phase.SURE:
+                return
+            self.is_end_known = True
+            self._continue(now)
+        elif appends.generation != self._generation:
+            self._continue(now)
+        self._settle(now)
+
+    def forget_queued(self, now: float) -> None:
+        """What was offered and not sent is void."""
+        self.at_target.appends.forget_queued()
+        if self.is_end_known:
+            self.changed(now)
+
+    def skip(self, skip_to: int, now: float) -> None:
+        """What lies between here and `skip_to` is not copied: filled once that is on the log. Only while
+        idle."""
+        assert self.copy.is_idle
+        self.may_fill_at = self.alone_at
+        self.skip_from, self.skip_to = self.at_target.appends.acknowledged, skip_to
+        self._continue(now)
+
+    def fill_skipped(self, now: float) -> None:
+        """Fill the rest of the range that is not copied, when the copy ends there and it is time."""
+        wanted = self.at_target.appends.wanted
+        is_waiting, self.waits_to_fill = self.waits_to_fill, False
+        appends = self.at_target.appends
+        is_written = appends.phase is not Phase.FOREIGN and (self.giving_up is None or appends.is_proving)
+        if self._not_copied(wanted) and is_written:
+            # Nobody can hold what lies before the beginning of the copy.
+            others_may_write = self.skip_from > 0 and now < self.may_fill_at
+            # Once it is filled the end of the copy says nothing of it any more: the log has to.
+            if others_may_write or not self.is_stored():
+                self.waits_to_fill = True
+                if not is_waiting:
+                    self.fill_later(self)
+            else:
+                appends.offer([Hole(wanted, self.skip_to - wanted)], next_offset=self.skip_to)
+                if appends.generation != self._generation and appends.phase is not Phase.FOREIGN:
+                    # It was compared with what the copy has, and the rest of it is to be filled.
+                    self._continue(now)
+        self._note_rest()
+
+    def give_up(self, position: int, *, until: int, reason: str, message: str) -> None:
+        """Nothing more is written to the copy with the source's offsets, which it has below `until`."""
+        self.preserved_until = until
+        self._outstanding.clear()
+        self.outstanding_bytes = 0
+        if position != self.copy.committed:
+            self.copy.restart_at(position)
+        self.copy.give_up_offsets(reason=reason, message=message)
+        log.warning(
+            "preserved_copy_ended",
+            partition=str(self.copy.partition),
+            position=position,
+            reason=reason,
+            message=message,
+        )
+
+    def position_of(self, end: int) -> int:
+        """The position of a copy that ends there."""
+        return self.skip_to if self._not_copied(end) else end
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _not_copied(self, offset: int) -> bool:
+        return self.skip_from <= offset < self.skip_to
+
+    def _continue(self, now: float) -> None:
+        """What was offered is void from the log's `wanted` on: read from there, or fill from there."""
+        appends, copy = self.at_target.appends, self.copy
+        self._generation = appends.generation
+        while self._outstanding and self._outstanding[-1].end > appends.wanted:
+            dropped = self._outstanding.pop()
+            if dropped.chunk is not None:
+                self.outstanding_bytes -= dropped.chunk.fetched_bytes
+        self._settle(now)
+        position = self.position_of(appends.acknowledged)
+        if position < copy.committed or (not self._outstanding and position != copy.committed):
+            # Where a proof begins nothing is lost: the copy is read again to be compared.
+            if position < copy.committed and not appends.is_proving:
+                self._note_lost_tail(position)
+            copy.restart_at(position)
+        if copy.target_end is not None:
+            copy.target_end = min(copy.target_end, appends.acknowledged)
+        if not self._outstanding:
+            self.outstanding_bytes = 0
+        if self._not_copied(appends.wanted):
+            copy.sent = self.skip_to
+        else:
+            copy.sent = appends.wanted
+        copy.drop_queued()
+        self.fill_skipped(now)
+
+    def _note_lost_tail(self, position: int) -> None:
+        counted = self.copy.counters.setbacks
+        reason = PreservedReason.TARGET_LOST_TAIL
+        counted[reason] = counted.get(reason, 0) + 1
+        log.warning(
+            "target_lost_records",
+            partition=str(self.copy.partition),
+            reason=reason,
+            from_offset=position,
+            to_offset=self.copy.committed,
+        )
+
+    def _settle(self, now: float) -> None:
+        """Take what is acknowledged: positions move, faults behind it are told."""
+        copy, acknowledged = self.copy, self.at_target.appends.acknowledged
+        while self._outstanding and self._outstanding[0].end <= acknowledged:
+            item = self._outstanding.popleft()
+            if item.batch is not None:
+                self.settle(copy, item.batch, item.batch.first_source_offset)
+            copy.epochs = extended(copy.epochs, item.epochs)
+            if item.end > copy.committed:
+                copy.commit(item.end)
+            if item.chunk is None:
+                continue
+            self.outstanding_bytes -= item.chunk.fetched_bytes
+            fault = item.chunk.prepared.fault
+            if fault is not None and item.chunk.is_current:
+                copy.fail(reason=fault.reason, message=fault.message, retriable=False, now=now)
+        self._note_rest()
+
+    def _note_rest(self) -> None:
+        """The partition is at rest only when its copy is: what fails meanwhile is not forgotten."""
+        self.copy.rounds = int(bool(self._outstanding) or not self.is_idle)

@@ -1,0 +1,67 @@
+"""Spans of what a task writes: each a trace of its own, linked to the epoch's, for an epoch has thousands of
+them. Nothing is made where nobody exports traces.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link
+
+from twinlog import __version__
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.model import Flow
+from twinlog.telemetry.metrics.spec import flow_attributes
+from twinlog.telemetry.otlp import open_traces
+from twinlog.telemetry.tracing import failed, linked_to
+from twinlog_source.task.writing.round import Round
+
+_NANOSECONDS = 1e9
+
+
+@cache
+def export_spans() -> None:
+    """Open the exporter of this process, which lives as long as the process: a worker has many tasks, one
+    after the other. To be called after Spark's fork: it has a thread."""
+    open_traces("source-task", __version__, os.environ)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpans:
+    attributes: dict[str, str | int]
+    links: Sequence[Link]
+    clock: Clock
+
+    @classmethod
+    def of(cls, flow: Flow, slot: int, *, traceparent: str, clock: Clock) -> "TaskSpans":
+        attributes: dict[str, str | int] = dict(flow_attributes(flow.source, flow.target))
+        attributes["twinlog.slot"] = slot
+        return cls(attributes=attributes, links=linked_to(traceparent), clock=clock)
+
+    def round(self, done: Round) -> None:
+        """A round was committed, or has failed."""
+        self._span("round", done.began_at, len(done.positions), done.size_bytes, done.failure)
+
+    def append(self, began: float, partitions: int, size_bytes: int, failure: KafkaError | None) -> None:
+        """A request with batches of preserved copies was answered, or lost."""
+        self._span("append", began, partitions, size_bytes, failure)
+
+    def _span(
+        self, name: str, began: float, partitions: int, size_bytes: int, failure: KafkaError | None
+    ) -> None:
+        """`began`: monotonic seconds."""
+        took = self.clock.monotonic() - began
+        span = trace.get_tracer("twinlog").start_span(
+            name,
+            context=Context(),
+            links=self.links,
+            start_time=int((self.clock.now_ms() / 1000 - took) * _NANOSECONDS),
+            attributes={**self.attributes, "twinlog.partitions": partitions, "twinlog.bytes": size_bytes},
+        )
+        if failure is not None:
+            failed(span, failure)
+        span.end()

@@ -1,0 +1,1 @@
+"""What one flow sets for its four services."""

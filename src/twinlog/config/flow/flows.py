@@ -1,0 +1,208 @@
+"""One flow's settings: MM2's precedence applied, typed, with what MM2 would refuse refused."""
+
+from twinlog.config.clients import ClientBuilder
+from twinlog.config.flow.fixed_configs import FIXED_CONFIGS_KEY, FixedRules, parse_fixed_configs
+from twinlog.config.flow.settings import (
+    AclSyncMode,
+    CheckpointSettings,
+    ConfigSyncSettings,
+    FlowConfig,
+    HeartbeatSettings,
+    OffsetSyncsSettings,
+    Selection,
+)
+from twinlog.config.flow.source_settings import source_settings
+from twinlog.config.flow.sources import FlowSources
+from twinlog.config.problems import Findings
+from twinlog.config.values import precedence as precedence
+from twinlog.config.values.precedence import Connector, Settings
+from twinlog.config.values.providers import Resolver
+from twinlog.config.values.reader import SettingsReader
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
+
+SHORTEST_INTERVAL_SECONDS = 0.1
+"""What an interval of 0 means where MM2 allows it: there it is a busy loop."""
+
+
+def flow_config(raw: Settings, flow: Flow, *, resolver: Resolver, findings: Findings) -> FlowConfig:
+    """Build a flow that runs. Problems go to `findings`; the result is only good when there are none."""
+    connector = precedence.connector_properties(raw, flow, Connector.SOURCE)
+    worker = precedence.worker_properties(raw, flow, resolver.resolve)
+    sources = FlowSources(
+        raw=raw,
+        flow=flow,
+        connector=connector,
+        worker=worker,
+        read=SettingsReader(connector, resolve=resolver.resolve, findings=findings),
+        read_worker=SettingsReader(worker, resolve=resolver.resolve, findings=findings),
+        resolver=resolver,
+        findings=findings,
+    )
+    enabled = sources.read.boolean("enabled")
+    _check_aliases(sources, enabled=enabled)
+    _check_converters(sources)
+    clients = ClientBuilder(resolver, findings).of_flow(flow, connector=connector, worker=worker)
+    topics = Selection(
+        include=sources.read.patterns("topics"), exclude=sources.read.patterns("topics.exclude")
+    )
+    source = source_settings(sources, clients)
+    return FlowConfig(
+        flow=flow,
+        enabled=enabled,
+        policy_config=_policy(sources),
+        filter_config=_filters(sources),
+        source=source,
+        checkpoint=_checkpoint(sources, topics, enabled=enabled, syncs=source.offset_syncs),
+        heartbeat=_heartbeat(sources),
+        configsync=_configsync(sources, topics),
+        clients=clients,
+    )
+
+
+def _check_aliases(sources: FlowSources, *, enabled: bool) -> None:
+    """MM2 would take another alias as it is and name every topic after it; a flow here is its two aliases."""
+    for key, alias in (
+        ("source.cluster.alias", sources.flow.source),
+        ("target.cluster.alias", sources.flow.target),
+    ):
+        prop = sources.resolver.resolve(sources.connector[key])
+        if prop.value.strip() == alias:
+            continue
+        if enabled:
+            sources.findings.wrong_value(prop, f"{alias} (as in {sources.flow}) or no such key", secret=False)
+        else:
+            sources.findings.warning(prop.key, f"has no effect on {sources.flow}", line=prop.line)
+
+
+def _policy(sources: FlowSources) -> dict[str, str]:
+    """`replication.policy.*` as configured; keys beyond Kafka's own are passed on for other policies'
+    sake."""
+    prefix = "replication.policy."
+    config = {
+        key: sources.resolver.resolve(prop).value.strip()
+        for key, prop in precedence.with_prefix(sources.connector, prefix).items()
+    }
+    config[f"{prefix}class"] = sources.read.text(f"{prefix}class")
+    config["source.cluster.alias"] = sources.flow.source
+    if renames := (sources.read.optional_text("twinlog.topic.rename") or "").strip():
+        config["twinlog.topic.rename"] = renames
+    sources.read.boolean(f"{prefix}internal.topic.separator.enabled")
+    return config
+
+
+def _filters(sources: FlowSources) -> dict[str, str]:
+    """Keys beyond Kafka's own are passed on for other filters' sake."""
+    config: dict[str, str] = {}
+    for prefix in ("topic.filter.", "group.filter.", "config.property.filter."):
+        for key, prop in precedence.with_prefix(sources.connector, prefix).items():
+            config[key] = sources.resolver.resolve(prop).value.strip()
+        config[f"{prefix}class"] = sources.read.text(f"{prefix}class")
+    return config
+
+
+def _check_converters(sources: FlowSources) -> None:
+    """Another converter would change records in MM2; here nothing is converted, which must not go unsaid."""
+    for name in ("key.converter", "value.converter", "header.converter"):
+        for settings in (sources.worker, sources.connector):
+            prop = settings.get(name)
+            if prop is None:
+                continue
+            value = sources.resolver.resolve(prop).value.strip()
+            if value.rpartition(".")[2] != "ByteArrayConverter":
+                sources.findings.problem(
+                    prop.key,
+                    f"{value} would convert records, and they are copied byte for byte here; remove it",
+                    line=prop.line,
+                )
+
+
+def _checkpoint(
+    sources: FlowSources, topics: Selection, *, enabled: bool, syncs: OffsetSyncsSettings
+) -> CheckpointSettings:
+    """Checkpoints need offset syncs. Where MM2's checkpoint connector fails alone, checkpoints are off and it
+    is said; what asks for group offsets all the same is an error."""
+    read, findings = sources.read, sources.findings
+    emit = read.boolean("emit.checkpoints.enabled")
+    sync_groups = read.boolean("sync.group.offsets.enabled")
+    if enabled:
+        for key, on in (("emit.checkpoints.enabled", emit), ("emit.offset-syncs.enabled", syncs.enabled)):
+            prop = read.property(key)
+            if on or prop is None:
+                continue
+            wanted = read.property("sync.group.offsets.enabled")
+            if sync_groups and wanted is not None:
+                findings.problem(wanted.key, f"needs {key}=true, but {prop.key} is false", line=wanted.line)
+            else:
+                findings.warning(
+                    prop.key, f"consumer groups of {sources.flow} are not translated", line=prop.line
+                )
+    return CheckpointSettings(
+        connector_name=precedence.connector_name(sources.raw, sources.flow, Connector.CHECKPOINT),
+        enabled=enabled and emit and syncs.enabled,
+        groups=Selection(include=read.patterns("groups"), exclude=read.patterns("groups.exclude")),
+        topics=topics,
+        offset_syncs_location=syncs.location,
+        emit_interval_seconds=max(
+            read.number("emit.checkpoints.interval.seconds"), SHORTEST_INTERVAL_SECONDS
+        ),
+        refresh_groups_enabled=read.boolean("refresh.groups.enabled"),
+        refresh_groups_interval_seconds=read.number("refresh.groups.interval.seconds"),
+        sync_group_offsets_enabled=sync_groups,
+        sync_group_offsets_interval_seconds=read.number("sync.group.offsets.interval.seconds"),
+        sync_group_deletes_enabled=read.boolean("twinlog.sync.group.deletes.enabled"),
+        sync_group_deletes_grace_seconds=read.number("twinlog.sync.group.deletes.grace.seconds"),
+        sync_group_deletes_max_per_hour=read.integer("twinlog.sync.group.deletes.max.per.hour"),
+        translation_max_bytes=read.integer("twinlog.translation.max.bytes"),
+        topic_replication_factor=read.integer("checkpoints.topic.replication.factor"),
+    )
+
+
+def _heartbeat(sources: FlowSources) -> HeartbeatSettings:
+    read = sources.read
+    return HeartbeatSettings(
+        connector_name=precedence.connector_name(sources.raw, sources.flow, Connector.HEARTBEAT),
+        enabled=read.boolean("emit.heartbeats.enabled"),
+        interval_seconds=max(read.number("emit.heartbeats.interval.seconds"), SHORTEST_INTERVAL_SECONDS),
+        topic_replication_factor=read.integer("heartbeats.topic.replication.factor"),
+    )
+
+
+def _configsync(sources: FlowSources, topics: Selection) -> ConfigSyncSettings:
+    read = sources.read
+    for key in ("transforms", "predicates"):
+        read.elements(key)
+    return ConfigSyncSettings(
+        topics=topics,
+        forwarding_class=read.text("forwarding.admin.class"),
+        heartbeats_replication_enabled=read.boolean("heartbeats.replication.enabled"),
+        refresh_topics_enabled=read.boolean("refresh.topics.enabled"),
+        refresh_topics_interval_seconds=read.number("refresh.topics.interval.seconds"),
+        replication_factor=read.integer("replication.factor"),
+        config_properties_include=read.patterns("twinlog.sync.topic.configs.include"),
+        config_properties_exclude=read.patterns("config.properties.exclude"),
+        fixed_configs=_fixed_configs(sources),
+        use_source_defaults=read.text("use.defaults.from") == "source",
+        sync_configs_enabled=read.boolean("sync.topic.configs.enabled"),
+        sync_configs_interval_seconds=read.number("sync.topic.configs.interval.seconds"),
+        sync_acls_enabled=read.boolean("sync.topic.acls.enabled"),
+        sync_acls_interval_seconds=read.number("sync.topic.acls.interval.seconds"),
+        acl_mode=AclSyncMode(read.text("twinlog.sync.topic.acls.mode")),
+        sync_quotas_enabled=read.boolean("twinlog.sync.client.quotas.enabled"),
+        apply_automatically=read.text("twinlog.sync.mode") == "automatic",
+        follow_deletes=read.boolean("twinlog.sync.topic.deletes.enabled"),
+        delete_grace_seconds=read.number("twinlog.sync.topic.deletes.grace.seconds"),
+        max_deletes_per_hour=read.integer("twinlog.sync.topic.deletes.max.per.hour"),
+    )
+
+
+def _fixed_configs(sources: FlowSources) -> FixedRules:
+    text = sources.read.optional_text(FIXED_CONFIGS_KEY) or ""
+    prop = sources.read.property(FIXED_CONFIGS_KEY)
+    try:
+        return parse_fixed_configs(text)
+    except (ValueError, ConfigError) as error:
+        if prop is not None:
+            expected = f"rules such as 'orders.* retention.ms=604800000; audit retention.ms=-1' ({error})"
+            sources.findings.wrong_value(prop, expected, secret=False)
+        return ()

@@ -1,0 +1,149 @@
+"""What one flow sets for the source service: the copy, its positions and its offset syncs."""
+
+from datetime import UTC, datetime
+
+from twinlog.config.client_settings import FlowClients
+from twinlog.config.clients import READ_COMMITTED
+from twinlog.config.flow.copy_until import parse_until
+from twinlog.config.flow.settings import (
+    AutoOffsetReset,
+    OffsetsMode,
+    OffsetsSettings,
+    OffsetStorage,
+    OffsetSyncsLocation,
+    OffsetSyncsSettings,
+    OnDataLoss,
+    SourceSettings,
+)
+from twinlog.config.flow.sources import FlowSources
+from twinlog.config.problems import Findings
+from twinlog.config.values import precedence as precedence
+from twinlog.config.values.precedence import Connector, Side
+from twinlog.config.values.reader import SettingsReader
+
+
+def source_settings(sources: FlowSources, clients: FlowClients) -> SourceSettings:
+    read, worker, findings = sources.read, sources.read_worker, sources.findings
+    exactly_once = worker.text("exactly.once.source.support") == "enabled"
+    isolation = clients.source_consumer.properties["isolation.level"]
+    support = read.property("exactly.once.support")
+    if read.text("exactly.once.support") == "required" and support is not None:
+        if isolation != READ_COMMITTED:
+            findings.problem(
+                support.key,
+                f"required, but {sources.flow.source}.consumer.isolation.level is not {READ_COMMITTED}",
+                line=support.line,
+            )
+        if not exactly_once:
+            findings.problem(
+                support.key,
+                f"required, but {sources.flow.target}.exactly.once.source.support is not enabled",
+                line=support.line,
+            )
+    max_slots = read.optional_integer("twinlog.max.slots")
+    tasks_max = read.optional_integer("tasks.max")
+    return SourceSettings(
+        connector_name=precedence.connector_name(sources.raw, sources.flow, Connector.SOURCE),
+        exactly_once=exactly_once,
+        read_committed=isolation == READ_COMMITTED,
+        auto_offset_reset=_auto_offset_reset(sources),
+        start_group=(read.optional_text("twinlog.start.group") or "").strip(),
+        start_time_ms=_start_time(sources),
+        max_slots=tasks_max if max_slots is None else max_slots,
+        offset_storage=OffsetStorage(
+            topic=read.optional_text("offsets.storage.topic") or worker.text("offset.storage.topic"),
+            partitions=worker.integer("offset.storage.partitions"),
+            replication_factor=worker.integer("offset.storage.replication.factor"),
+            topic_configs=_topic_configs(sources),
+        ),
+        offset_syncs=_offset_syncs(sources),
+        sync_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
+        epoch_seconds=read.number("twinlog.epoch.seconds"),
+        longest_epoch_seconds=read.number("twinlog.epoch.max.seconds"),
+        lease_seconds=read.number("twinlog.lease.seconds"),
+        stalled_seconds=read.number("twinlog.stalled.seconds"),
+        on_data_loss=OnDataLoss(read.text("twinlog.on.data.loss")),
+        verify_interval_seconds=read.number("twinlog.verify.interval.seconds"),
+        verify_max_bytes_per_second=read.integer("twinlog.verify.max.bytes.per.second"),
+        delay_seconds=read.number("twinlog.delay.seconds"),
+        copy_until=_copy_until(read, findings),
+        coalesce_below_bytes=read.integer("twinlog.coalesce.below.bytes"),
+        max_uncompressed_bytes=read.integer("twinlog.batch.max.uncompressed.bytes"),
+        recode_compression_level=read.optional_integer("twinlog.recode.compression.level"),
+        offsets=OffsetsSettings(
+            mode=OffsetsMode(read.text("twinlog.offsets")),
+            preserved_topics=read.patterns("twinlog.offsets.preserved.topics"),
+            translated_topics=read.patterns("twinlog.offsets.translated.topics"),
+            fill_max=read.integer("twinlog.offsets.fill.max"),
+            fill_total=read.integer("twinlog.offsets.fill.total"),
+        ),
+    )
+
+
+def _start_time(sources: FlowSources) -> int | None:
+    prop = sources.read.property("twinlog.start.time")
+    text = (sources.read.optional_text("twinlog.start.time") or "").strip()
+    if prop is None or not text:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        sources.findings.wrong_value(prop, "a time such as 2026-01-31T12:00:00Z", secret=False)
+        return None
+    return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _copy_until(read: SettingsReader, findings: Findings) -> str:
+    text = (read.optional_text("twinlog.copy.until") or "").strip()
+    try:
+        parse_until(text)
+    except ValueError as error:
+        findings.problem(
+            "twinlog.copy.until", f"is no JSON of source offsets by topic and partition: {error}"
+        )
+    return text
+
+
+_NO_TOPIC_CONFIGS = frozenset(("topic", "partitions", "replication.factor", "cleanup.policy"))
+
+
+def _topic_configs(sources: FlowSources) -> dict[str, str]:
+    """`offset.storage.<config of a topic>`: Connect makes its topic with them (cleanup.policy is its own)."""
+    stored = precedence.strip_prefix(sources.worker, "offset.storage.")
+    return {
+        name: sources.resolver.resolve(prop).value.strip()
+        for name, prop in sorted(stored.items())
+        if name not in _NO_TOPIC_CONFIGS
+    }
+
+
+def _auto_offset_reset(sources: FlowSources) -> AutoOffsetReset:
+    prop = precedence.consumer_properties(sources.connector, Side.SOURCE)["auto.offset.reset"]
+    prop = sources.resolver.resolve(prop)
+    try:
+        return AutoOffsetReset(prop.value.strip().lower())
+    except ValueError:
+        sources.findings.wrong_value(prop, "one of " + ", ".join(AutoOffsetReset), secret=False)
+        return AutoOffsetReset.EARLIEST
+
+
+def _offset_syncs(sources: FlowSources) -> OffsetSyncsSettings:
+    """MM2 refuses settings of offset syncs beside `emit.offset-syncs.enabled=false`; so do we."""
+    read = sources.read
+    switched_off = read.property("emit.offset-syncs.enabled")
+    enabled = read.boolean("emit.offset-syncs.enabled")
+    if not enabled and switched_off is not None:
+        for key, prop in sources.connector.items():
+            if key.startswith(("offset-syncs-", "offset-syncs.topic.")):
+                sources.findings.problem(
+                    prop.key,
+                    f"offset syncs cannot be set up while {switched_off.key} is false: remove one of the two",
+                    line=prop.line,
+                )
+    return OffsetSyncsSettings(
+        enabled=enabled,
+        location=OffsetSyncsLocation(read.text("offset-syncs.topic.location")),
+        replication_factor=read.integer("offset-syncs.topic.replication.factor"),
+        max_lag_records=read.integer("offset.lag.max"),
+        min_compaction_lag_seconds=read.number("twinlog.offset-syncs.min.compaction.lag.seconds"),
+    )

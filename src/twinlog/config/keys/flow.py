@@ -1,0 +1,238 @@
+"""Keys of MM2's three connectors and of Connect's connectors: read at top level or for one flow as
+`A->B.<key>`."""
+
+from twinlog.config.keys.spec import ALL_SERVICES, KeySpec, Scope, Service, ValueType
+from twinlog.config.values.other_classes import POLICIES
+
+_SOURCE = (Service.SOURCE,)
+_CHECKPOINT = (Service.CHECKPOINT,)
+_HEARTBEAT = (Service.HEARTBEAT,)
+_CONFIGSYNC = (Service.CONFIGSYNC,)
+_SYNCS = (Service.SOURCE, Service.CHECKPOINT)
+_SELECTION = (Service.CONFIGSYNC, Service.CHECKPOINT)
+
+_MM2 = "org.apache.kafka.connect.mirror"
+_BYTES_ONLY = "records are copied byte for byte, nothing is converted"
+_OWN_METRICS = "metrics are OpenTelemetry's, see docs/metrics.md"
+_OWN_RETRIES = "each partition is retried by itself, see docs/losses.md"
+_NO_CONNECT = "there is no Connect framework"
+
+
+def _key(
+    name: str,
+    value_type: ValueType,
+    default: str | None,
+    services: tuple[Service, ...],
+    meaning: str,
+    *,
+    scope: Scope = Scope.FLOW,
+    unit: str = "",
+    minimum: float | None = None,
+    choices: tuple[str, ...] = (),
+    distinct: bool = False,
+    must_be_empty: bool = False,
+    aliases: tuple[str, ...] = (),
+    mm2_default: str | None = None,
+    other_classes: str = "",
+    remedy: str = "",
+    no_effect: str = "",
+) -> KeySpec:
+    return KeySpec(
+        name=name, type=value_type, default=default, scope=scope, services=services, meaning=meaning,
+        unit=unit, minimum=minimum, choices=choices, distinct=distinct, must_be_empty=must_be_empty,
+        aliases=aliases, mm2_default=mm2_default, other_classes=other_classes,
+        remedy=remedy, no_effect=no_effect,
+    )  # fmt: skip
+
+
+def _seconds(
+    name: str,
+    default: str,
+    services: tuple[Service, ...],
+    meaning: str,
+    *,
+    minimum: float = 0.1,
+    mm2_default: str | None = None,
+) -> KeySpec:
+    return _key(
+        name, ValueType.NUMBER, default, services, meaning, unit="s", minimum=minimum, mm2_default=mm2_default
+    )
+
+
+def _switch(name: str, default: str, services: tuple[Service, ...], meaning: str) -> KeySpec:
+    return _key(name, ValueType.BOOLEAN, default, services, meaning)
+
+
+def _ignored(
+    name: str, value_type: ValueType, default: str | None, reason: str, *, scope: Scope = Scope.FLOW
+) -> KeySpec:
+    return _key(name, value_type, default, (), "", scope=scope, no_effect=reason)
+
+
+_COMMON = (
+    _switch("enabled", "false", ALL_SERVICES,
+            "Whether the flow replicates. Written per flow: `A->B.enabled=true`. Heartbeats have their "
+            "own switch."),
+    _key("name", ValueType.TEXT, None, _SOURCE,
+         "The connector name in `mm2-offsets` records. Default: MM2's class names, such as "
+         "MirrorSourceConnector."),
+    _key("source.cluster.alias", ValueType.TEXT, None, ALL_SERVICES,
+         "Must be the flow's source when given."),
+    _key("target.cluster.alias", ValueType.TEXT, None, ALL_SERVICES,
+         "Must be the flow's target when given."),
+    _key("admin.timeout.ms", ValueType.INTEGER, "30000", ALL_SERVICES,
+         "The longest wait for one administrative call to either cluster.", unit="ms", minimum=1,
+         mm2_default="60000"),
+    _key("replication.policy.class", ValueType.CLASS, f"{_MM2}.DefaultReplicationPolicy", ALL_SERVICES,
+         "How replicated topics are named: `A.orders` (Default), `orders` (Identity), or as the policy of an"
+         " installed package says (docs/policies.md).",
+         choices=(f"{_MM2}.DefaultReplicationPolicy", f"{_MM2}.IdentityReplicationPolicy"),
+         other_classes=POLICIES),
+    _key("replication.policy.separator", ValueType.TEXT, ".", ALL_SERVICES,
+         "What stands between alias and topic in replicated and internal topic names."),
+    _key("replication.policy.internal.topic.separator.enabled", ValueType.BOOLEAN, "true", ALL_SERVICES,
+         "Whether a configured separator also names the offset-syncs and checkpoints topics; false = a "
+         "dot there."),
+    _key("forwarding.admin.class", ValueType.CLASS, "org.apache.kafka.clients.admin.ForwardingAdmin",
+         ALL_SERVICES, "What makes topics, settings and ACLs on the target: Kafka's requests, or a class of"
+         " an installed package (docs/policies.md).",
+         choices=("org.apache.kafka.clients.admin.ForwardingAdmin",), other_classes=POLICIES,
+         remedy="or delete the line and set twinlog.sync.mode=manual (docs/policies.md)"),
+    _key("tasks.max", ValueType.INTEGER, None, _SOURCE,
+         "The most slots that copy at the same time. Default: as many as Spark has cores.", minimum=1,
+         mm2_default="1"),
+    _key("exactly.once.support", ValueType.TEXT, "requested", _SOURCE,
+         "`required` refuses to start a flow that could not be exactly-once.", scope=Scope.FLOW_ONLY,
+         choices=("requested", "required")),
+    _key("offsets.storage.topic", ValueType.TEXT, None, _SOURCE,
+         "The positions topic of this flow, instead of the one of `offset.storage.topic`.",
+         scope=Scope.FLOW_ONLY),
+)  # fmt: skip
+
+_SOURCE_KEYS = (
+    _key("topics", ValueType.LIST, ".*", _SELECTION,
+         "Topics to replicate: names and regular expressions that match the whole name.", distinct=True),
+    _key("topics.exclude", ValueType.LIST, r"mm2.*\.internal, .*\.replica, __.*", _SELECTION,
+         "Topics to leave out; wins over `topics`.", distinct=True, aliases=("topics.blacklist",)),
+    _key("topic.filter.class", ValueType.CLASS, f"{_MM2}.DefaultTopicFilter", _SELECTION,
+         "MM2's own class, or that of an installed package, which decides in place of the lists"
+         " (docs/policies.md).", choices=(f"{_MM2}.DefaultTopicFilter",),
+         other_classes=POLICIES),
+    _key("config.property.filter.class", ValueType.CLASS, f"{_MM2}.DefaultConfigPropertyFilter",
+         _CONFIGSYNC, "MM2's own class, or that of an installed package, which decides in place of the lists"
+         " (docs/policies.md).", choices=(f"{_MM2}.DefaultConfigPropertyFilter",),
+         other_classes=POLICIES),
+    _key("config.properties.exclude", ValueType.LIST,
+         "follower.replication.throttled.replicas, leader.replication.throttled.replicas, "
+         "message.timestamp.difference.max.ms, log.message.timestamp.before.max.ms, "
+         "log.message.timestamp.after.max.ms, message.timestamp.type, unclean.leader.election.enable, "
+         "min.insync.replicas", _CONFIGSYNC,
+         "Topic settings that are not copied: names and regular expressions.", distinct=True,
+         aliases=("config.properties.blacklist",)),
+    _key("use.defaults.from", ValueType.TEXT, "target", _CONFIGSYNC,
+         "Whose value a setting has that the source topic leaves at its default.", scope=Scope.FLOW_ONLY,
+         choices=("target", "source")),
+    _switch("refresh.topics.enabled", "true", _CONFIGSYNC,
+            "Whether new topics and partitions are looked for."),
+    _seconds("refresh.topics.interval.seconds", "30", _CONFIGSYNC,
+             "How often new topics and partitions are looked for.", mm2_default="600"),
+    _switch("sync.topic.configs.enabled", "true", _CONFIGSYNC, "Whether topic settings follow the source."),
+    _seconds("sync.topic.configs.interval.seconds", "600", _CONFIGSYNC,
+             "How often topic settings are synced."),
+    _switch("sync.topic.acls.enabled", "true", _CONFIGSYNC, "Whether topic ACLs are copied."),
+    _seconds("sync.topic.acls.interval.seconds", "600", _CONFIGSYNC, "How often topic ACLs are synced."),
+    _key("replication.factor", ValueType.INTEGER, "2", _CONFIGSYNC,
+         "Replication factor of replicated topics; -1 = the broker's default.", minimum=-1),
+    _key("offset-syncs.topic.replication.factor", ValueType.INTEGER, "3", _SOURCE,
+         "Replication factor of the offset-syncs topic; -1 = the broker's default.", minimum=-1),
+    _key("offset-syncs.topic.location", ValueType.TEXT, "source", _SYNCS,
+         "The cluster that holds the offset-syncs topic.", choices=("source", "target")),
+    _switch("emit.offset-syncs.enabled", "true", _SYNCS,
+            "Whether offset syncs are written. Without them groups cannot be translated, so checkpoints "
+            "are off as well."),
+    _key("offset.lag.max", ValueType.INTEGER, "100", _SOURCE,
+         "How far a translated position may lag before an offset sync is written; 0 = one for every "
+         "record.", unit="records", minimum=0),
+    _switch("heartbeats.replication.enabled", "true", _CONFIGSYNC,
+            "Whether heartbeats topics are replicated although the topic filter says no."),
+)  # fmt: skip
+
+_CHECKPOINT_KEYS = (
+    _key("groups", ValueType.LIST, ".*", _CHECKPOINT,
+         "Consumer groups to translate: names and regular expressions.", distinct=True),
+    _key("groups.exclude", ValueType.LIST, "console-consumer-.*, connect-.*, __.*", _CHECKPOINT,
+         "Groups to leave out; wins over `groups`.", distinct=True, aliases=("groups.blacklist",)),
+    _key("group.filter.class", ValueType.CLASS, f"{_MM2}.DefaultGroupFilter", _CHECKPOINT,
+         "MM2's own class, or that of an installed package, which decides in place of the lists"
+         " (docs/policies.md).", choices=(f"{_MM2}.DefaultGroupFilter",),
+         other_classes=POLICIES),
+    _switch("refresh.groups.enabled", "true", _CHECKPOINT, "Whether new groups are looked for."),
+    _seconds("refresh.groups.interval.seconds", "600", _CHECKPOINT, "How often new groups are looked for."),
+    _switch("emit.checkpoints.enabled", "true", _CHECKPOINT, "Whether checkpoints are written."),
+    _seconds("emit.checkpoints.interval.seconds", "60", _CHECKPOINT,
+             "How often checkpoints are written; 0 = at the shortest interval there is.", minimum=0),
+    _switch("sync.group.offsets.enabled", "false", _CHECKPOINT,
+            "Whether translated offsets are committed for groups that are not active on the target."),
+    _seconds("sync.group.offsets.interval.seconds", "60", _CHECKPOINT,
+             "How often translated offsets are committed."),
+    _key("checkpoints.topic.replication.factor", ValueType.INTEGER, "3", _CHECKPOINT,
+         "Replication factor of the checkpoints topic; -1 = the broker's default.", minimum=-1),
+)  # fmt: skip
+
+_HEARTBEAT_KEYS = (
+    _switch("emit.heartbeats.enabled", "true", _HEARTBEAT,
+            "Whether heartbeats are written. Also for flows that are not enabled."),
+    _seconds("emit.heartbeats.interval.seconds", "1", _HEARTBEAT,
+             "How often heartbeats are written; 0 = at the shortest interval there is.", minimum=0),
+    _key("heartbeats.topic.replication.factor", ValueType.INTEGER, "3", _HEARTBEAT,
+         "Replication factor of the heartbeats topic; -1 = the broker's default.", minimum=-1),
+)  # fmt: skip
+
+_IGNORED = (
+    _ignored("connector.class", ValueType.TEXT, None, _NO_CONNECT),
+    _ignored("consumer.poll.timeout.ms", ValueType.INTEGER, "1000",
+             "fetches wait as long as the brokers allow"),
+    _ignored("metric.reporters", ValueType.LIST, None, _OWN_METRICS),
+    _ignored("auto.include.jmx.reporter", ValueType.BOOLEAN, "true", _OWN_METRICS),
+    _ignored("metric.names.formats", ValueType.LIST, "legacy", _OWN_METRICS),
+    _ignored("add.source.alias.to.metrics", ValueType.BOOLEAN, "false", _OWN_METRICS),
+    _ignored("use.incremental.alter.configs", ValueType.TEXT, "requested",
+             "settings are always altered one by one"),
+    _ignored("tasks.max.enforce", ValueType.BOOLEAN, "true", _NO_CONNECT),
+    _ignored("connector.plugin.version", ValueType.TEXT, None, _NO_CONNECT),
+    _ignored("key.converter.plugin.version", ValueType.TEXT, None, _BYTES_ONLY),
+    _ignored("value.converter.plugin.version", ValueType.TEXT, None, _BYTES_ONLY),
+    _ignored("header.converter.plugin.version", ValueType.TEXT, None, _BYTES_ONLY),
+    _ignored("key.converter", ValueType.TEXT, None, _BYTES_ONLY),
+    _ignored("value.converter", ValueType.TEXT, None, _BYTES_ONLY),
+    _ignored("header.converter", ValueType.TEXT, None, _BYTES_ONLY),
+    _ignored("config.action.reload", ValueType.TEXT, "restart", _NO_CONNECT),
+    _ignored("errors.retry.timeout", ValueType.INTEGER, "0", _OWN_RETRIES),
+    _ignored("errors.retry.delay.max.ms", ValueType.INTEGER, "60000", _OWN_RETRIES),
+    _ignored("errors.tolerance", ValueType.TEXT, "none", "a record that cannot be copied is never skipped"),
+    _ignored("errors.log.enable", ValueType.BOOLEAN, "false", _OWN_RETRIES),
+    _ignored("errors.log.include.messages", ValueType.BOOLEAN, "false", "records are never logged"),
+    _ignored("task.assigned.partitions", ValueType.LIST, None, _NO_CONNECT),
+    _ignored("task.assigned.groups", ValueType.LIST, None, _NO_CONNECT),
+    _ignored("task.index", ValueType.INTEGER, None, _NO_CONNECT),
+    _ignored("transaction.boundary", ValueType.TEXT, "poll",
+             "a transaction ends when the fetched data is drained", scope=Scope.FLOW_ONLY),
+    _ignored("transaction.boundary.interval.ms", ValueType.INTEGER, None,
+             "a transaction ends when the fetched data is drained", scope=Scope.FLOW_ONLY),
+)  # fmt: skip
+
+_REFUSED = (
+    _key("transforms", ValueType.LIST, "", _SOURCE,
+         "Must be empty: Connect's transforms are Java classes, and copying unchanged what a file wants "
+         "changed would be wrong.", must_be_empty=True),
+    _key("predicates", ValueType.LIST, "", _SOURCE, "Must be empty, as `transforms`.", must_be_empty=True),
+)  # fmt: skip
+
+FLOW_KEYS: tuple[KeySpec, ...] = (
+    *_COMMON,
+    *_SOURCE_KEYS,
+    *_CHECKPOINT_KEYS,
+    *_HEARTBEAT_KEYS,
+    *_REFUSED,
+    *_IGNORED,
+)  # fmt: skip

@@ -1,0 +1,198 @@
+"""What a configuration key is: its type, its range, where it may be written and who reads it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from twinlog.config.values.other_classes import is_installed
+
+_Number = TypeVar("_Number", int, float)
+Value = bool | int | float | str | tuple[str, ...]
+
+
+class Service(StrEnum):
+    SOURCE = "source"
+    CHECKPOINT = "checkpoint"
+    HEARTBEAT = "heartbeat"
+    CONFIGSYNC = "configsync"
+
+
+ALL_SERVICES = tuple(Service)
+
+
+class ValueType(StrEnum):
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    NUMBER = "number"
+    TEXT = "text"
+    LIST = "list"
+    CLASS = "class"
+    ADDRESS = "host:port"
+
+
+class Scope(StrEnum):
+    """Where a key has an effect."""
+
+    TOP = "top level"
+    FLOW = "top level or `A->B.`"
+    FLOW_ONLY = "`A->B.`"
+    TARGET = "`B.` of the target cluster"
+    TARGET_OR_TOP = "top level (wins) or `B.` of the target cluster"
+    CLUSTER = "`A.`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySpec:
+    name: str
+    type: ValueType
+    default: str | None
+    """As a file would say it; None = no default."""
+    scope: Scope
+    services: tuple[Service, ...]
+    """The services that read it."""
+    meaning: str
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    """The closed list of values, compared without case."""
+    remedy: str = ""
+    """What to do for whom the choices are not enough."""
+    other_classes: str = ""
+    """The group of entry points by which other packages add to the choices of a class."""
+    distinct: bool = False
+    """A list without empty elements and duplicates (MM2 ≥ 4.2 refuses both)."""
+    must_be_empty: bool = False
+    aliases: tuple[str, ...] = ()
+    """Older names of the key; the newer one wins."""
+    mm2_default: str | None = None
+    """MM2's default where ours differs on purpose."""
+    no_effect: str = ""
+    """Why Twinlog accepts the key and does nothing with it; empty = it has an effect."""
+
+
+def expected(spec: KeySpec) -> str:
+    """What a value of this key has to look like, for errors and docs."""
+    if spec.must_be_empty:
+        return "nothing"
+    if spec.choices:
+        others = " or that of an installed package" if spec.other_classes else ""
+        remedy = f"; {spec.remedy}" if spec.remedy else ""
+        return "one of " + ", ".join(spec.choices) + others + remedy
+    words = {
+        ValueType.BOOLEAN: "true or false",
+        ValueType.INTEGER: "a whole number",
+        ValueType.NUMBER: "a number",
+        ValueType.TEXT: "text",
+        ValueType.LIST: "a comma-separated list",
+        ValueType.CLASS: "a class name",
+        ValueType.ADDRESS: "HOST:PORT with a port from 0 to 65535",
+    }[spec.type]
+    if spec.distinct:
+        words += " without empty or repeated elements"
+    if spec.minimum is not None and spec.maximum is not None:
+        words += f" from {_shown(spec.minimum)} to {_shown(spec.maximum)}"
+    elif spec.minimum is not None:
+        words += f" of at least {_shown(spec.minimum)}"
+    return words + (f" ({spec.unit})" if spec.unit else "")
+
+
+def _shown(number: float) -> str:
+    """As people write it: 1048576, 0.1."""
+    return str(int(number)) if number == int(number) else str(number)
+
+
+def parse_value(spec: KeySpec, raw: str) -> Value:
+    """The typed value of a setting as written. Raises ValueError; its text never repeats the value."""
+    return _PARSERS[spec.type](spec, raw.strip())
+
+
+def split_list(raw: str) -> tuple[str, ...]:
+    """Kafka's LIST: split at commas, there is no escape; blank = empty list."""
+    text = raw.strip()
+    return tuple(re.split(r"\s*,\s*", text)) if text else ()
+
+
+def java_boolean(raw: str) -> bool:
+    """`Boolean.parseBoolean`: everything but true is false, blanks are not forgiven."""
+    return raw.lower() == "true"
+
+
+def _boolean(spec: KeySpec, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("not a boolean")
+    return text.lower() == "true"
+
+
+def _integer(spec: KeySpec, text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise ValueError("not a whole number")
+    return _ranged(spec, int(text))
+
+
+def _number(spec: KeySpec, text: str) -> float:
+    if not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?", text):
+        raise ValueError("not a number")
+    return _ranged(spec, float(text))
+
+
+def _ranged(spec: KeySpec, number: _Number) -> _Number:
+    if spec.minimum is not None and number < spec.minimum:
+        raise ValueError("too small")
+    if spec.maximum is not None and number > spec.maximum:
+        raise ValueError("too large")
+    return number
+
+
+def _text(spec: KeySpec, text: str) -> str:
+    if not spec.choices:
+        return text
+    for choice in spec.choices:
+        if choice.lower() == text.lower():
+            return choice
+    raise ValueError("not one of the choices")
+
+
+def _class(spec: KeySpec, text: str) -> str:
+    """A class among the choices, by its full or its simple name; returns the full one."""
+    for choice in spec.choices:
+        if text in (choice, choice.rpartition(".")[2]):
+            return choice
+    if spec.choices and not (spec.other_classes and is_installed(spec.other_classes, text)):
+        raise ValueError("not a known class")
+    return text
+
+
+def _list(spec: KeySpec, text: str) -> tuple[str, ...]:
+    elements = split_list(text)
+    if spec.must_be_empty and elements:
+        raise ValueError("not empty")
+    if spec.distinct and "" in elements:
+        raise ValueError("an empty element")
+    if spec.distinct and len(set(elements)) < len(elements):
+        raise ValueError("a repeated element")
+    if spec.choices and not set(elements) <= set(spec.choices):
+        raise ValueError("not among the choices")
+    return elements
+
+
+def _address(spec: KeySpec, text: str) -> str:
+    if not text:
+        return text
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and re.fullmatch("[0-9]{1,5}", port) and int(port) <= 65535):
+        raise ValueError("not an address")
+    return text
+
+
+_PARSERS: dict[ValueType, Callable[[KeySpec, str], Value]] = {
+    ValueType.BOOLEAN: _boolean,
+    ValueType.INTEGER: _integer,
+    ValueType.NUMBER: _number,
+    ValueType.TEXT: _text,
+    ValueType.LIST: _list,
+    ValueType.CLASS: _class,
+    ValueType.ADDRESS: _address,
+}

@@ -1,0 +1,19 @@
+"""The one table of configuration keys. Reading, checking and docs/configuration.md all come from it."""
+
+from twinlog.config.keys.flow import FLOW_KEYS
+from twinlog.config.keys.security import SECURITY_KEYS
+from twinlog.config.keys.spec import KeySpec, Scope
+from twinlog.config.keys.twinlog import TWINLOG_KEYS
+from twinlog.config.keys.worker import DRIVER_KEYS, WORKER_KEYS
+
+ALL_KEYS: tuple[KeySpec, ...] = (*DRIVER_KEYS, *FLOW_KEYS, *WORKER_KEYS, *TWINLOG_KEYS, *SECURITY_KEYS)
+
+BY_NAME: dict[str, KeySpec] = {spec.name: spec for spec in ALL_KEYS}
+
+BY_ANY_NAME: dict[str, KeySpec] = {name: spec for spec in ALL_KEYS for name in (spec.name, *spec.aliases)}
+
+INHERITED_BY_FLOWS: frozenset[str] = frozenset(
+    name for name, spec in BY_ANY_NAME.items() if spec.scope is Scope.FLOW
+)
+"""Top-level keys that every flow takes over (MM2: the union of the three connectors' ConfigDefs), without the
+client keys that Connect defines as well."""

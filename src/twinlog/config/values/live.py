@@ -1,0 +1,75 @@
+"""Rules that a flow follows without a restart, and what a value that did not come from the file may hold.
+
+A live rule comes from an RPC or from a topic of the target. Its sender need not be the operator of the
+file: its value is a literal. A reference (`${file:…}`, `${env:…}`) would be replaced by a secret of the
+process and shown to the sender.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
+
+LIVE_KEYS: Final = (
+    "topics",
+    "topics.exclude",
+    "heartbeats.replication.enabled",
+    "replication.factor",
+    "refresh.topics.enabled",
+    "refresh.topics.interval.seconds",
+    "config.properties.exclude",
+    "use.defaults.from",
+    "sync.topic.configs.enabled",
+    "sync.topic.configs.interval.seconds",
+    "sync.topic.acls.enabled",
+    "sync.topic.acls.interval.seconds",
+    "twinlog.sync.mode",
+    "twinlog.sync.topic.configs.include",
+    "twinlog.sync.topic.configs.fixed",
+    "twinlog.sync.topic.acls.mode",
+    "twinlog.sync.client.quotas.enabled",
+    "twinlog.sync.topic.deletes.enabled",
+    "twinlog.sync.topic.deletes.grace.seconds",
+    "twinlog.sync.topic.deletes.max.per.hour",
+    "groups",
+    "groups.exclude",
+    "refresh.groups.enabled",
+    "refresh.groups.interval.seconds",
+    "emit.checkpoints.interval.seconds",
+    "emit.heartbeats.enabled",
+    "emit.heartbeats.interval.seconds",
+    "sync.group.offsets.enabled",
+    "sync.group.offsets.interval.seconds",
+)
+"""Keys that take effect without a restart. All others need one."""
+
+_LIVE: Final = frozenset(LIVE_KEYS)
+_REFERENCE_OPENS: Final = "${"
+_SHOWN_CHARACTERS: Final = 200
+
+
+def live_overrides(flow: Flow, values: Mapping[str, str]) -> dict[str, str]:
+    """Live rules of a flow as properties that win over its file.
+
+    Raises ConfigError for a key that is not live (INVALID_CONFIG) and for a value that is no literal
+    (REFERENCE_REFUSED).
+    """
+    for key in values:
+        if key not in _LIVE:
+            named = key[:_SHOWN_CHARACTERS]
+            raise ConfigError(f"{named!r}: cannot be changed while a flow runs", metadata={"key": named})
+    require_literals(values)
+    return {f"{flow}.{key}": value for key, value in values.items()}
+
+
+def require_literals(values: Mapping[str, str]) -> None:
+    """Raise ConfigError (REFERENCE_REFUSED) for a value with `${`, which the message does not repeat."""
+    for key, value in values.items():
+        if _REFERENCE_OPENS in value:
+            raise ConfigError(
+                f"{key}: a value that is changed live is taken literally and cannot hold '${{': "
+                "write references to config.providers into the properties file",
+                reason="REFERENCE_REFUSED",
+                metadata={"key": key},
+            )

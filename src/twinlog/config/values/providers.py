@@ -1,0 +1,233 @@
+"""`${provider:[path:]key}` references in values, and Kafka's three stock providers.
+
+Values are resolved when they are used, never in place: what a flow does not need is not read. A reference
+that finds nothing stays as written, as in Kafka, and is said.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from twinlog.config.keys.spec import split_list
+from twinlog.config.problems import Findings
+from twinlog.config.values.other_providers import other_provider
+from twinlog.config.values.precedence import Settings, strip_prefix
+from twinlog.errors import ConfigError
+from twinlog.properties import Property, parse
+
+_REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+_PACKAGE = "org.apache.kafka.common.config.provider"
+
+
+class FileSystem(Protocol):
+    """Where providers read. Both methods block."""
+
+    def read_bytes(self, path: str) -> bytes:
+        """Raises OSError."""
+        ...
+
+    def is_file(self, path: str) -> bool: ...
+
+
+class LocalFileSystem:
+    def read_bytes(self, path: str) -> bytes:
+        return Path(path).read_bytes()
+
+    def is_file(self, path: str) -> bool:
+        return Path(path).is_file()
+
+
+class Provider(Protocol):
+    def get(self, path: str, key: str) -> str | None:
+        """The value, or None when there is none. Raises ConfigError when the place cannot be read."""
+        ...
+
+
+class EnvVarProvider:
+    """`${env:NAME}`; `allowlist.pattern` must be found in the name."""
+
+    def __init__(self, params: Mapping[str, str], environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._allowed = _pattern(params.get("allowlist.pattern", ".*"))
+
+    def get(self, path: str, key: str) -> str | None:
+        if path:
+            raise ConfigError(f"an environment variable has no path: write ${{…:{key}}}")
+        return self._environ.get(key) if self._allowed.search(key) else None
+
+
+class FileProvider:
+    """`${file:/path/to/some.properties:key}`: a key of a Java properties file in UTF-8."""
+
+    def __init__(self, params: Mapping[str, str], files: FileSystem) -> None:
+        self._files = files
+        self._allowed = _AllowedPaths(params.get("allowed.paths", ""))
+        self._read: dict[str, Mapping[str, Property]] = {}
+
+    def get(self, path: str, key: str) -> str | None:
+        if not path or not self._allowed.permits(path):
+            return None
+        if path not in self._read:
+            content = _content(self._files, path)
+            self._read[path] = parse(content, file=path, encoding="utf-8").entries
+        found = self._read[path].get(key)
+        return None if found is None else found.value
+
+
+class DirectoryProvider:
+    """`${dir:/path/to/directory:name}`: the whole content of one file, UTF-8."""
+
+    def __init__(self, params: Mapping[str, str], files: FileSystem) -> None:
+        self._files = files
+        self._allowed = _AllowedPaths(params.get("allowed.paths", ""))
+
+    def get(self, path: str, key: str) -> str | None:
+        file = str(Path(path) / key)
+        if not path or "/" in key or not self._allowed.permits(file) or not self._files.is_file(file):
+            return None
+        try:
+            return _content(self._files, file).decode()
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{file} is not UTF-8") from error
+
+
+def _pattern(expression: str) -> re.Pattern[str]:
+    try:
+        return re.compile(expression)
+    except re.error as error:
+        raise ConfigError(f"allowlist.pattern is not a regular expression: {error}") from error
+
+
+def _content(files: FileSystem, path: str) -> bytes:
+    try:
+        return files.read_bytes(path)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+class _AllowedPaths:
+    def __init__(self, text: str) -> None:
+        self._roots = [_normal(root) for root in split_list(text)]
+        for root in self._roots:
+            if not root.is_absolute():
+                raise ConfigError(f"allowed.paths: {root} is not an absolute path")
+
+    def permits(self, path: str) -> bool:
+        return not self._roots or any(_normal(path).is_relative_to(root) for root in self._roots)
+
+
+def _normal(path: str) -> Path:
+    """The path without `.` and `..`, links not followed."""
+    parts: list[str] = []
+    for part in Path(path).parts:
+        if part == ".." and parts and parts[-1] not in ("..", "/"):
+            parts.pop()
+        elif part != ".." or not parts or parts[-1] == "..":
+            parts.append(part)
+    return Path(*parts)
+
+
+class Resolver:
+    """Replaces references in values; says once what cannot be found."""
+
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        findings: Findings,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`settings` are those of `config.providers`, from which the providers were made."""
+        self._providers = providers
+        self._findings = findings
+        self.settings = settings or {}
+
+    def may_change(self, text: str) -> bool:
+        """Whether a reference in it may give something else later: all but the process's environment."""
+        found = (self._providers.get(match[1]) for match in _REFERENCE.finditer(text))
+        return any(each is not None and not isinstance(each, EnvVarProvider) for each in found)
+
+    def filled(self, text: str) -> str | None:
+        """The text with every reference replaced; None when one of them gives nothing now."""
+        parts, position = list[str](), 0
+        for match in _REFERENCE.finditer(text):
+            provider = self._providers.get(match[1])
+            try:
+                value = None if provider is None else provider.get(match[3] or "", match[4])
+            except ConfigError:
+                value = None
+            if value is None:
+                return None
+            parts += (text[position : match.start()], value)
+            position = match.end()
+        return "".join((*parts, text[position:]))
+
+    def resolve(self, prop: Property) -> Property:
+        """The property with its references replaced; unchanged when it has none or is resolved already."""
+        if "${" not in prop.value or prop.written is not None:
+            return prop
+        value = _REFERENCE.sub(lambda match: self._replacement(prop, match), prop.value)
+        return prop if value == prop.value else replace(prop, value=value, written=prop.value)
+
+    def _replacement(self, prop: Property, match: re.Match[str]) -> str:
+        name, path, key = match[1], match[3] or "", match[4]
+        provider = self._providers.get(name)
+        if provider is None:
+            # Not a reference at all, perhaps, but part of a password: the rest of it is not shown.
+            text = f"${{{name}:…}} is used as it stands: there is no provider {name!r} in config.providers"
+            self._findings.warning(prop.key, text, line=prop.line)
+            return match[0]
+        try:
+            found = provider.get(path, key)
+        except ConfigError as error:
+            self._findings.problem(prop.key, f"{match[0]}: {error}", line=prop.line)
+            return match[0]
+        if found is None:
+            self._findings.warning(
+                prop.key,
+                f"{match[0]} is used as it stands: provider {name!r} has no such value",
+                line=prop.line,
+            )
+            return match[0]
+        return found
+
+
+def configured_resolver(
+    raw: Settings, *, environ: Mapping[str, str], files: FileSystem, findings: Findings
+) -> Resolver:
+    """The providers that `config.providers` names, built from `config.providers.<name>.*`."""
+    makers: dict[str, Callable[[Mapping[str, str]], Provider]] = {
+        f"{_PACKAGE}.EnvVarConfigProvider": lambda params: EnvVarProvider(params, environ),
+        f"{_PACKAGE}.FileConfigProvider": lambda params: FileProvider(params, files),
+        f"{_PACKAGE}.DirectoryConfigProvider": lambda params: DirectoryProvider(params, files),
+    }
+    providers: dict[str, Provider] = {}
+    names = raw.get("config.providers")
+    for name in split_list(names.value) if names else ():
+        prefix = f"config.providers.{name}."
+        class_key = f"{prefix}class"
+        chosen = raw.get(class_key)
+        if chosen is None:
+            findings.problem(
+                class_key, f"missing: expected one of {', '.join(makers)}", line=names.line if names else 0
+            )
+            continue
+        class_name = chosen.value.strip()
+        make = makers.get(class_name)
+        params = {key: prop.value.strip() for key, prop in strip_prefix(raw, f"{prefix}param.").items()}
+        try:
+            provider = other_provider(class_name, params) if make is None else make(params)
+        except ConfigError as error:
+            findings.problem(class_key, str(error), line=chosen.line)
+            continue
+        if provider is None:
+            known = ", ".join(makers)
+            findings.wrong_value(
+                chosen, f"one of {known}, or that of an installed package (docs/security.md)", secret=False
+            )
+            continue
+        providers[name] = provider
+    settings = {key: prop.value for key, prop in raw.items() if key.startswith("config.providers")}
+    return Resolver(providers, findings, settings=settings)

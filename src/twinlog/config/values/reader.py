@@ -1,0 +1,83 @@
+"""Typed values out of properties, by the table of keys. Wrong values are collected, not raised one by one."""
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from twinlog.config.keys.client import is_secret
+from twinlog.config.keys.spec import KeySpec, Value, expected, parse_value
+from twinlog.config.keys.table import BY_NAME
+from twinlog.config.problems import Findings
+from twinlog.config.values.precedence import Settings
+from twinlog.errors import ConfigError
+from twinlog.filters import PatternList
+from twinlog.properties import Property
+
+
+class SettingsReader:
+    """Reads one mapping of properties (a flow's, a worker's or the file's). A wrong value becomes a problem
+    and reads as the default, so that one start shows everything that is wrong."""
+
+    def __init__(
+        self,
+        properties: Settings,
+        *,
+        resolve: Callable[[Property], Property],
+        findings: Findings,
+        table: Mapping[str, KeySpec] = BY_NAME,
+    ) -> None:
+        self._properties = properties
+        self._resolve = resolve
+        self._findings = findings
+        self._table = table
+
+    def boolean(self, name: str) -> bool:
+        return cast("bool", self._value(name))
+
+    def integer(self, name: str) -> int:
+        return cast("int", self._value(name))
+
+    def optional_integer(self, name: str) -> int | None:
+        return cast("int | None", self._value(name))
+
+    def number(self, name: str) -> float:
+        return cast("float", self._value(name))
+
+    def text(self, name: str) -> str:
+        return cast("str", self._value(name))
+
+    def optional_text(self, name: str) -> str | None:
+        """None when the key is absent or blank."""
+        return cast("str | None", self._value(name)) or None
+
+    def elements(self, name: str) -> tuple[str, ...]:
+        return cast("tuple[str, ...]", self._value(name))
+
+    def patterns(self, name: str) -> tuple[str, ...]:
+        """Names and Java regular expressions; one that does not compile is a problem of its line."""
+        found = self.elements(name)
+        try:
+            PatternList(name, found)
+        except ConfigError as error:
+            prop = self.property(name) or Property(key=name, value="")
+            self._findings.problem(prop.key, str(error).removeprefix(f"{name}: "), line=prop.line)
+            return ()
+        return found
+
+    def property(self, name: str) -> Property | None:
+        """The resolved property behind a key, under its name or an older one; None when it is not set."""
+        for candidate in (name, *self._table[name].aliases):
+            if candidate in self._properties:
+                return self._resolve(self._properties[candidate])
+        return None
+
+    def _value(self, name: str) -> Value | None:
+        spec = self._table[name]
+        fallback = None if spec.default is None else parse_value(spec, spec.default)
+        prop = self.property(name)
+        if prop is None:
+            return fallback
+        try:
+            return parse_value(spec, prop.value)
+        except ValueError:
+            self._findings.wrong_value(prop, expected(spec), secret=is_secret(name))
+            return fallback

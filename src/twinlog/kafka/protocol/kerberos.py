@@ -1,0 +1,75 @@
+"""The client's side of SASL GSSAPI (RFC 4752): a context of the Kerberos library, then the agreement on no
+further protection, which is TLS's.
+
+Credentials come from the key table or the ticket cache each time, so a renewed one is used by the next login;
+the library gets a new ticket when the earlier one has expired.
+"""
+
+import asyncio
+import importlib
+from typing import Any
+
+from twinlog.kafka.security.kerberos import KerberosLogin
+
+_NO_PROTECTION = 1
+"""The bit of RFC 4752 for authentication alone."""
+
+
+class KerberosError(ValueError):
+    """No ticket, or an answer of the broker that its principal does not stand for."""
+
+
+class KerberosAuthenticator:
+    """Of one login at one broker. `step` asks the KDC, in a thread."""
+
+    def __init__(self, login: KerberosLogin, host: str, *, context: Any = None) -> None:
+        """`context`: one of the library's that is complete; None = the first step makes one."""
+        self._login = login
+        self._host = host
+        self._context = context
+        self._is_agreed = False
+
+    async def step(self, challenge: bytes | None) -> tuple[bytes, bool] | None:
+        """What to send next, and None at the end. Raises KerberosError."""
+        if self._is_agreed:
+            return None
+        return await asyncio.to_thread(self._next, challenge), True
+
+    def _next(self, challenge: bytes | None) -> bytes:
+        gssapi: Any = importlib.import_module("gssapi")
+        try:
+            if self._context is None:
+                self._context = self._begun(gssapi)
+            if not self._context.complete:
+                return self._context.step(challenge) or b""
+            return self.agreement(self._context.unwrap(challenge or b"").message)
+        except gssapi.exceptions.GSSError as error:
+            raise KerberosError(
+                f"Kerberos: {error} (principal {self._login.principal or 'of the ticket cache'}, service"
+                f" {self._login.service}/{self._host})"
+            ) from None
+
+    def _begun(self, gssapi: Any) -> Any:
+        login = self._login
+        store: dict[str, str] = {}
+        if login.keytab:
+            # A cache of this login's own: the machine's default one is somebody else's.
+            store = {"client_keytab": login.keytab, "ccache": f"MEMORY:{login.principal} {login.keytab}"}
+        name = None
+        if login.principal:
+            name = gssapi.Name(login.principal, name_type=gssapi.NameType.kerberos_principal)
+        credentials = gssapi.Credentials(name=name, usage="initiate", store=store or None)
+        service = gssapi.Name(f"{login.service}@{self._host}", name_type=gssapi.NameType.hostbased_service)
+        return gssapi.SecurityContext(
+            name=service, creds=credentials, mech=gssapi.MechType.kerberos, usage="initiate"
+        )
+
+    def agreement(self, offer: bytes) -> bytes:
+        """Which protection the connection has from now on: none, for which the broker must be ready. Raises
+        KerberosError."""
+        if len(offer) != 4 or not offer[0] & _NO_PROTECTION:
+            raise KerberosError("the broker asks for a protection of Kerberos' own: use TLS (SASL_SSL)")
+        self._is_agreed = True
+        answer = bytes([_NO_PROTECTION, 0, 0, 0])
+        wrapped: bytes = self._context.wrap(answer, False).message
+        return wrapped

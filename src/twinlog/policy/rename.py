@@ -1,0 +1,204 @@
+"""`twinlog.topic.rename`: copies that are called otherwise than their topics. Pure.
+
+    team-(.*) -> eu-team-$1; legacy_orders -> orders
+
+Rules end with a semicolon; the first one whose left side is the whole name counts. Outside of parentheses a
+rule is text, letter by letter; in parentheses stands a regular expression, and what it took is `$1`, `$2`, …
+on the right. Every pair of parentheses is used there exactly once, so that a name can be read back.
+
+Invariant: `undo(apply(topic)) == topic` for every topic of which `in_the_way` is None. Two of those never
+have one name on the target; all others are not copied.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.errors import ConfigError
+from twinlog.filters.java_classes import RegexSyntaxError
+from twinlog.filters.java_regex import compile_linear
+from twinlog.filters.linear import LinearPattern
+from twinlog.filters.samples import samples
+
+RENAME_KEY: Final = "twinlog.topic.rename"
+_MOST_GROUPS: Final = 9
+_REFERENCE: Final = re.compile(r"\$([1-9])")
+_TEXT: Final = re.compile(r"[a-zA-Z0-9._-]*")
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+_MOST_EXAMPLES: Final = 200
+_TRIED: Final = ("a", "a-b", "a.b", "a_b", "a-a", "a.a", "1")
+"""What each group is tried with when rules are read, beside samples of its pattern."""
+_ARROW: Final = "->"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One pair of parentheses: its number, from 1, and what it may take."""
+
+    number: int
+    pattern: LinearPattern = field(compare=False)
+    written: str
+
+
+Part = str | Group
+Shape = tuple[Part, ...]
+"""A name as text and groups, from left to right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    written: str
+    before: Shape
+    after: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class RenameMap:
+    rules: tuple[Rule, ...]
+
+    def apply(self, topic: str) -> str:
+        """What the copy of a topic is called, without any prefix of the policy."""
+        for rule in self.rules:
+            taken = _taken(rule.before, topic)
+            if taken is not None:
+                return _filled(rule.after, taken)
+        return topic
+
+    def undo(self, name: str) -> str:
+        """The topic whose copy has this name; the name itself where no rule made it."""
+        for rule in self.rules:
+            taken = _taken(rule.after, name)
+            if taken is not None:
+                topic = _filled(rule.before, taken)
+                if self.apply(topic) == name:
+                    return topic
+        return name
+
+    def in_the_way(self, topic: str) -> str | None:
+        """Another topic whose copy has or would have the same name, so that this one is not copied; None when
+        there is none."""
+        other = self.undo(self.apply(topic))
+        return None if other == topic else other
+
+
+def parse_renames(text: str) -> RenameMap:
+    """Raises ConfigError for a rule that cannot be read, or read back, and for two rules that meet."""
+    rules = tuple(_rule(part) for each in text.split(";") if (part := each.strip()))
+    renames = RenameMap(rules)
+    for rule in rules:
+        for topic in _examples(rule.before):
+            name = renames.apply(topic)
+            other = renames.in_the_way(topic)
+            if other is not None:
+                raise _wrong(rule.written, f"{topic!r} would be called {name!r}, and so would {other!r}")
+            if not _TOPIC.fullmatch(name):
+                raise _wrong(rule.written, f"{topic!r} would be called {name!r}, which is no topic's name")
+    return renames
+
+
+def _rule(written: str) -> Rule:
+    left, arrow, right = (part.strip() for part in written.partition(_ARROW))
+    if not arrow or not left or not right:
+        raise _wrong(written, "it has to be 'TOPIC -> NEW NAME'")
+    before = _shape(written, left)
+    groups = {part.number: part for part in before if isinstance(part, Group)}
+    after: list[Part] = []
+    for index, part in enumerate(_REFERENCE.split(right)):
+        if index % 2:
+            if int(part) not in groups:
+                raise _wrong(written, f"${part} names no parentheses of the left side")
+            after.append(groups[int(part)])
+        elif part:
+            after.append(_text(written, part))
+    used = [part.number for part in after if isinstance(part, Group)]
+    if sorted(used) != sorted(groups):
+        raise _wrong(
+            written, "each pair of parentheses has to be used exactly once, else no name can be read back"
+        )
+    return Rule(written=written, before=before, after=tuple(after))
+
+
+def _shape(written: str, text: str) -> Shape:
+    parts: list[Part] = []
+    rest, number = text, 0
+    while rest:
+        opening = rest.find("(")
+        if opening < 0:
+            parts.append(_text(written, rest))
+            break
+        if opening:
+            parts.append(_text(written, rest[:opening]))
+        closing = rest.find(")", opening)
+        inside = rest[opening + 1 : closing]
+        if closing < 0 or "(" in inside or number == _MOST_GROUPS:
+            raise _wrong(written, f"parentheses come in at most {_MOST_GROUPS} pairs, none inside another")
+        number += 1
+        try:
+            parts.append(Group(number, compile_linear(inside), inside))
+        except RegexSyntaxError as error:
+            raise _wrong(written, f"({inside}) is no valid regular expression: {error}") from error
+        rest = rest[closing + 1 :]
+    return tuple(parts)
+
+
+def _text(written: str, text: str) -> str:
+    if not _TEXT.fullmatch(text):
+        raise _wrong(
+            written, f"{text!r} is no part of a topic's name: regular expressions stand in parentheses"
+        )
+    return text
+
+
+def _taken(shape: Shape, name: str) -> dict[int, str] | None:
+    """What each group takes of a name, as much as it can from left to right; None where the shape does not
+    fit. No place is tried twice."""
+    hopeless: set[tuple[int, int]] = set()
+
+    def fit(index: int, start: int) -> dict[int, str] | None:
+        if index == len(shape):
+            return {} if start == len(name) else None
+        if (index, start) in hopeless:
+            return None
+        part = shape[index]
+        if isinstance(part, str):
+            found = fit(index + 1, start + len(part)) if name.startswith(part, start) else None
+        else:
+            found = group(part, index, start)
+        if found is None:
+            hopeless.add((index, start))
+        return found
+
+    def group(part: Group, index: int, start: int) -> dict[int, str] | None:
+        for end in range(len(name), start - 1, -1):
+            if part.pattern.matches(name[start:end]):
+                rest = fit(index + 1, end)
+                if rest is not None:
+                    return {part.number: name[start:end], **rest}
+        return None
+
+    return fit(0, 0)
+
+
+def _filled(shape: Shape, taken: dict[int, str]) -> str:
+    return "".join(part if isinstance(part, str) else taken[part.number] for part in shape)
+
+
+def _examples(shape: Shape) -> list[str]:
+    """Some names that a rule takes, those with the separators that names usually have among them."""
+    names = [""]
+    for part in shape:
+        choices = [part] if isinstance(part, str) else _of_group(part)
+        names = [before + after for before in names for after in choices][:_MOST_EXAMPLES]
+    return [name for name in names if _TOPIC.fullmatch(name)]
+
+
+def _of_group(group: Group) -> list[str]:
+    return [name for name in (*_TRIED, *samples(group.written)) if group.pattern.matches(name)]
+
+
+def _wrong(rule: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"{RENAME_KEY}: rule {rule!r}: {why}",
+        reason="RENAME_REFUSED",
+        metadata={"key": RENAME_KEY, "rule": rule},
+    )

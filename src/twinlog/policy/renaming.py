@@ -1,0 +1,67 @@
+"""Copies with other names (`twinlog.topic.rename`), on top of any replication policy. Pure."""
+
+from dataclasses import dataclass
+
+from twinlog.model import ClusterAlias
+from twinlog.policy.rename import RenameMap
+from twinlog.policy.replication import ReplicationPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamingPolicy:
+    """Names a topic by the map, then as `base` does. Heartbeats and internal topics keep the names by which
+    others find them."""
+
+    base: ReplicationPolicy
+    renames: RenameMap
+
+    @property
+    def tracks_topic_sources(self) -> bool:
+        return self.base.tracks_topic_sources
+
+    def format_remote_topic(self, source: ClusterAlias, topic: str) -> str:
+        name = self.renames.apply(topic) if self._is_renamed(topic) else topic
+        return self.base.format_remote_topic(source, name)
+
+    def topic_source(self, topic: str) -> ClusterAlias | None:
+        return self.base.topic_source(topic)
+
+    def upstream_topic(self, topic: str) -> str | None:
+        name = self.base.upstream_topic(topic)
+        return self.renames.undo(name) if name is not None and self._is_renamed(name) else name
+
+    def original_topic(self, topic: str) -> str:
+        if not self.tracks_topic_sources:
+            return self.upstream_topic(topic) or topic
+        upstream = self.upstream_topic(topic)
+        while upstream is not None and upstream != topic:
+            topic, upstream = upstream, self.upstream_topic(upstream)
+        return topic
+
+    def in_the_way(self, topic: str) -> str | None:
+        """Another topic whose copy would have the name of this one's; None when there is none."""
+        return self.renames.in_the_way(topic) if self._is_renamed(topic) else None
+
+    def _is_renamed(self, topic: str) -> bool:
+        return bool(topic) and not self.is_heartbeats_topic(topic) and not self.is_internal_topic(topic)
+
+    def heartbeats_topic(self) -> str:
+        return self.base.heartbeats_topic()
+
+    def offset_syncs_topic(self, alias: ClusterAlias) -> str:
+        return self.base.offset_syncs_topic(alias)
+
+    def checkpoints_topic(self, source: ClusterAlias) -> str:
+        return self.base.checkpoints_topic(source)
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        return self.base.is_heartbeats_topic(topic)
+
+    def is_checkpoints_topic(self, topic: str) -> bool:
+        return self.base.is_checkpoints_topic(topic)
+
+    def is_mm2_internal_topic(self, topic: str) -> bool:
+        return self.base.is_mm2_internal_topic(topic)
+
+    def is_internal_topic(self, topic: str) -> bool:
+        return self.base.is_internal_topic(topic)

@@ -1,0 +1,14 @@
+"""Every reason that Twinlog itself gives: the one table, from which docs/reasons.md is made.
+
+Kafka's own reasons are in `twinlog.kafka.errors`. A test holds the code against both tables.
+"""
+
+from typing import Final
+
+from twinlog.reasons.commands import COMMANDS
+from twinlog.reasons.copies import COPIES, GAPS, PARTITIONS, VERIFY
+from twinlog.reasons.flows import FLOWS, TOPICS
+from twinlog.reasons.groups import GROUPS
+from twinlog.reasons.processes import PROCESSES
+
+REASON_GROUPS: Final = (PARTITIONS, COPIES, GAPS, FLOWS, TOPICS, GROUPS, VERIFY, COMMANDS, PROCESSES)

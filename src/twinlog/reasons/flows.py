@@ -1,0 +1,185 @@
+"""Of flows and topics."""
+
+from typing import Final
+
+from twinlog.reasons.rows import NOTHING, READ_THE_MESSAGE, OwnReason, ReasonGroup
+
+FLOWS: Final = ReasonGroup(
+    "Flows (`twinlog status`)",
+    (
+        OwnReason("STARTING", "it has just been started and is not at work yet", NOTHING),
+        OwnReason(
+            "SAME_CLUSTER",
+            "both ends of the flow are one cluster, by its id",
+            "correct `bootstrap.servers` of one of them",
+        ),
+        OwnReason(
+            "LOOP",
+            "flows that keep names would copy a topic in a loop; nothing is started, and a changed rule that "
+            "would cause it is refused",
+            "make the `topics` of these flows distinct, or use the default policy",
+        ),
+        OwnReason(
+            "FILTER_FAILED",
+            "a filter of another package (`topic.filter.class`, `group.filter.class`,"
+            " `config.property.filter.class`) failed when it was asked; nothing is decided meanwhile",
+            "see the message, and mend or remove the filter",
+        ),
+        OwnReason(
+            "FORWARDING_FAILED",
+            "the class of another package that makes changes on the target (`forwarding.admin.class`) refused"
+            " one, or did not answer in time; others are made, and this one is planned again",
+            "see the message, and what that class asks",
+        ),
+        OwnReason(
+            "RENAME_REFUSED",
+            "a rule of `twinlog.topic.rename` cannot be read, gives two topics one name, or makes names that"
+            " cannot be read back",
+            "change the rule: the message names both topics",
+        ),
+        OwnReason(
+            "OWNED_ELSEWHERE",
+            "another process owns the flow; this one stands by, and takes over when the owner stops or is"
+            " silent for 10 s (`twinlog.owner.timeout.seconds`)",
+            "nothing; commands go to the owner by themselves. Where they cannot reach the address that the"
+            " message names, call it with `--endpoint`, from where it is reached",
+        ),
+        OwnReason(
+            "MOVES_UNKNOWN",
+            "the record of failovers cannot be read: fences and unfinished moves are not shown",
+            "the message says why",
+        ),
+        OwnReason(
+            "PATH_UNKNOWN",
+            "`twinlog status --check`: it is not known whether heartbeats arrive",
+            "nothing just after the start; else see the heartbeat service's log",
+        ),
+        OwnReason(
+            "NO_FLOWS",
+            "`twinlog status --check`: services answer, and none of them has a flow",
+            "ask the deployment that was meant (`--config`), or enable a flow in the file",
+        ),
+        OwnReason(
+            "LAG_UNKNOWN",
+            "`twinlog status --check`: ends of the source's logs, or positions, are not known now",
+            "nothing just after the start; else see the reasons of the clusters",
+        ),
+        OwnReason(
+            "TOPICS_WAITING",
+            "`twinlog status --check`: topics are selected and not copied yet",
+            "the message names topics and why they wait",
+        ),
+        OwnReason(
+            "NOT_COPIED",
+            "`twinlog status --check`: other services have the flow, and no source service that answers does",
+            "see that the source service runs, with the same file",
+        ),
+        OwnReason(
+            "TWIN_DEPLOYMENT",
+            "another deployment, whose file selects other topics or groups, owns the flow; what only this "
+            "file selects is not replicated",
+            "put both selections into one file, or give the source another alias in one of them",
+        ),
+        OwnReason(
+            "NO_TOPICS",
+            "no topic of the flow can be copied yet",
+            "`twinlog explain topic` says why a topic is not replicated",
+        ),
+        OwnReason(
+            "NO_TOPICS_SELECTED",
+            "no topic of the source passes `topics` and `topics.exclude`",
+            "change the rules (`twinlog rules`)",
+        ),
+        OwnReason(
+            "POSITIONS_UNSTABLE",
+            "a transaction on the positions topic stays open, so positions are not certain",
+            "nothing: the broker ends it after its time-out",
+        ),
+        OwnReason(
+            "SPARK_UNAVAILABLE",
+            "Spark could not be started, or its JVM is gone; it is started again",
+            "install Java 17 or newer, or name the Spark master that is meant; where the JVM was killed, give"
+            " the machine or the container more memory",
+        ),
+        OwnReason(
+            "EPOCH_NOT_READY",
+            "Spark did not get the tasks of an epoch to work in time",
+            "see whether the machine, or the Spark cluster, has cores free",
+        ),
+        OwnReason("EPOCH_FAILED", "the Spark job of an epoch ended without its tasks", READ_THE_MESSAGE),
+        OwnReason(
+            "REGISTRY_UNREADABLE",
+            "what configsync stored was written by a newer version, or is damaged",
+            "run the newer version, or delete `mm2-configsync.<source>.internal` to start from nothing",
+        ),
+        OwnReason(
+            "NO_AUTHORIZER", "one of the clusters has no authorizer, so there are no ACLs to sync", NOTHING
+        ),
+        OwnReason(
+            "CHANGES_REFUSED", "the target refused some of the changes", "the message says what it refused"
+        ),
+        OwnReason(
+            "HEARTBEATS_DISABLED",
+            "`emit.heartbeats.enabled=false`: nothing proves that the path is alive",
+            "enable it to have delays measured",
+        ),
+        OwnReason(
+            "NOT_REPLICATED",
+            "the flow does not copy this topic (or heartbeats)",
+            "`twinlog explain topic` names the rule",
+        ),
+        OwnReason(
+            "HEARTBEAT_MISSING",
+            "heartbeats are written on the source and do not arrive on the target",
+            "nothing while the flow is paused; else see what `twinlog status` says of its partitions",
+        ),
+    ),
+)
+
+TOPICS: Final = ReasonGroup(
+    "Topics (`twinlog status`, `twinlog explain topic`)",
+    (
+        OwnReason("SELECTED", "the topic is replicated", NOTHING),
+        OwnReason("NOT_INCLUDED", "`topics` does not match its name", "change the rules (`twinlog rules`)"),
+        OwnReason("EXCLUDED", "`topics.exclude` matches its name", "change the rules (`twinlog rules`)"),
+        OwnReason("INTERNAL", "it is a topic of Kafka, Connect or Twinlog itself", NOTHING),
+        OwnReason("CYCLE", "it came from the target itself", NOTHING),
+        OwnReason("HEARTBEATS", "heartbeats are replicated whatever the rules say", NOTHING),
+        OwnReason("DELETED_AT_SOURCE", "the source topic is gone; the target topic stays", NOTHING),
+        OwnReason(
+            "SOURCE_LOST",
+            "the source has none of the topics, or of the groups, any more that it had: it was wiped or "
+            "restored empty. No copy, ACL, quota or group is deleted on the target",
+            "restore the topics on the source, or delete the copies on the target by hand",
+        ),
+        OwnReason(
+            "SOURCE_REPLACED",
+            "the source is another cluster than before, by its id; copies of what it lacks are kept",
+            "correct the source's `bootstrap.servers`, or delete the copies on the target by hand",
+        ),
+        OwnReason(
+            "FAILED_OVER",
+            "a failover is under way or in effect: no copy is deleted after its source topic, and no group",
+            "`twinlog failback run`, once the source is to be the origin again",
+        ),
+        OwnReason(
+            "REPLICATION_FACTOR_UNSATISFIABLE",
+            "the target has fewer live brokers than `replication.factor`",
+            "lower it, or add brokers",
+        ),
+        OwnReason(
+            "MIN_ISR_ABOVE_REPLICATION_FACTOR",
+            "the target topic would refuse every write (brokers before Kafka 3.7)",
+            "raise `replication.factor`, or lower `min.insync.replicas` of the target's brokers",
+        ),
+        OwnReason(
+            "CONFIGS_UNAUTHORIZED",
+            "the source does not let the topic's configuration be read",
+            "grant DescribeConfigs, or set `sync.topic.configs.enabled=false`",
+        ),
+        OwnReason(
+            "TARGET_NOT_VISIBLE", "it was created, and the target's brokers do not show it yet", NOTHING
+        ),
+        OwnReason("PLAN_PENDING", "manual mode: changes are planned", "`twinlog plan`, then `twinlog apply`"),
+    ),
+)

@@ -1,0 +1,42 @@
+"""One topic of a flow, as configsync has decided it. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog.model import Flow
+
+
+class TopicState(StrEnum):
+    READY = "READY"
+    WAITING = "WAITING"
+    DELETED_AT_SOURCE = "DELETED_AT_SOURCE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicatedTopic:
+    """One topic of a flow; the fields are those of the API's message of the same name."""
+
+    flow: Flow
+    source_topic: str
+    target_topic: str
+    partition_count: int
+    target_partition_count: int
+    source_topic_id: str
+    target_topic_id: str
+    generation: int
+    created_after_start: bool
+    state: TopicState
+    """WAITING also stands for a state that this version does not know: such a topic is not copied."""
+    reason: str
+    message: str
+    target_max_message_bytes: int
+    target_compression_type: str
+    target_timestamp_type: str
+    source_cleanup_policy: str
+
+    @property
+    def copyable_partition_count(self) -> int:
+        """Partitions that may be copied now: those that exist on both sides of a READY topic."""
+        if self.state is not TopicState.READY:
+            return 0
+        return min(self.partition_count, self.target_partition_count)

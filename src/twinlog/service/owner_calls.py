@@ -1,0 +1,200 @@
+"""Calls that end at a flow's owner: where a process on standby refuses one and names the owner, it is made
+once more, there (docs/adr/0013).
+
+Invariant: a call is followed once, before anything of its answer was seen, and only to the address that the
+refusal of the process called names, with what that process was shown and had to show.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import grpc
+
+from twinlog.config import Address
+from twinlog.errors import TwinlogError
+from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.owner_name import OWNER_ADDRESS, OwnerReason
+
+OpenChannel = Callable[[str], grpc.aio.Channel]
+"""To HOST:PORT, as the first one was. Raises ConfigError where it must not be called so."""
+
+_UNREACHED: Final = frozenset({"PEER_UNAVAILABLE", "PEER_TIMEOUT", "TLS_FAILED"})
+"""The owner cannot be called from here: what the process on standby said helps more."""
+
+
+def owner_of(failure: grpc.aio.AioRpcError, asked: str) -> str | None:
+    """HOST:PORT of the owner that a refusal of the process at `asked` names; None where nobody is to be
+    followed."""
+    error = error_from_rpc(failure)
+    address = error.metadata.get(OWNER_ADDRESS, "")
+    if error.reason != OwnerReason.OWNED_ELSEWHERE or not address or address == asked:
+        return None
+    try:
+        owner, here = Address.parse(address), Address.parse(asked)
+    except ValueError:
+        return None
+    # Loopback of the owner's machine is this machine's only when the first one was called so, too.
+    return None if owner.is_loopback and not here.is_loopback else address
+
+
+def _reaches_nobody(failure: grpc.aio.AioRpcError) -> bool:
+    return error_from_rpc(failure).reason in _UNREACHED
+
+
+class OwnerChannel(grpc.aio.Channel):
+    """As the channel that it is given. Streams of requests are not followed."""
+
+    def __init__(self, channel: grpc.aio.Channel, endpoint: str, open_channel: OpenChannel) -> None:
+        self._channel = channel
+        self._endpoint = endpoint
+        self._open_channel = open_channel
+
+    async def tidy(self) -> None:
+        """Close connections that newer certificates have replaced."""
+        if hasattr(self._channel, "tidy"):
+            await self._channel.tidy()
+
+    async def __aenter__(self) -> "OwnerChannel":
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self, grace: float | None = None) -> None:
+        await self._channel.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        await self._channel.channel_ready()
+
+    def stream_unary(self, *arguments: Any, **more: Any) -> Any:
+        return self._channel.stream_unary(*arguments, **more)
+
+    def stream_stream(self, *arguments: Any, **more: Any) -> Any:
+        return self._channel.stream_stream(*arguments, **more)
+
+    def unary_unary(self, *arguments: Any, **more: Any) -> Any:
+        first = self._channel.unary_unary(*arguments, **more)
+
+        def call(request: Any, *, timeout: float | None = None, **options: Any) -> "_UnaryCall":
+            again = _Again(self, "unary_unary", arguments, more, request, timeout, options)
+            return _UnaryCall(first(request, timeout=timeout, **options), again)
+
+        return call
+
+    def unary_stream(self, *arguments: Any, **more: Any) -> Any:
+        first = self._channel.unary_stream(*arguments, **more)
+
+        def call(request: Any, *, timeout: float | None = None, **options: Any) -> "_StreamCall":
+            again = _Again(self, "unary_stream", arguments, more, request, timeout, options)
+            return _StreamCall(first(request, timeout=timeout, **options), again)
+
+        return call
+
+    def to_owner(self, refusal: grpc.aio.AioRpcError) -> grpc.aio.Channel | None:
+        """A channel to the owner that a refusal names; None where it is not followed."""
+        address = owner_of(refusal, self._endpoint)
+        if address is None:
+            return None
+        try:
+            return self._open_channel(address)
+        except TwinlogError:  # such as a token that must not go there without TLS
+            return None
+
+
+class _Again:
+    """One call, to be made a second time."""
+
+    def __init__(
+        self,
+        channel: OwnerChannel,
+        kind: str,
+        arguments: tuple[Any, ...],
+        more: dict[str, Any],
+        request: Any,
+        timeout: float | None,
+        options: dict[str, Any],
+    ) -> None:
+        self._channel, self._kind, self._arguments, self._more = channel, kind, arguments, more
+        self._request, self._options = request, options
+        self._ends_at = None if timeout is None else asyncio.get_running_loop().time() + timeout
+
+    def channel(self, refusal: grpc.aio.AioRpcError) -> grpc.aio.Channel | None:
+        return self._channel.to_owner(refusal)
+
+    def call(self, channel: grpc.aio.Channel) -> Any:
+        """In what is left of the first one's time."""
+        left = None if self._ends_at is None else max(0.0, self._ends_at - asyncio.get_running_loop().time())
+        made = getattr(channel, self._kind)(*self._arguments, **self._more)
+        return made(self._request, timeout=left, **self._options)
+
+
+class _UnaryCall:
+    """An answer to await; all else is asked of the first call."""
+
+    def __init__(self, first: Any, again: _Again) -> None:
+        self._first, self._again = first, again
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._first, name)
+
+    def __await__(self) -> Any:
+        return self._answer().__await__()
+
+    async def _answer(self) -> Any:
+        try:
+            return await self._first
+        except grpc.aio.AioRpcError as refusal:
+            channel = self._again.channel(refusal)
+            if channel is None:
+                raise
+            async with channel:
+                try:
+                    return await self._again.call(channel)
+                except grpc.aio.AioRpcError as failure:
+                    if _reaches_nobody(failure):
+                        raise refusal from failure
+                    raise
+
+
+class _StreamCall:
+    """Answers to iterate over, once; all else is asked of the first call."""
+
+    def __init__(self, first: Any, again: _Again) -> None:
+        self._first, self._again = first, again
+        self._running = first
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._running, name)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._answers()
+
+    async def _answers(self) -> AsyncIterator[Any]:
+        told = False
+        try:
+            async for answer in self._first:
+                told = True
+                yield answer
+            return
+        except grpc.aio.AioRpcError as refused:
+            refusal = refused
+            channel = None if told else self._again.channel(refused)
+            if channel is None:
+                raise
+        async with channel:
+            self._running = self._again.call(channel)
+            try:
+                async for answer in self._running:
+                    told = True
+                    yield answer
+            except grpc.aio.AioRpcError as failure:
+                if not told and _reaches_nobody(failure):
+                    raise refusal from failure
+                raise

@@ -1,0 +1,83 @@
+"""What a process tells the group of a flow about itself: for people, and for those who call it."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from twinlog.config import Address
+
+
+class OwnerReason(StrEnum):
+    """Of a refusal: another process works at the flow."""
+
+    OWNED_ELSEWHERE = "OWNED_ELSEWHERE"
+    """One of this deployment."""
+    TWIN_DEPLOYMENT = "TWIN_DEPLOYMENT"
+    """One of another deployment, whose file selects other topics or groups."""
+
+
+STANDS_BY: Final = frozenset(OwnerReason)
+
+OWNER_ADDRESS: Final = "owner_address"
+"""In the metadata of such a refusal: HOST:PORT of the owner, where a caller may follow it."""
+
+_ADDRESS: Final = ", at "
+_RULES: Final = ", rules "
+"""The last part: earlier releases take all that follows for the fingerprint."""
+_CALLABLE: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?):[0-9]{1,5}")
+_MOST_CHARACTERS: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerName:
+    """The name of an owner, taken apart; a part that its release does not tell is empty."""
+
+    process: str
+    """`host:port, process 7`."""
+    address: str = ""
+    """HOST:PORT at which it is called."""
+    rules: str = ""
+    """Fingerprint of the selection in its file."""
+
+    def __str__(self) -> str:
+        """
+        >>> str(OwnerName(process="box:17404, process 7", address="box:17404", rules="ab12"))
+        'box:17404, process 7, at box:17404, rules ab12'
+        """
+        address = f"{_ADDRESS}{self.address}" if self.address else ""
+        return f"{self.process}{address}{_RULES}{self.rules}"
+
+    @classmethod
+    def parse(cls, text: str) -> "OwnerName":
+        """Of any text: what is no address that can be called counts as none.
+
+        >>> OwnerName.parse("box:17404, process 7, rules ab12").address
+        ''
+        """
+        told, _, rules = text.partition(_RULES)
+        process, _, address = told.partition(_ADDRESS)
+        usable = len(address) <= _MOST_CHARACTERS and _CALLABLE.fullmatch(address)
+        return cls(process=process, address=address if usable else "", rules=rules)
+
+    def address_from(self, host: str) -> str:
+        """Where a caller of a process on `host` finds the owner; empty when that is not known. An owner that
+        listens for its own machine alone is found from there alone."""
+        if not self.address or not Address.parse(self.address).is_loopback:
+            return self.address
+        return self.address if self.process.startswith(f"{host}:") else ""
+
+
+def own_address(*, endpoint: Address, listen: Address, port: int, host: str) -> str:
+    """Where a process of a service is called: at its `twinlog.<service>.endpoint`, else by the name of its
+    machine, else on loopback. `port`: the one that it has bound.
+
+    >>> every = Address(host="0.0.0.0", port=0)
+    >>> own_address(endpoint=every.dialled_from_here(), listen=every, port=17404, host="box")
+    'box:17404'
+    """
+    if not endpoint.is_loopback:
+        return str(Address(host=endpoint.host, port=endpoint.port or port))
+    if not listen.is_loopback:
+        return str(Address(host=host, port=port))
+    return str(Address(host=endpoint.host, port=port))

@@ -1,0 +1,19 @@
+"""Every metric of Twinlog, once: name, kind, unit, meaning, attributes. docs/metrics.md is generated from
+this table.
+
+Names follow OpenTelemetry: its own where it has one, `twinlog.` otherwise; no unit and no `total` in a name.
+Counters and histograms are recorded where the thing happens; gauges are observed by a callback when somebody
+scrapes.
+"""
+
+from twinlog.telemetry.metrics import checkpoint, configsync, heartbeat, replication, service, verification
+from twinlog.telemetry.metrics.spec import MetricSpec
+
+METRICS: tuple[MetricSpec, ...] = (
+    *service.METRICS,
+    *replication.METRICS,
+    *verification.METRICS,
+    *checkpoint.METRICS,
+    *heartbeat.METRICS,
+    *configsync.METRICS,
+)

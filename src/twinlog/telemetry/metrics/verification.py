@@ -1,0 +1,35 @@
+"""The standing proof of the copies."""
+
+from twinlog.telemetry.metrics.spec import DESTINATION, FLOW, PARTITION, Kind, MetricSpec
+
+VERIFIED_UNTIL = MetricSpec(
+    name="twinlog.verified.until",
+    kind=Kind.GAUGE,
+    unit="{offset}",
+    description="Source offset up to which the standing proof has found the copy equal to its source.",
+    attributes=(*FLOW, DESTINATION, PARTITION),
+    service="source",
+)
+VERIFIED_AGE = MetricSpec(
+    name="twinlog.verified.age",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="How long ago that was found; absent before the first time.",
+    attributes=(*FLOW, DESTINATION, PARTITION),
+    service="source",
+)
+VERIFIED_DIFFERENCES = MetricSpec(
+    name="twinlog.verified.differences",
+    kind=Kind.GAUGE,
+    unit="{record}",
+    description="Records that differ, as the newest proof of each partition has found them, by"
+    " `twinlog.kind`: MISSING, DUPLICATE, FOREIGN, CHANGED, ORDER. Alert above 0.",
+    attributes=(*FLOW, DESTINATION, "twinlog.kind"),
+    service="source",
+)
+
+METRICS: tuple[MetricSpec, ...] = (
+    VERIFIED_UNTIL,
+    VERIFIED_AGE,
+    VERIFIED_DIFFERENCES,
+)

@@ -1,0 +1,29 @@
+"""Files that commands write for their caller alone."""
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.cli.common.private_file import refuse_to_replace, write_private
+from twinlog.errors import ConfigError
+
+BEGIN = b"begin"
+
+
+def test_a_file_is_replaced_only_by_the_command_that_wrote_it(tmp_path: Path) -> None:
+    properties, own, new = tmp_path / "mm2.properties", tmp_path / "own", tmp_path / "new"
+    properties.write_text("clusters = A, B\n")
+    with pytest.raises(ConfigError, match="is not replaced"):
+        refuse_to_replace(properties, begins=BEGIN)
+    write_private(own, BEGIN + b" of it")
+    for file in (own, new):
+        refuse_to_replace(file, begins=BEGIN)
+
+
+def test_a_file_that_others_could_read_is_for_its_owner_alone_afterwards(tmp_path: Path) -> None:
+    file = tmp_path / "own"
+    file.write_bytes(BEGIN)
+    file.chmod(0o644)
+    write_private(file, BEGIN)
+    assert file.stat().st_mode & 0o077 == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["own"]

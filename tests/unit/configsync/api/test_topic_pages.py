@@ -1,0 +1,100 @@
+"""A registry of any number of topics is listed, page by page."""
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+from twinlog.cli.configsync.client import every_topic
+from twinlog.errors import ConfigError
+from twinlog.service.interceptors import Context
+from twinlog.service.limits import MAX_MESSAGE_BYTES
+from twinlog_configsync.api.servicer import ConfigSyncServicer
+from unit.configsync.flow.test_watch import A_B, C_B, entry, publish, serve
+
+NOBODY = cast("Context", None)
+TOPICS = 2_000
+
+
+@dataclass
+class Stub:
+    """The service as a client calls it; the flows of its process are not asked for."""
+
+    servicer: ConfigSyncServicer
+    calls: int = 0
+    largest: int = 0
+
+    async def ListTopics(  # noqa: N802
+        self, request: pb2.ListTopicsRequest, *, timeout: float
+    ) -> pb2.ListTopicsResponse:
+        self.calls += 1
+        answer = await self.servicer.ListTopics(
+            pb2.ListTopicsRequest(page_size=request.page_size, page_token=request.page_token), NOBODY
+        )
+        self.largest = max(self.largest, answer.ByteSize())
+        return answer
+
+    async def page(self, *, size: int = 0, token: str = "") -> pb2.ListTopicsResponse:
+        return await self.ListTopics(pb2.ListTopicsRequest(page_size=size, page_token=token), timeout=1.0)
+
+
+def names(answer: pb2.ListTopicsResponse) -> list[tuple[str, str]]:
+    return [(topic.flow.source, topic.source_topic) for topic in answer.topics]
+
+
+async def test_pages_hold_every_topic_once_and_in_order() -> None:
+    board, servicer = serve()
+    publish(board, A_B, {name: entry(name) for name in ("users", "orders")})
+    publish(board, C_B, {name: entry(name) for name in ("orders", "carts")})
+    publish(board, C_B, None)
+    stub = Stub(servicer)
+    for size in (1, 3, 4, 9):
+        first = answer = await stub.page(size=size)
+        found = names(answer)
+        while answer.next_page_token:
+            assert len(answer.topics) == size
+            answer = await stub.page(size=size, token=answer.next_page_token)
+            found += names(answer)
+        assert found == [("A", "orders"), ("A", "users"), ("C", "carts"), ("C", "orders")]
+        assert first.resume_token == board.token
+        assert [flow.source for flow in answer.settled_flows] == ["C"]
+
+
+async def test_a_registry_of_more_than_one_message_is_listed_whole() -> None:
+    board, servicer = serve()
+    waits = "x" * 10_000
+    publish(
+        board,
+        A_B,
+        {f"{number:05}": replace(entry(f"{number:05}"), message=waits) for number in range(TOPICS)},
+    )
+    stub = Stub(servicer)
+    found = await every_topic(
+        cast("ConfigSyncServiceStub", stub), types_pb2.Flow(source="A", target="B"), timeout_seconds=1.0
+    )
+    assert [topic.source_topic for topic in found] == [f"{number:05}" for number in range(TOPICS)]
+    assert stub.calls > 1
+    assert stub.largest <= MAX_MESSAGE_BYTES
+
+
+async def test_a_watch_from_the_first_page_tells_what_changed_while_the_others_were_read() -> None:
+    board, servicer = serve()
+    publish(board, A_B, {name: entry(name) for name in ("a", "b", "c")})
+    stub = Stub(servicer)
+    first = await stub.page(size=1)
+    publish(board, A_B, {name: entry(name) for name in ("b", "c", "d")})
+    second = await stub.page(token=first.next_page_token)
+    assert names(second) == [("A", "b"), ("A", "c"), ("A", "d")], "what went before the page moves none of it"
+    assert not second.resume_token, "a watch from here would not tell that a topic of the first page is gone"
+    assert first.resume_token != board.token
+
+
+@pytest.mark.parametrize("token", ["x", "MTI=", "WyJBIl0="])
+async def test_a_token_of_something_else_is_refused(token: str) -> None:
+    _, servicer = serve()
+    with pytest.raises(ConfigError) as refused:
+        await Stub(servicer).page(token=token)
+    assert refused.value.reason == "INVALID_PAGE_TOKEN"

@@ -1,0 +1,78 @@
+"""`.ci/run` installs what tests need where it may, and then a test that is skipped fails."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from unit.deploy.wheels import PROJECT
+
+PROMETHEUS, CHROMIUM = "TWINLOG_REQUIRE_PROMETHEUS=1", "TWINLOG_REQUIRE_CHROMIUM=1"
+MAKE = """echo "make $1"
+for each in PROMETHEUS CHROMIUM; do name=TWINLOG_REQUIRE_$each; echo "$name=${!name}"; done"""
+APT = """[ "$1" = install ] || exit 0
+case "${@: -1}" in prometheus) programs="prometheus promtool";; *) programs=chromium;; esac
+for each in $programs; do ln -s "$0" "${0%/*}/$each"; done
+echo "installed ${@: -1}" """
+
+
+def said(directory: Path, *, user: int, **programs: str) -> list[str]:
+    """What it prints on a machine that has nothing but these programs."""
+    bash = shutil.which("bash")
+    assert bash is not None
+    for name in ("dirname", "ln", "true"):
+        (directory / name).symlink_to(shutil.which(name) or "")
+    for name, text in {"make": MAKE, "id": f"echo {user}", **programs}.items():
+        program = directory / name
+        program.write_text(f"#!{bash}\n{text}\n")
+        program.chmod(0o755)
+    others = {name: value for name, value in os.environ.items() if not name.startswith("TWINLOG_REQUIRE")}
+    done = subprocess.run(
+        [bash, PROJECT / ".ci/run"],
+        env={**others, "PATH": str(directory)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_both_targets_of_a_developer_are_run(tmp_path: Path) -> None:
+    assert [line for line in said(tmp_path, user=0) if line.startswith("make")] == ["make lint", "make test"]
+
+
+@pytest.mark.parametrize(
+    ("user", "more"), [(0, {}), (1000, {"sudo": '[ "$1" = -n ] && shift; exec "$@"'})], ids=["root", "sudo"]
+)
+def test_what_may_be_installed_is_installed_and_required(
+    tmp_path: Path, user: int, more: dict[str, str]
+) -> None:
+    lines = said(tmp_path, user=user, **{"apt-get": APT}, **more)
+    assert {"installed prometheus", "installed chromium", PROMETHEUS, CHROMIUM} <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("user", "programs"),
+    [(0, {}), (1000, {"apt-get": APT}), (1000, {"apt-get": APT, "sudo": "exit 1"})],
+    ids=["no packages", "no rights", "sudo asks for a password"],
+)
+def test_what_may_not_be_installed_is_not_required(
+    tmp_path: Path, user: int, programs: dict[str, str]
+) -> None:
+    lines = said(tmp_path, user=user, **programs)
+    assert not {PROMETHEUS, CHROMIUM} & set(lines)
+    assert "make test" in lines
+
+
+def test_a_mirror_that_fails_ends_nothing(tmp_path: Path) -> None:
+    lines = said(tmp_path, user=0, **{"apt-get": "exit 100"})
+    assert not {PROMETHEUS, CHROMIUM} & set(lines)
+    assert "make test" in lines
+
+
+@pytest.mark.parametrize("browser", ["chromium", "chromium-browser", "google-chrome"])
+def test_a_browser_by_any_of_its_names_is_required(tmp_path: Path, browser: str) -> None:
+    lines = said(tmp_path, user=1000, **{browser: "", "prometheus": "", "promtool": ""})
+    assert {PROMETHEUS, CHROMIUM} <= set(lines)

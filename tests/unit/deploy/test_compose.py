@@ -1,0 +1,165 @@
+"""What the compose files tell programs, held against these: commands, ports, paths, what is provisioned."""
+
+import json
+import re
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from jsonschema import Draft202012Validator
+
+from twinlog.cli import app
+from twinlog.config import Service
+from twinlog.config.keys.twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
+from twinlog.service.options import parse_options
+from unit.deploy.compose_files import BASE, COMPOSE, EACH, FILES, OBSERVABILITY, merged
+from unit.deploy.wheels import PROJECT
+
+OURS = [(file, name) for file, name in EACH if merged(file, name)["image"].startswith("twinlog")]
+FOREIGN_PORTS = {"prometheus": 9090, "grafana": 3000}
+"""Where these listen when nobody tells them otherwise."""
+SOURCE, TARGET = 0, 1
+
+
+def image_command(image: str) -> list[str]:
+    """What the Dockerfile starts where compose gives no command."""
+    name = image.partition(":")[0]
+    folder = "deploy/twinlog" if name == "twinlog" else f"services/{name.removeprefix('twinlog-')}"
+    told = re.findall(r"^CMD (\[.+\])$", (PROJECT / folder / "Dockerfile").read_text(), re.MULTILINE)
+    words: list[str] = json.loads(told[-1])
+    return words
+
+
+def mounted(file: str, name: str) -> dict[str, str]:
+    """Path in the container -> path beside the compose file, or the name of a volume."""
+    return {each.split(":")[TARGET]: each.split(":")[SOURCE] for each in merged(file, name)["volumes"]}
+
+
+def listens(file: str, name: str) -> set[int]:
+    """Ports that the program in the container opens."""
+    container = merged(file, name)
+    if name in FOREIGN_PORTS:
+        told = [*container.get("command", ()), *container.get("environment", {})]
+        assert not [word for word in told if "listen" in word or "HTTP_PORT" in word]
+        return {FOREIGN_PORTS[name]}
+    if name == "ui":
+        words = container["command"]
+        return {int(words[words.index("--listen") + 1].rpartition(":")[2])}
+    if name.startswith("kafka"):
+        return {int(port) for port in re.findall(r":(\d+)", container["environment"]["KAFKA_LISTENERS"])}
+    return {DEFAULT_PORTS[Service(name)]}
+
+
+@pytest.mark.parametrize(("file", "name"), OURS, ids=[f"{file} {name}" for file, name in OURS])
+def test_a_command_is_one_that_the_program_takes(file: str, name: str) -> None:
+    container = merged(file, name)
+    if "entrypoint" in container:
+        assert container["entrypoint"][1] in mounted(file, name), "the script that it starts is mounted"
+        return
+    program, words = container["image"].partition(":")[0], container.get("command")
+    words = image_command(container["image"]) if words is None else words
+    if program != "twinlog":
+        options = parse_options(program.removeprefix("twinlog-"), words, environment={})
+        assert str(options.config) in mounted(file, name)
+        return
+    if words == ["--help"]:
+        return
+    command: Any = typer.main.get_command(app).get_command(None, words[0])  # type: ignore[attr-defined]
+    command.make_context(words[0], list(words[1:]))
+
+
+def test_the_command_line_finds_the_file_where_its_image_looks_for_it() -> None:
+    told = re.findall(r"TWINLOG_CONFIG=(\S+)", (PROJECT / "deploy/twinlog/Dockerfile").read_text())
+    for name in ("ui", "twinlog"):
+        assert told[-1] in mounted(BASE, name)
+        assert "environment" not in merged(BASE, name)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [each for each in EACH if FILES[each[0]]["services"][each[1]].get("ports")]
+)
+def test_every_published_port_is_one_that_the_program_opens(file: str, name: str) -> None:
+    published = {int(port.rpartition(":")[2]) for port in merged(file, name)["ports"]}
+    assert published <= listens(file, name)
+
+
+@pytest.mark.parametrize("name", ["kafka-a", "kafka-b"])
+def test_a_broker_is_reached_by_the_names_that_it_tells(name: str) -> None:
+    environment = merged(BASE, name)["environment"]
+    listeners = dict(re.findall(r"(\w+)://[^:,]*:(\d+)", environment["KAFKA_LISTENERS"]))
+    told = {
+        each: (host, port)
+        for each, host, port in re.findall(
+            r"(\w+)://([\w-]+):(\d+)", environment["KAFKA_ADVERTISED_LISTENERS"]
+        )
+    }
+    assert told == {"INSIDE": (name, listeners["INSIDE"]), "OUTSIDE": ("localhost", listeners["OUTSIDE"])}
+    assert merged(BASE, name)["ports"] == [f"127.0.0.1:{listeners['OUTSIDE']}:{listeners['OUTSIDE']}"]
+    alias = name.removeprefix("kafka-").upper()
+    assert (
+        f"{alias}.bootstrap.servers = {name}:{listeners['INSIDE']}"
+        in (COMPOSE / "mm2.properties").read_text()
+    )
+    check = " ".join(merged(BASE, name)["healthcheck"]["test"])
+    assert f"/dev/tcp/127.0.0.1/{listeners['INSIDE']}" in check
+
+
+def test_prometheus_finds_its_file_its_rules_and_the_services() -> None:
+    (file,) = [
+        PurePosixPath(word.partition("=")[2])
+        for word in merged(OBSERVABILITY, "prometheus")["command"]
+        if word.startswith("--config.file=")
+    ]
+    folder = COMPOSE / mounted(OBSERVABILITY, "prometheus")[str(file.parent)]
+    document = yaml.safe_load((folder / file.name).read_text())
+    assert all((folder / rules).is_file() for rules in document["rule_files"])
+    (job,) = document["scrape_configs"]
+    assert job["job_name"] == "twinlog"
+    looked_up = {name: each for each in job["dns_sd_configs"] for name in each["names"]}
+    assert {name: each["port"] for name, each in looked_up.items()} == {
+        str(service): DEFAULT_METRICS_PORTS[service] for service in Service
+    }
+    assert {each["type"] for each in looked_up.values()} == {"A"}, "a name of two replicas is two targets"
+    assert set(Service) <= set(FILES[BASE]["services"])
+
+
+def test_grafana_finds_prometheus_and_every_board() -> None:
+    places = mounted(OBSERVABILITY, "grafana")
+    provisioning = COMPOSE / places["/etc/grafana/provisioning"]
+    (provider,) = yaml.safe_load((provisioning / "dashboards/twinlog.yaml").read_text())["providers"]
+    boards = COMPOSE / places[provider["options"]["path"]]
+    assert len(list(boards.glob("*.json"))) == 7
+    (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yaml").read_text())["datasources"]
+    assert source["url"] == f"http://prometheus:{FOREIGN_PORTS['prometheus']}"
+    for board in boards.glob("*.json"):
+        document = json.loads(board.read_text())
+        (chosen,) = [each for each in document["templating"]["list"] if each["type"] == "datasource"]
+        assert chosen["query"] == source["type"], board.name
+        asked = {panel["datasource"]["uid"] for panel in document["panels"]}
+        assert asked == {f"${{{chosen['name']}}}"}, board.name
+    home = PurePosixPath(
+        merged(OBSERVABILITY, "grafana")["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    )
+    assert str(home.parent) == provider["options"]["path"]
+    assert (boards / home.name).is_file()
+
+
+def test_the_page_of_compose_names_files_that_are_where_its_commands_are_run() -> None:
+    page = (PROJECT / "docs/compose.md").read_text()
+    named = set(re.findall(r"docker compose ((?:-f \S+ )+)", page))
+    files = {word for each in named for word in each.split() if word != "-f"}
+    assert files
+    assert all((COMPOSE / file).is_file() for file in files), "they are run in deploy/compose"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_compose_takes_every_field(file: str) -> None:
+    schema = files("check_jsonschema.builtin_schemas.vendor") / "compose-spec.json"
+    validator = Draft202012Validator(json.loads(schema.read_text()))
+    validator.validate(FILES[file])
+    misspelt = {**FILES[file], "services": {"one": {"image": "one", "heathcheck": {}}}}
+    [error] = validator.iter_errors(misspelt)
+    assert "heathcheck" in error.message

@@ -1,0 +1,162 @@
+"""Streams that come to the WorkerService: those that do not say which task they are, few and short, and those
+of tasks, which hear their driver."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from twinlog import __version__
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.errors import NotFoundError, StateError
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.errors_wire import ExhaustedError
+from twinlog.service.grpc_server import Context
+from twinlog.service.waiting import wait_or_stop
+from twinlog.testing.virtual_time import run_in_virtual_time
+from twinlog_source.driver.epoch import Epoch, Slot
+from twinlog_source.driver.stream.stream_pace import LONGEST_REPORT_SECONDS
+from twinlog_source.driver.stream.task_commands import Start
+from twinlog_source.driver.stream.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
+from twinlog_source.partitions.reports import TaskReport
+from twinlog_source.partitions.standing import SILENT_SECONDS
+
+NO_CONTEXT = cast("Context", None)
+
+
+async def silent() -> AsyncIterator[pb.WorkerReport]:
+    await asyncio.Event().wait()
+    yield pb.WorkerReport()
+
+
+async def ended() -> AsyncIterator[pb.WorkerReport]:
+    return
+    yield pb.WorkerReport()
+
+
+async def stranger() -> AsyncIterator[pb.WorkerReport]:
+    yield pb.WorkerReport(hello=pb.Hello(token="guess"))
+
+
+@pytest.mark.parametrize("stream", [silent, ended])
+def test_a_stream_without_a_hello_ends_with_a_typed_error(stream: type) -> None:
+    async def scenario() -> None:
+        with pytest.raises(StateError) as refused:
+            await WorkerServicer({}).Run(stream(), NO_CONTEXT)
+        assert refused.value.reason == "HELLO_MISSING"
+
+    run_in_virtual_time(scenario())
+
+
+def test_silent_streams_are_few_and_their_places_come_back() -> None:
+    async def scenario() -> None:
+        servicer = WorkerServicer({})
+        async with asyncio.TaskGroup() as group:
+            streams = [
+                group.create_task(refused(servicer), name=f"stream {number}")
+                for number in range(MOST_SILENT_STREAMS)
+            ]
+            await wait_or_stop(asyncio.Event(), 1.0)
+            with pytest.raises(ExhaustedError) as full:
+                await servicer.Run(silent(), NO_CONTEXT)
+            assert full.value.reason == "TOO_MANY_STREAMS"
+        assert {stream.result() for stream in streams} == {"HELLO_MISSING"}
+        with pytest.raises(NotFoundError):
+            await servicer.Run(stranger(), NO_CONTEXT)
+
+    run_in_virtual_time(scenario())
+
+
+async def refused(servicer: WorkerServicer) -> str:
+    with pytest.raises(StateError) as error:
+        await servicer.Run(silent(), NO_CONTEXT)
+    return error.value.reason
+
+
+FLOW = Flow("A", "B")
+EPOCH = Epoch(flow=FLOW, number=1, plan=((TopicPartition("t", 0),),))
+
+
+@dataclass(slots=True)
+class Host:
+    """A driver that says nothing of its own accord."""
+
+    lease_seconds: int
+
+    def epoch_of(self, number: int) -> Epoch | None:
+        return EPOCH
+
+    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
+        return pb.Prepare(lease=Duration(seconds=self.lease_seconds))
+
+    async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
+        return Start()
+
+    async def reopened(self, epoch: Epoch) -> None:
+        """It may go on."""
+
+    def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
+        """Nothing is kept."""
+
+
+@dataclass(slots=True)
+class Heard:
+    """The task's end: when it heard what."""
+
+    at: list[float] = field(default_factory=list)
+
+    async def write(self, command: pb.WorkerCommand) -> None:
+        self.at.append(asyncio.get_running_loop().time())
+
+
+async def task() -> AsyncIterator[pb.WorkerReport]:
+    flow = types_pb2.Flow(source=FLOW.source, target=FLOW.target)
+    hello = pb.Hello(flow=flow, epoch=1, slot=0, token=EPOCH.token, version=__version__)
+    yield pb.WorkerReport(hello=hello)
+    await wait_or_stop(asyncio.Event(), 60.0)
+
+
+@pytest.mark.parametrize("lease_seconds", [1, 5, 10, 60])
+def test_a_task_hears_its_driver_several_times_in_its_lease(lease_seconds: int) -> None:
+    async def scenario() -> list[float]:
+        heard = Heard()
+        await WorkerServicer({FLOW: Host(lease_seconds)}).Run(task(), cast("Context", heard))
+        return heard.at
+
+    at = run_in_virtual_time(scenario())
+    silences = [after - before for before, after in itertools.pairwise(at)]
+    assert max(silences) <= lease_seconds / 4
+    assert len(at) <= 60.0 / min(3.0, lease_seconds / 4) + 1, "no more than it needs"
+
+
+def test_a_task_that_reports_as_seldom_as_it_may_is_not_taken_for_silent() -> None:
+    assert LONGEST_REPORT_SECONDS * 1.5 < SILENT_SECONDS
+
+
+@pytest.mark.parametrize("version", ["", "0.0.9", "99.0.0"])
+def test_a_task_of_another_release_than_its_driver_is_refused(version: str) -> None:
+    async def task_of_another_release() -> AsyncIterator[pb.WorkerReport]:
+        flow = types_pb2.Flow(source=FLOW.source, target=FLOW.target)
+        hello = pb.Hello(flow=flow, epoch=1, slot=0, token=EPOCH.token, worker="host:1", version=version)
+        yield pb.WorkerReport(hello=hello)
+
+    async def scenario() -> None:
+        with pytest.raises(StateError, match=f"driver {__version__}") as refused:
+            await WorkerServicer({FLOW: Host(10)}).Run(task_of_another_release(), cast("Context", Heard()))
+        assert refused.value.reason == "WORKER_VERSION"
+        assert refused.value.metadata["version"] == version
+
+    run_in_virtual_time(scenario())
+
+
+def test_the_release_of_a_worker_is_told_to_nobody_without_the_token() -> None:
+    async def scenario() -> None:
+        with pytest.raises(NotFoundError):
+            await WorkerServicer({FLOW: Host(10)}).Run(stranger(), NO_CONTEXT)
+
+    run_in_virtual_time(scenario())

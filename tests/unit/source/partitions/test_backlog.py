@@ -1,0 +1,91 @@
+"""What a flow has left to copy: heartbeats, which are always on their way, never count."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from twinlog.model import TopicPartition
+from twinlog_source.partitions.backlog import Backlog, backlog_of
+from twinlog_source.partitions.events import Begun, EndsSeen, Reported, SourceRecreated, TopicsChosen
+from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts, standing_of
+from twinlog_source.partitions.states import PartitionState
+from twinlog_source.partitions.table import PartitionTable
+
+DATA, BEATS = TopicPartition("orders", 0), TopicPartition("heartbeats", 0)
+FACTS = FlowFacts(
+    now=10.0,
+    now_ms=1_000_000,
+    idle_reason="",
+    idle_message="",
+    positions_known=True,
+    stalled_seconds=30.0,
+    source="A",
+    is_paused=lambda _: False,
+    is_limited=lambda _: False,
+    heard_at=lambda _: 9.0,
+    source_throttled_at=lambda _: None,
+    target_throttled_at=lambda _: None,
+    slow_slots=frozenset(),
+)
+
+
+def flow() -> PartitionTable:
+    """A topic with data and one with heartbeats, of both nothing was copied yet."""
+    table = PartitionTable(is_heartbeats=lambda topic: topic == "heartbeats")
+    table.apply(TopicsChosen(targets={DATA: "A.orders", BEATS: "A.heartbeats"}), 0.0)
+    for partition in (DATA, BEATS):
+        table.apply(Begun(partition=partition, position=0), 0.0)
+    return table
+
+
+def see(table: PartitionTable, ends: Mapping[TopicPartition, int], at: float) -> None:
+    table.apply(EndsSeen(ends=dict(ends), asked_at=at), at)
+
+
+def backlog(table: PartitionTable, facts: FlowFacts = FACTS) -> Backlog:
+    return backlog_of([(row, standing_of(row, facts)) for row in table.rows.values()], facts)
+
+
+def test_heartbeats_on_their_way_are_no_backlog() -> None:
+    table = flow()
+    see(table, {DATA: 0, BEATS: 3}, 8.0)
+    found = backlog(table)
+    assert (found.records, found.last_known_records, found.began_at) == (0, 0, None)
+    see(table, {DATA: 40, BEATS: 5}, 9.0)
+    assert (backlog(table).records, backlog(table).last_known_records) == (40, 40)
+
+
+def test_a_backlog_that_is_not_known_of_every_partition_is_not_known() -> None:
+    table = flow()
+    see(table, {BEATS: 3}, 8.0)
+    assert (backlog(table).records, backlog(table).unknown_partitions) == (None, 1)
+    see(table, {DATA: 7}, 8.0)
+    assert backlog(table, replace(FACTS, positions_known=False)).records is None
+    late = replace(FACTS, now=8.0 + END_VALID_SECONDS + 1.0)
+    assert (backlog(table, late).records, backlog(table, late).last_known_records) == (None, 7)
+
+
+def test_producers_write_while_a_log_that_holds_no_heartbeats_grows() -> None:
+    table = flow()
+    see(table, {DATA: 100, BEATS: 1}, 1.0)
+    see(table, {DATA: 100, BEATS: 2}, 2.0)
+    assert backlog(table).source_grew_at is None, "the first end says nothing of when it was written"
+    see(table, {DATA: 101, BEATS: 3}, 3.0)
+    see(table, {DATA: 101, BEATS: 4}, 4.0)
+    assert backlog(table).source_grew_at == 3.0
+
+
+def test_producers_write_also_where_the_task_saw_it_first() -> None:
+    table = flow()
+    see(table, {DATA: 100}, 1.0)
+    report = PartitionReport(partition=DATA, position=100, source_end=105, state=PartitionState.RUNNING)
+    table.apply(Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1), 6.0)
+    assert backlog(table).source_grew_at == 6.0
+
+
+def test_a_topic_that_was_made_again_did_not_grow() -> None:
+    table = flow()
+    see(table, {DATA: 100}, 1.0)
+    table.apply(SourceRecreated(partition=DATA), 2.0)
+    see(table, {DATA: 7}, 3.0)
+    assert backlog(table).source_grew_at is None

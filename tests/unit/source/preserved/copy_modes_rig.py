@@ -1,0 +1,97 @@
+"""What is asked and told of a copy whose kind is decided."""
+
+from dataclasses import replace
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.model import TopicPartition
+from twinlog_source.driver.state import FlowState
+from twinlog_source.driver.stream.worker_messages import assignment_message, task_report
+from twinlog_source.log.facts import CopyFact
+from twinlog_source.partitions.events import Assigned, Reported
+from unit.source.flow_rig import P, reported
+from unit.source.target_probe import FakeTargetProbe
+
+AUTO = "twinlog.offsets = auto"
+
+
+PRESERVED = "twinlog.offsets = preserved"
+
+
+TRANSLATED = "twinlog.offsets = translated"
+
+
+NOT_EXACT = "B.exactly.once.source.support = disabled"
+
+
+COPY = TopicPartition("A.t", 0)
+
+
+def probe_of(state: FlowState) -> FakeTargetProbe:
+    assert isinstance(state.probe, FakeTargetProbe)
+    return state.probe
+
+
+def copy_of(state: FlowState) -> CopyFact:
+    """What is in memory, and on the log as well."""
+    copy = state.table.rows[P].copy
+    assert copy is not None
+    assert state.positions.control.copies[P] == copy
+    return copy
+
+
+def kind(state: FlowState) -> tuple[bool, int, str, int, int]:
+    copy = copy_of(state)
+    return copy.preserved, copy.since, copy.reason, copy.skip_from, copy.skip_to
+
+
+async def ends(state: FlowState, *, position: int, until: int, reason: str, tell: bool = True) -> None:
+    """As its task does it: the position and the end of the copy are on the log, then they are told."""
+    fact = state.table.rows[P].copy
+    assert fact is not None
+    await state.journal.position(P, position)
+    await state.journal.record(replace(fact, preserved=False, since=until, reason=reason))
+    if tell:
+        words = {"position": position, "reason": reason, "preserved_until": until, "source_end_offset": 50}
+        reported(state, needs_translation=True, **words)
+
+
+def obstacle(state: FlowState) -> str:
+    found = state.table.rows[P].obstacle
+    return "" if found is None else found.reason
+
+
+def assigned(state: FlowState) -> pb.Assignment:
+    return assignment_message(state.assignment(P))
+
+
+def waits(state: FlowState) -> tuple[float | None, float | None]:
+    """As the next task is told: how long ago former tasks lost the partition, and those among them that were
+    not told of the range that is left out."""
+    state.table.apply(Assigned(partition=P, slot=0), state.clock.monotonic())
+    told = assigned(state).preserved
+    return (
+        told.former_task_ago.ToTimedelta().total_seconds() if told.HasField("former_task_ago") else None,
+        told.skip_former_task_ago.ToTimedelta().total_seconds()
+        if told.HasField("skip_former_task_ago")
+        else None,
+    )
+
+
+def says(state: FlowState, *, skip: tuple[int, int] = (0, 0), at_rest: bool = False) -> None:
+    report = pb.PartitionReport(
+        partition=types_pb2.TopicPartition(topic="t", partition=0),
+        position=9,
+        target_end_offset=-1,
+        target_shortened_to=-1,
+        preserved=pb.PreservedCopy(skip_from=skip[0], skip_to=skip[1]),
+        at_rest=at_rest,
+    )
+    said = task_report(pb.PartitionReports(partitions=[report]))
+    state.table.apply(Reported(slot=0, report=said, now_ms=1), state.clock.monotonic())
+
+
+async def leaves_out(state: FlowState, first: int, end: int) -> None:
+    """As its task does it: on the log, then told."""
+    await state.journal.record(replace(copy_of(state), skip_from=first, skip_to=end))
+    says(state, skip=(first, end))

@@ -1,0 +1,175 @@
+"""The preserved copies of a task, whose writer is not run: a test gives the answers of the target."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
+from twinlog.batches.outgoing import OffsetRun
+from twinlog.errors import KafkaError
+from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog_source.log.fact_records import parse_control
+from twinlog_source.log.facts import Fact
+from twinlog_source.partitions import reports
+from twinlog_source.preserved.append_log import Hole, ReadEnd, Send, Tail
+from twinlog_source.preserved.filler import Filler
+from twinlog_source.preserved.own_batches import ForeignWrite
+from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.writing.preserved_copies import (
+    PreservedCopies,
+)
+from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
+
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def _batch(first: int, count: int) -> OutgoingBatch:
+    batch = build_batch([NewRecord(None, b"x", 0)] * count)
+    return batch._replace(runs=(OffsetRun(first, count),), next_source_offset=first + count)
+
+
+@dataclass(eq=False)
+class PreservedRig:
+    """The writer is not run: the test gives the answers of the target."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    stored: list[tuple[TopicPartition, list[NewRecord]]] = field(default_factory=list)
+    on_log: bool = True
+    woken: int = 0
+    found: ForeignWrite = field(default_factory=lambda: ForeignWrite(7, 0, 0))
+    told: list[tuple[TopicPartition, reports.ForeignWrite]] = field(default_factory=list)
+    """Foreign writes."""
+    copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        nothing: Any = None
+        self.preserved = PreservedCopies(
+            source_alias="A",
+            make_writer=self.make_writer,
+            foreign_write=self.foreign_write,
+            tell_foreign=lambda partition, write: self.told.append((partition, write)),
+            delete_before=self.delete_before,
+            store_position=self.store_position,
+            is_stored=lambda _: self.on_log,
+            wake_reader=self.wake_reader,
+            syncs=OffsetSyncs(
+                topic="",
+                session=nothing,
+                settings=nothing,
+                paced=paced_syncs(100, flush_seconds=60),
+                clock=self.clock,
+            ),
+            clock=self.clock,
+            flush_seconds=60.0,
+            fill_after_seconds=10.0,
+        )
+
+    def make_writer(self, changed: Changed, failed: Failed) -> PreservedWriter:
+        nothing: Any = None
+        self.changed, self.failed = changed, failed
+        return PreservedWriter(
+            session=nothing,
+            settings=ProducerSettings(),
+            identity=ProducerIdentity(1, 0),
+            tails=nothing,
+            filler=Filler(nothing, "fill", ProducerSettings()),
+            clock=self.clock,
+            changed=changed,
+            failed=failed,
+            may_write=lambda: True,
+        )
+
+    async def foreign_write(
+        self, partition: TopicPartition, foreign_at: int, lost_since: int | None
+    ) -> ForeignWrite:
+        return self.found
+
+    async def delete_before(
+        self, before: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        raise AssertionError
+
+    def store_position(self, partition: TopicPartition, records: Sequence[NewRecord]) -> None:
+        self.stored.append((partition, list(records)))
+
+    def facts(self) -> list[Fact | None]:
+        """What was given away to be stored beside positions."""
+        parsed = [parse_control("A", each.key, each.value) for _, records in self.stored for each in records]
+        return [each.fact for each in parsed if each is not None]
+
+    def wake_reader(self) -> None:
+        self.woken += 1
+
+    def assigned(
+        self,
+        partition: TopicPartition,
+        end: int = 0,
+        *,
+        required: bool = False,
+        stored: int | None = None,
+        filled: tuple[Hole, ...] = (),
+        end_reason: str = "",
+        has_former_task: bool = False,
+        is_end_read: bool = True,
+    ) -> PreservedPartition:
+        """A copy whose end is known, unless `is_end_read` is False; `stored` is its position on the log, None
+        = the end."""
+        position = end if stored is None else stored
+        copy = PartitionCopy(partition=partition, target_topic="t", committed=position, random=lambda: 1.0)
+        self.copies[partition] = copy
+        told = pb.PreservedCopy(since=3, required=required, end_reason=end_reason)
+        if has_former_task:
+            told.former_task_ago.FromSeconds(0)
+        self.preserved.assign(
+            pb.Assignment(
+                partition=types_pb2.TopicPartition(topic="t", partition=partition.partition),
+                target_topic="t",
+                position=position,
+                position_stored=True,
+                preserved=told,
+                target_topic_id="id",
+            ),
+            copy,
+        )
+        at_target = self.preserved.by_source[partition].at_target
+        assert isinstance(at_target.appends.next(), ReadEnd)
+        if is_end_read:
+            self.end_read(at_target, end, filled)
+        return at_target
+
+    def end_read(self, at_target: PreservedPartition, end: int, filled: tuple[Hole, ...] = ()) -> None:
+        """The answer of the target's leader to the first question."""
+        at_target.appends.end_read(Tail(end, 0, True, filled=filled))
+        self.changed(at_target)
+
+    def fetched(self, partition: TopicPartition, first: int, count: int, *, size_bytes: int = 100) -> None:
+        copy = self.copies[partition]
+        prepared = Prepared(batches=(_batch(first, count),), next_offset=first + count)
+        copy.fetched = first + count
+        self.preserved.offer(
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes)
+        )
+
+    def shown_nothing(self, partition: TopicPartition, until: int) -> None:
+        """The source shows nothing up to an offset."""
+        copy = self.copies[partition]
+        prepared = Prepared(batches=(), next_offset=until)
+        copy.fetched = until
+        self.preserved.offer(
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=1)
+        )
+
+    def sent(self, at_target: PreservedPartition) -> Send[OutgoingBatch]:
+        send = at_target.appends.next()
+        assert isinstance(send, Send)
+        return send
+
+    def answered(self, at_target: PreservedPartition, send: Send[OutgoingBatch], base: int) -> None:
+        at_target.appends.answered(send, base)
+        self.changed(at_target)

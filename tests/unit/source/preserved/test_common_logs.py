@@ -1,0 +1,214 @@
+"""What the target holds of a source already: found by halves, compared, and not copied twice."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import ConfigChange, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog_source.partitions.copy_mode import CommonLog
+from twinlog_source.topics.common_logs import CommonLogs, Suspect
+from unit.source.flow_rig import FlowRig, P
+from unit.source.preserved.copy_modes_rig import AUTO, COPY, PRESERVED, assigned, kind, obstacle
+
+
+async def write(cluster: FakeCluster, partition: TopicPartition, values: list[int]) -> None:
+    """Records that differ by these numbers, in value and time."""
+    async with cluster.writer() as writer:
+        for value in values:
+            await writer.append(
+                partition, key=b"k", value=b"%d" % value, timestamp_ms=1_000 + value, headers=(("h", b"v"),)
+            )
+
+
+async def common(source: FakeCluster, target: FakeCluster) -> CommonLog | KafkaError | None:
+    bounds = []
+    for cluster, partition in ((source, P), (target, COPY)):
+        for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
+            found = (await cluster.list_offsets(spec, [partition]))[partition]
+            assert isinstance(found, int)
+            bounds.append(found)
+    suspect = Suspect(
+        source=P,
+        target=COPY,
+        source_start=bounds[0],
+        source_end=bounds[1],
+        target_start=bounds[2],
+        target_end=bounds[3],
+    )
+    logs = CommonLogs(source=source, target=target, read_committed=True)
+    return (await logs.find([suspect])).get(P)
+
+
+def clusters() -> tuple[FakeCluster, FakeCluster]:
+    source, target = (FakeCluster(alias, clock=FakeClock()) for alias in "AB")
+    source.add_topic(P.topic)
+    target.add_topic(COPY.topic)
+    return source, target
+
+
+@given(
+    shared=st.integers(0, 40),
+    more=st.integers(0, 10),
+    others=st.integers(0, 10),
+    trimmed=st.integers(0, 20),
+    trimmed_there=st.integers(0, 20),
+)
+async def test_the_common_part_of_two_logs_of_one_origin_is_found_exactly(
+    shared: int, more: int, others: int, trimmed: int, trimmed_there: int
+) -> None:
+    source, target = clusters()
+    await write(source, P, [*range(shared), *range(1_000, 1_000 + more)])
+    await write(target, COPY, [*range(shared), *range(2_000, 2_000 + others)])
+    await source.delete_records({P: min(trimmed, shared + more)})
+    await target.delete_records({COPY: min(trimmed_there, shared + others)})
+    begin = max(min(trimmed, shared + more), min(trimmed_there, shared + others))
+    expected = CommonLog(begin, shared) if begin < shared else None
+    assert await common(source, target) == expected
+
+
+async def test_logs_that_differ_between_records_that_are_equal_are_not_of_one_origin() -> None:
+    """The search by halves passes record 60; the comparison does not."""
+    source, target = clusters()
+    await write(source, P, [*range(60), 777, *range(61, 100)])
+    await write(target, COPY, list(range(100)))
+    assert await common(source, target) is None
+
+
+@pytest.mark.parametrize("stamped", [P, COPY])
+async def test_nothing_is_compared_where_a_broker_stamps_its_times(stamped: TopicPartition) -> None:
+    source, target = clusters()
+    await write(source, P, [1, 2, 3])
+    await write(target, COPY, [1, 2, 3])
+    cluster = source if stamped == P else target
+    change = ConfigChange(name="message.timestamp.type", value="LogAppendTime")
+    await cluster.alter_topic_configs({stamped.topic: [change]})
+    assert await common(source, target) is None
+
+
+# ---------------------------------------------------------------------------------------------- the decision
+
+
+async def test_a_copy_whose_target_has_the_sources_records_continues_behind_them(rig: FlowRig) -> None:
+    await write(rig.source, P, [1, 2, 3, 4, 5, 6])
+    await write(rig.target, COPY, [1, 2, 3, 4])
+    state = await rig.owner(AUTO)
+    assert kind(state) == (True, 0, "", 0, 0)
+    handed = assigned(state)
+    assert (handed.position, handed.position_stored) == (4, True)
+    again = await rig.owner(AUTO)
+    assert (kind(again), assigned(again).position) == ((True, 0, "", 0, 0), 4)
+
+
+async def test_a_target_with_more_than_the_source_continues_where_they_part(rig: FlowRig) -> None:
+    """What the target alone holds was never copied the other way."""
+    await write(rig.source, P, [1, 2, 3, 14, 15])
+    await write(rig.target, COPY, [1, 2, 3, 24])
+    refused = await rig.owner(PRESERVED)
+    assert obstacle(refused) == "TARGET_DIFFERS"
+    waits = refused.table.rows[P].obstacle
+    assert waits is not None
+    assert "from offset 3 to 4 the target holds other records" in waits.message
+    state = await rig.owner(AUTO)
+    assert kind(state) == (False, 3, "TARGET_DIFFERS", 0, 0)
+    assert assigned(state).position == 3
+
+
+async def test_a_source_that_ends_before_the_target_is_copied_from_its_end(rig: FlowRig) -> None:
+    await write(rig.source, P, [1, 2, 3])
+    await write(rig.target, COPY, [1, 2, 3, 24])
+    state = await rig.owner(AUTO)
+    assert (kind(state), assigned(state).position) == ((False, 3, "TARGET_DIFFERS", 0, 0), 3)
+
+
+async def test_a_target_with_other_records_gets_all_of_the_source(rig: FlowRig) -> None:
+    """As MirrorMaker 2 does it."""
+    await write(rig.source, P, [1, 2, 3])
+    await write(rig.target, COPY, [24])
+    state = await rig.owner(AUTO)
+    assert (kind(state), assigned(state).position) == ((False, 0, "TARGET_NOT_EMPTY", 0, 0), 0)
+
+
+async def test_a_flow_that_begins_at_the_end_leaves_out_what_it_was_told_to(rig: FlowRig) -> None:
+    await write(rig.source, P, [1, 2, 3, 4])
+    await write(rig.target, COPY, [1, 2])
+    state = await rig.owner(AUTO, "A.consumer.auto.offset.reset = latest")
+    assert (kind(state)[2], assigned(state).position) == ("TARGET_NOT_EMPTY", 4)
+
+
+async def test_a_compacted_topic_is_not_compared(rig: FlowRig) -> None:
+    change = ConfigChange(name="cleanup.policy", value="compact")
+    await rig.target.alter_topic_configs({"A.t": [change]})
+    await write(rig.source, P, [1, 2])
+    await write(rig.target, COPY, [1, 2])
+    state = await rig.owner(AUTO)
+    assert (kind(state)[2], assigned(state).position) == ("COMPACTED", 0)
+
+
+async def test_a_new_target_topic_that_was_written_already_keeps_the_offsets(rig: FlowRig) -> None:
+    """Its task was faster than the driver."""
+    await write(rig.source, P, [1, 2, 3, 4, 5, 6])
+    first = await rig.owner(AUTO)
+    await first.journal.position(P, 6)
+    rig.target.add_topic("A.t")
+    await write(rig.target, COPY, [1, 2, 3])
+    state = await rig.owner(AUTO)
+    assert (kind(state), assigned(state).position) == ((True, 0, "", 0, 0), 3)
+
+
+# --------------------------------------------------------------------------------------- there and back again
+
+
+async def left_in_order(rig: FlowRig) -> None:
+    """A preserved copy of three records, whose owner has stopped in order."""
+    await write(rig.source, P, [1, 2, 3])
+    first = await rig.owner(AUTO)
+    await write(rig.target, COPY, [1, 2, 3])
+    await first.journal.position(P, 3)
+    await first.leave()
+
+
+async def test_what_came_from_the_target_meanwhile_is_not_copied_back_to_it(rig: FlowRig) -> None:
+    """Another flow has copied it to the source, under the same names."""
+    await left_in_order(rig)
+    await write(rig.target, COPY, [4, 5])
+    await write(rig.source, P, [4, 5, 6])
+    state = await rig.owner(AUTO)
+    assert kind(state) == (True, 0, "", 0, 0)
+    handed = assigned(state)
+    assert (handed.position, handed.position_stored) == (5, True)
+
+
+@pytest.mark.parametrize("mode", [AUTO, PRESERVED])
+async def test_what_the_target_alone_holds_ends_the_copy_where_it_begins(rig: FlowRig, mode: str) -> None:
+    await left_in_order(rig)
+    await write(rig.target, COPY, [4, 25])
+    await write(rig.source, P, [4, 15])
+    state = await rig.owner(mode)
+    if mode == PRESERVED:
+        assert obstacle(state) == "TARGET_DIFFERS"
+        return
+    assert kind(state) == (False, 4, "TARGET_DIFFERS", 0, 0)
+    assert assigned(state).position == 4
+
+
+async def test_what_others_wrote_that_is_not_the_sources_is_left_to_the_task(rig: FlowRig) -> None:
+    """It says who wrote it (FOREIGN_WRITE)."""
+    await left_in_order(rig)
+    await write(rig.target, COPY, [24, 25])
+    await write(rig.source, P, [14])
+    state = await rig.owner(AUTO)
+    assert (kind(state), assigned(state).position) == ((True, 0, "", 0, 0), 3)
+
+
+async def test_what_our_own_task_wrote_before_it_was_killed_is_left_to_the_next_one(rig: FlowRig) -> None:
+    """It is compared by its producer and its sequence numbers, which costs little."""
+    await write(rig.source, P, [1, 2, 3, 4])
+    first = await rig.owner(AUTO)
+    await write(rig.target, COPY, [1, 2, 3])
+    await first.journal.position(P, 1)
+    state = await rig.owner(AUTO)
+    assert (kind(state), assigned(state).position) == ((True, 0, "", 0, 0), 1)

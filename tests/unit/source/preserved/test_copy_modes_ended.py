@@ -1,0 +1,178 @@
+"""How a copy stops having its source's offsets, or is moved."""
+
+from dataclasses import replace
+
+import pytest
+
+from twinlog.errors import FatalKafkaError, KafkaError
+from twinlog_source.driver.moves import planned_move
+from twinlog_source.log.facts import CopyFact
+from twinlog_source.log.gaps import LogBounds
+from twinlog_source.partitions.events import Reported
+from twinlog_source.partitions.reports import PartitionReport, SkippedRange, TaskReport
+from twinlog_source.partitions.rows import PartitionRow
+from unit.source.flow_rig import FlowRig, P, ledger, reported
+from unit.source.preserved.copy_modes_rig import (
+    AUTO,
+    NOT_EXACT,
+    PRESERVED,
+    assigned,
+    copy_of,
+    ends,
+    kind,
+    obstacle,
+)
+
+
+async def test_a_source_that_was_made_anew_makes_its_copy_translated(rig: FlowRig) -> None:
+    await rig.write(rig.source, "t", 9)
+    await (await rig.owner(AUTO)).journal.position(P, 9)
+    rig.source.add_topic("t")
+    state = await rig.owner(AUTO)
+    assert kind(state) == (False, 0, "SOURCE_RECREATED", 0, 0)
+    assert (state.table.rows[P].position, ledger(state)) == (0, [])
+    # Where the configuration demands the source's offsets nothing is copied.
+    refused = await rig.owner(PRESERVED)
+    assert obstacle(refused) == "SOURCE_RECREATED"
+    # The copy is new as well now.
+    rig.target.add_topic("A.t")
+    assert kind(await rig.owner(PRESERVED)) == (True, 0, "", 0, 0)
+
+
+async def test_no_offset_of_a_copy_is_that_of_a_source_that_was_made_anew(rig: FlowRig) -> None:
+    """Its task found it shorter, before the driver saw that it is another topic."""
+    state = await rig.owner(AUTO)
+    assigned(state)
+    await ends(state, position=40, until=40, reason="SOURCE_TRUNCATED")
+    assert await state.plan_is_stale(frozenset([P]))
+    assert kind(state) == (False, 40, "SOURCE_TRUNCATED", 0, 0)
+    rig.source.add_topic("t")
+    second = await rig.owner(AUTO)
+    assert kind(second) == (False, 0, "SOURCE_RECREATED", 0, 0)
+    assert second.table.rows[P].position == 0
+
+
+async def test_a_task_that_cannot_keep_the_offsets_makes_its_copy_translated(rig: FlowRig) -> None:
+    state = await rig.owner(AUTO)
+    handed = assigned(state)
+    assert handed.HasField("preserved")
+    await ends(state, position=40, until=37, reason="FOREIGN_WRITE")
+    assert await state.plan_is_stale(frozenset([P]))
+    assert kind(state) == (False, 37, "FOREIGN_WRITE", 0, 0)
+    assert not assigned(state).HasField("preserved")
+    assert assigned(state).position == 40
+    # The word of that task says no more: what it was about is settled.
+    assert not await state.plan_is_stale(frozenset([P]))
+    second = await rig.owner(AUTO)
+    assert kind(second) == (False, 37, "FOREIGN_WRITE", 0, 0)
+    assert (second.table.rows[P].position, second.table.rows[P].stored) == (40, True)
+
+
+@pytest.mark.parametrize("offsets", [AUTO, PRESERVED])
+async def test_a_copy_whose_task_was_killed_when_it_had_ended_does_not_continue(
+    rig: FlowRig, offsets: str
+) -> None:
+    state = await rig.owner(offsets)
+    assigned(state)
+    reported(state, position=37, target_end_offset=38, source_end_offset=50)
+    await ends(state, position=40, until=37, reason="FOREIGN_WRITE", tell=False)
+    await state.reread([P])
+    row = state.table.rows[P]
+    assert (row.position, row.is_preserved) == (40, False)
+    assert (row.copy is None) == (offsets is PRESERVED), "it is not handed out"
+    await state.refresh(owned=frozenset())
+    assert obstacle(state) == ("FOREIGN_WRITE" if offsets is PRESERVED else "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [(("twinlog.offsets = translated",), "OFFSETS_CONFIGURED"), ((AUTO, NOT_EXACT), "TRANSACTIONS_DISABLED")],
+)
+async def test_a_copy_that_the_configuration_does_not_want_is_ended_by_its_task(
+    rig: FlowRig, settings: tuple[str, ...], reason: str
+) -> None:
+    """At the end that the task has compared with the source: the length of the log alone says nothing."""
+    await (await rig.owner(AUTO)).journal.position(P, 2)
+    await rig.write(rig.target, "A.t", 5)
+    state = await rig.owner(*settings)
+    assert kind(state) == (True, 0, "", 0, 0)
+    told = assigned(state)
+    assert (told.preserved.end_reason, bool(told.preserved.end_message)) == (reason, True)
+    await ends(state, position=4, until=4, reason=reason)
+    assert await state.plan_is_stale(state.table.plannable())
+    assert kind(state) == (False, 4, reason, 0, 0)
+    assert (state.table.rows[P].position, state.table.rows[P].stored) == (4, True)
+    assert not assigned(state).HasField("preserved")
+    assert kind(await rig.owner(AUTO)) == (False, 4, reason, 0, 0), "never back"
+
+
+async def test_what_a_task_leaves_out_counts_for_the_next(rig: FlowRig) -> None:
+    """It has put that on the log before it says so."""
+    state = await rig.owner(AUTO)
+    assigned(state)
+    fact = copy_of(state)
+    await state.journal.record(replace(fact, skip_from=4, skip_to=9))
+    report = PartitionReport(partition=P, position=9, skipped=SkippedRange(first=4, end=9))
+    state.table.apply(Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1), 1.0)
+    await state.plan_is_stale(frozenset([P]))
+    assert kind(state) == (True, 0, "", 4, 9)
+    assert assigned(await rig.owner(AUTO)).preserved.skip_from == 4
+
+
+async def test_a_preserved_copy_that_has_begun_is_moved_by_its_task_alone(rig: FlowRig) -> None:
+    """Only the task has compared the end of the copy with the source: a stranger's record may lie there."""
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(AUTO)
+    await rig.write(rig.target, "A.t", 2)
+    with pytest.raises(KafkaError) as refused:
+        await state.set_position(P, 6, bounds=LogBounds(start=0, end=9))
+    assert refused.value.reason == "POSITION_NOT_MOVED"
+    assert kind(state) == (True, 0, "", 0, 0)
+    assert ledger(state) == []
+    assert state.table.plannable() == {P}
+
+
+async def test_a_first_position_of_an_operator_can_begin_a_preserved_copy(rig: FlowRig) -> None:
+    none = "A.consumer.auto.offset.reset = none"
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(AUTO, none)
+    assert obstacle(state) == "NO_POSITION"
+    await state.set_position(P, 3)
+    assert kind(state) == (True, 3, "", 0, 3)
+    assert (await rig.owner(AUTO, none)).table.rows[P].position == 3
+
+
+async def test_a_first_position_of_a_copy_that_is_refused_is_refused(rig: FlowRig) -> None:
+    none = "A.consumer.auto.offset.reset = none"
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(PRESERVED, none, "twinlog.offsets.fill.max = 1")
+    with pytest.raises(FatalKafkaError, match=r"fill\.max"):
+        await state.set_position(P, 3)
+    assert state.table.rows[P].position is None
+
+
+def test_a_position_of_a_preserved_copy_is_set_forward_only() -> None:
+    fact = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="x")
+    row = PartitionRow(partition=P, copy=fact, position=5)
+    back = planned_move(P, row, wanted=3, start=0, end=9)
+    assert (back.reason, back.to_offset) == ("OFFSETS_PRESERVED", 3)
+    assert "delete the target topic" in back.message
+    forward = planned_move(P, row, wanted=None, start=0, end=9)
+    assert (forward.skipped_offsets, forward.message) == (4, ""), "nobody sees it"
+    far = planned_move(P, row, wanted=None, start=0, end=905)
+    assert (far.reason, far.skipped_offsets) == ("", 900)
+    assert "read_uncommitted" in far.message
+    row = PartitionRow(partition=P, copy=replace(fact, preserved=False), position=5)
+    assert planned_move(P, row, wanted=3, start=0, end=9).repeated_offsets == 2
+
+
+def test_a_position_of_a_copy_that_holds_what_the_source_lost_is_set_anywhere_and_ends_the_offsets() -> None:
+    fact = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="x")
+    report = PartitionReport(partition=P, position=50, reason="DATA_LOSS", source_lost_from=40)
+    row = PartitionRow(partition=P, copy=fact, position=50, report=report)
+    for wanted in (0, 30, 40):
+        move = planned_move(P, row, wanted=wanted, start=0, end=40)
+        assert (move.reason, move.to_offset, move.offsets_end) == ("", wanted, True)
+    assert planned_move(P, row, wanted=60, start=0, end=90).offsets_end, "a log that has grown again"
+    translated = PartitionRow(partition=P, copy=replace(fact, preserved=False), position=50, report=report)
+    assert not planned_move(P, translated, wanted=0, start=0, end=40).offsets_end

@@ -1,0 +1,60 @@
+"""A mistake of ours that some bytes bring out stops their partition at the batch that holds them."""
+
+from typing import Any
+
+import pytest
+import structlog
+
+from twinlog.batches import Codec, CopyPolicy, DecodedRecord, Prepared, TargetTopicLimits
+from twinlog.model import TopicPartition
+from twinlog.testing.source_batches import source_batch
+from twinlog_source.task.reading.preparing import prepare_partition
+
+P = TopicPartition("t", 0)
+
+
+class NoZstd(int):
+    """A codec that does not bear to be compared with zstd: no exception that anybody expects."""
+
+    __hash__ = int.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if other == Codec.ZSTD.value:
+            raise ZeroDivisionError("a mistake of ours")
+        return int(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def batch(offset: int, codec: Codec) -> bytes:
+    return source_batch([DecodedRecord(offset, 0, None, b"x", ())], codec=codec)
+
+
+def prepared(*batches: bytes, at: int = 0) -> Prepared:
+    codec: Any = NoZstd(Codec.NONE)
+    policy = CopyPolicy(target=TargetTopicLimits(codec=codec))
+    return prepare_partition(
+        P, memoryview(b"".join(batches)), wanted_offset=at, policy=policy, aborted=(), backlog=False
+    )
+
+
+def test_what_comes_before_the_batch_is_copied() -> None:
+    fetched = [batch(0, Codec.NONE), batch(1, Codec.ZSTD), batch(2, Codec.NONE)]
+    first = prepared(*fetched)
+    assert (first.next_offset, first.record_count, first.fault) == (1, 1, None)
+
+
+def test_the_batch_is_a_fault_that_names_it_and_the_log_has_the_traceback() -> None:
+    with structlog.testing.capture_logs() as lines:
+        at_it = prepared(batch(1, Codec.ZSTD), batch(2, Codec.NONE), at=1)
+    assert at_it.fault is not None
+    assert (at_it.fault.reason, at_it.fault.offset, at_it.next_offset) == ("CORRUPT_BATCH", 1, 1)
+    assert "ZeroDivisionError" in at_it.fault.message
+    assert [line["exc_info"] for line in lines if line["event"] == "batch_not_understood"]
+
+
+@pytest.mark.parametrize("cut", [1, 11, 12, 40])
+def test_a_cut_batch_is_nothing_yet(cut: int) -> None:
+    nothing = prepared(batch(0, Codec.NONE)[:cut])
+    assert (nothing.next_offset, nothing.fault) == (0, None)

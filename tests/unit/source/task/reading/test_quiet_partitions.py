@@ -1,0 +1,153 @@
+"""Quiet partitions are asked for together: no record waits for the end of another partition's long poll.
+
+The reading half as it is, before brokers that poll long, in virtual time; the writing half takes what has
+arrived, and a few milliseconds for it.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from twinlog.batches import CopyPolicy, DecodedRecord
+from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.raw import RawFetcher
+from twinlog.model import TopicPartition
+from twinlog.testing.simulated_source import SimulatedBrokers
+from twinlog.testing.source_batches import source_batch
+from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.throttle import Throttle
+
+BATCH = source_batch([DecodedRecord(0, 0, None, bytes(1000), ())])
+LARGE = source_batch([DecodedRecord(0, 0, None, bytes(200_000), ())])
+LOAD_SECONDS = 2
+ROUND_SECONDS = 0.004
+ENDING_SECONDS = 0.001
+"""The last request of a round."""
+
+
+@dataclass(slots=True)
+class Copying:
+    """One task's reading half, and a writing half that keeps an account."""
+
+    brokers: SimulatedBrokers
+    arrived: dict[TopicPartition, int] = field(default_factory=dict)
+    written: dict[TopicPartition, int] = field(default_factory=dict)
+    copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
+    throttle: Throttle = field(default_factory=Throttle)
+
+    async def run(self, load: Sequence[tuple[float, TopicPartition, bytes]]) -> None:
+        """Append each batch at its time, and return when everything is written."""
+        self.copies = {
+            each: PartitionCopy(partition=each, target_topic="A.t", committed=0, random=lambda: 1.0)
+            for each in self.brokers.leaders
+        }
+        nothing: Any = None
+        async with (
+            RawFetcher(self.brokers.session(), FetchOptions()) as fetcher,
+            asyncio.TaskGroup() as group,
+        ):
+            source_reader = SourceReader(
+                fetcher=fetcher,
+                copies=self.copies,
+                policies=dict.fromkeys(self.copies, CopyPolicy(coalesce_below_bytes=0)),
+                throttle=self.throttle,
+                read_committed=True,
+                clock=LoopClock(),
+                on_out_of_range=nothing,
+                on_other_leaders=nothing,
+                max_buffered_bytes=8 << 20,
+            )
+            stop, loop = asyncio.Event(), asyncio.get_running_loop()
+            group.create_task(source_reader.run(stop), name="source_reader")
+            writing = group.create_task(self._write(source_reader), name="write")
+            # Every partition has answered once, and is polled long.
+            await self._until(lambda: self.brokers.waiting > 0 and loop.time() > 1)
+            self.brokers.asked.clear()
+            self.brokers.most_waiting = 0
+            began = loop.time()
+            for at, partition, batch in load:
+                await pause(began + at - loop.time())
+                await self.brokers.append(partition, [batch])
+            expected: dict[TopicPartition, int] = {}
+            for _, partition, _ in load:
+                expected[partition] = expected.get(partition, 0) + 1
+            await self._until(lambda: self.written == expected)
+            writing.cancel()
+            stop.set()
+            source_reader.wake()
+
+    async def _write(self, source_reader: SourceReader) -> None:
+        while True:
+            taken = []
+            while (chunk := source_reader.pop()) is not None:
+                taken.append(chunk)
+            if not taken:
+                source_reader.arrived.clear()
+                source_reader.release()
+                await source_reader.arrived.wait()
+                continue
+            await pause(ROUND_SECONDS - ENDING_SECONDS)
+            source_reader.release()
+            await pause(ENDING_SECONDS)
+            for chunk in taken:
+                partition = chunk.copy.partition
+                chunk.copy.sent = chunk.prepared.next_offset
+                chunk.copy.commit(chunk.prepared.next_offset)
+                self.written[partition] = self.written.get(partition, 0) + len(chunk.prepared.batches)
+
+    async def _until(self, condition: Any) -> None:
+        async with asyncio.timeout(600):
+            while not condition():
+                await pause(0.01)
+
+
+async def pause(seconds: float) -> None:
+    if seconds > 0:
+        await asyncio.sleep(seconds)  # noqa: TID251  # in virtual time
+
+
+def led_by(brokers: int, partitions: int) -> Mapping[TopicPartition, int]:
+    return {TopicPartition("t", number): 1 + number % brokers for number in range(partitions)}
+
+
+def steady(rate: float, seconds: float, partitions: Sequence[TopicPartition]) -> list[Any]:
+    rng = random.Random(7)
+    return [(number / rate, rng.choice(partitions), BATCH) for number in range(int(rate * seconds))]
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize(("rate", "partitions"), [(50, 24), (200, 24), (1000, 8)])
+def test_a_broker_gets_one_request_at_a_time_for_all_its_quiet_partitions(
+    brokers: int, rate: int, partitions: int
+) -> None:
+    copying = Copying(SimulatedBrokers(led_by(brokers, partitions)))
+    run_in_virtual_time(copying.run(steady(rate, LOAD_SECONDS, list(copying.brokers.leaders))))
+    assert copying.brokers.most_waiting == brokers
+    assert all(len(asked.positions) >= partitions // brokers for asked in copying.brokers.asked)
+    assert len(copying.brokers.asked) <= (rate + brokers) * LOAD_SECONDS
+
+
+def test_what_comes_while_a_round_is_written_costs_one_fetch() -> None:
+    copying = Copying(SimulatedBrokers(led_by(1, 8)))
+    run_in_virtual_time(copying.run(steady(1000, LOAD_SECONDS, list(copying.brokers.leaders))))
+    rounds = LOAD_SECONDS / ROUND_SECONDS
+    assert len(copying.brokers.asked) < 1.1 * rounds
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_backlog_is_read_beside_quiet_partitions_and_keeps_no_place_of_theirs(limited: bool) -> None:
+    leaders = {**led_by(1, 24), TopicPartition("backlog", 0): 1, TopicPartition("backlog", 1): 1}
+    copying = Copying(SimulatedBrokers(leaders))
+    if limited:
+        copying.throttle.set_limits(0, {"backlog": 2_000_000}, 0.0)
+    quiet = [partition for partition in leaders if partition.topic == "t"]
+    backlog = [(0.0, TopicPartition("backlog", number % 2), LARGE) for number in range(100)]
+    load = sorted([*backlog, *steady(100, 10, quiet)], key=lambda each: each[0])
+    run_in_virtual_time(copying.run(load))
+    assert copying.brokers.most_waiting < 4, "the last place ends the long polls of those that have none"

@@ -1,0 +1,155 @@
+"""What a task tells of its partitions, and how soon it says that something is in the way."""
+
+from functools import partial
+
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import Lane
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog_source.preserved.append_log import AppendLog
+from twinlog_source.preserved.writer import PreservedPartition
+from twinlog_source.reasons import PartitionReason
+from twinlog_source.task.stream.reports import EVERYTHING_SECONDS, SLOW_SECONDS, Reporter
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
+from unit.source.task.writing.test_target_writer import BAD, GOOD, Rig
+
+
+def reporter(rig: Rig, problem: KafkaError | None = None) -> Reporter:
+    return Reporter(
+        copies=rig.copies,
+        target_writer=rig.target_writer,
+        syncs=rig.target_writer.syncs,
+        source_problem=lambda: problem,
+        source_throttled=lambda: False,
+        target_throttled=lambda: False,
+        clock=rig.clock,
+    )
+
+
+def told(reports: pb.PartitionReports) -> dict[str, tuple[str, str]]:
+    """State and reason by topic."""
+    return {
+        each.partition.topic: (
+            source_pb.PartitionState.Name(each.state).removeprefix("PARTITION_STATE_"),
+            each.reason,
+        )
+        for each in reports.partitions
+    }
+
+
+def test_a_target_that_acknowledges_nothing_is_named_before_the_delivery_time_is_over() -> None:
+    rig = Rig()
+    reports = reporter(rig)
+    reports.report()
+    rig.copies[GOOD].fetched = 10
+    assert told(reports.report()) == {}
+    rig.clock.advance(SLOW_SECONDS)
+    assert told(reports.report()) == {"good": ("RUNNING", PartitionReason.TARGET_SLOW)}
+    rig.copies[GOOD].commit(10)
+    assert told(reports.report()) == {"good": ("RUNNING", "")}
+
+
+def test_a_slow_target_that_goes_on_is_not_named() -> None:
+    rig = Rig()
+    reports = reporter(rig)
+    copy = rig.copies[GOOD]
+    for second in range(1, 20):
+        copy.fetched = second + 1
+        copy.commit(second)
+        rig.clock.advance(1)
+        assert ("RUNNING", PartitionReason.TARGET_SLOW) not in told(reports.report()).values()
+
+
+def test_a_cluster_that_is_away_sets_all_running_partitions_back_in_words() -> None:
+    rig = Rig()
+    away = TransientKafkaError("no broker answers", reason="KAFKA_UNAVAILABLE")
+    rig.copies[BAD].pause(paused=True)
+    assert told(reporter(rig, away).report()) == {
+        "good": ("BACKOFF", "KAFKA_UNAVAILABLE"),
+        "bad": ("PAUSED", "PAUSED_BY_OPERATOR"),
+    }
+
+
+def test_failures_are_counted_by_reason_from_all_who_meet_them() -> None:
+    rig = Rig()
+    for reason in ("LEADER_MOVED", "LEADER_MOVED", "RECORD_TOO_LARGE"):
+        rig.copies[GOOD].fail(reason=reason, message="", retriable=True, now=0.0)
+    rig.source_reader.failures["KAFKA_UNAVAILABLE"] = 3
+    rig.target_writer.failures["KAFKA_UNAVAILABLE"] = 4
+    assert dict(reporter(rig).report().failures) == {
+        "LEADER_MOVED": 2,
+        "RECORD_TOO_LARGE": 1,
+        "KAFKA_UNAVAILABLE": 7,
+    }
+
+
+def test_only_what_changed_is_told_and_distributions_once() -> None:
+    rig = Rig()
+    reports = reporter(rig)
+    assert len(reports.report().partitions) == 2
+    assert not reports.report().partitions
+    rig.copies[GOOD].counters.latency.add(0.5, 7)
+    rig.copies[GOOD].counters.records += 7
+    (report,) = reports.report().partitions
+    assert sum(bucket.records for bucket in report.latency.buckets) == 7
+    assert not report.HasField("record_age")
+    (report, _) = reports.report(everything=True).partitions
+    assert not report.HasField("latency")
+
+
+def test_whatever_a_row_shows_is_told_when_it_changes() -> None:
+    """Nothing is told again for a minute, so a row would be wrong for as long."""
+    rig = Rig()
+    copy, reports = rig.copies[GOOD], reporter(rig)
+    reports.report()
+    for change in (
+        partial(setattr, copy, "log_start_offset", 3),
+        partial(setattr, copy, "end_offset", 9),
+        partial(setattr, copy, "message", "another"),
+        partial(setattr, copy, "lane", Lane.RECODE),
+        partial(setattr, copy, "source_lost_from", 4),
+        partial(setattr, copy, "target_shortened_times", 1),
+        partial(setattr, copy, "withdrawn", 1),
+    ):
+        assert not reports.report().partitions
+        change()
+        assert [each.partition.topic for each in reports.report().partitions] == [GOOD.topic], change
+
+
+def test_everything_is_told_again_after_a_while() -> None:
+    rig = Rig()
+    reports = reporter(rig)
+    reports.report()
+    rig.clock.advance(EVERYTHING_SECONDS - 0.1)
+    assert not reports.report().partitions
+    rig.clock.advance(0.1)
+    assert len(reports.report().partitions) == 2
+
+
+def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
+    """Its driver puts nothing about it on the log, and hands the partition out by what it hears."""
+    rig = Rig()
+    copy = rig.copies[GOOD]
+    preserved = PreservedCopy(
+        copy=copy,
+        at_target=PreservedPartition(target=GOOD, appends=AppendLog.starting_at(0, max_in_flight_bytes=1)),
+        skip_from=4,
+        skip_to=9,
+        target_topic_id="id",
+        may_fill_at=0.0,
+        alone_at=0.0,
+        settle=lambda *_: None,
+        is_stored=lambda: True,
+        fill_later=lambda _: None,
+    )
+    reports = reporter(rig)
+    reports.preserved = {GOOD: preserved}
+    preserved.give_up(7, until=5, reason="FOREIGN_WRITE", message="who")
+    rig.target_writer.store_soon(GOOD)
+    (before,) = [each for each in reports.report().partitions if each.partition.topic == GOOD.topic]
+    assert not before.HasField("preserved")
+    assert not before.needs_translation
+    rig.target_writer._unstored.clear()
+    (after,) = [each for each in reports.report().partitions if each.partition.topic == GOOD.topic]
+    assert (after.preserved.skip_from, after.preserved.skip_to) == (4, 9)
+    assert (after.needs_translation, after.preserved_until, after.position) == (True, 5, 7)

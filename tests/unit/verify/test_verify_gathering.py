@@ -1,0 +1,112 @@
+"""What is known before records are compared: what cannot be known makes a proof incomplete, and accuses
+nobody."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from twinlog.config import FlowConfig, load
+from twinlog.kafka.codes import ErrorCode
+from twinlog.kafka.errors import from_code
+from twinlog.model import Flow
+from twinlog.selection_configured import topic_selector
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.verify.model import Bounds
+from twinlog_source.log.facts import TopicFact
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.verify.gathering import GatheredFlow
+from twinlog_source.verify.request import VerifyRequest
+
+FILE = """
+clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+A->B.enabled = true
+A->B.topics = orders, bills
+"""
+
+
+@pytest.fixture
+def clusters() -> tuple[FakeCluster, FakeCluster]:
+    source, target = FakeCluster("A", clock=FakeClock()), FakeCluster("B", clock=FakeClock())
+    for topic in ("orders", "bills"):
+        source.add_topic(topic, configs={"cleanup.policy": "compact"})
+        target.add_topic(f"A.{topic}", configs={"cleanup.policy": "compact"})
+    return source, target
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> FlowConfig:
+    file = tmp_path / "mm2.properties"
+    file.write_text(FILE)
+    return load(file, environ={}).flow(Flow("A", "B"))
+
+
+async def gather(
+    source: FakeCluster, target: FakeCluster, flow: FlowConfig, *facts: TopicFact
+) -> tuple[GatheredFlow, list[Bounds]]:
+    """What is known, where the positions topic holds these facts."""
+    async with AsyncExitStack() as stack:
+        positions = PositionsLog(
+            list_offsets=target.list_offsets,
+            reader=await stack.enter_async_context(target.reader(read_committed=True)),
+            topic=flow.source.offset_storage.topic,
+            partition_count=0,
+            source_alias="A",
+            connector_name=flow.source.connector_name,
+        )
+        for fact in facts:
+            positions.control.record(fact)
+        gathered = GatheredFlow(
+            flow=flow,
+            request=VerifyRequest(flow=Flow("A", "B"), wait_seconds=0.0),
+            source=source,
+            target=target,
+            positions=positions,
+            selector=topic_selector(flow),
+        )
+        bounds = await gathered.gather()
+    assert {each.source.topic for each in bounds} == set(gathered.pairs)
+    assert all(each.source_compacted and each.target_compacted for each in bounds)
+    return gathered, bounds
+
+
+async def test_a_topic_whose_compaction_is_not_known_is_not_compared(
+    clusters: tuple[FakeCluster, FakeCluster], flow: FlowConfig
+) -> None:
+    """What compaction took would be MISSING: nobody may be accused because a broker did not answer."""
+    for number, name in ((0, "orders"), (1, "A.orders")):
+
+        def refuse(call: Call, name: str = name) -> None:
+            answers: dict[str, Any] = call.result
+            answers[name] = from_code(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, "describe topic configs", alias="A"
+            )
+
+        remove = clusters[number].hooks.add("describe_topic_configs", refuse, after=True)
+        gathered, _ = await gather(*clusters, flow)
+        remove()
+        assert list(gathered.pairs) == ["bills"]
+        assert [(each.topic, each.reason) for each in gathered.failures] == [("orders", "TOPIC_UNAUTHORIZED")]
+    gathered, _ = await gather(*clusters, flow)
+    assert list(gathered.pairs) == ["bills", "orders"]
+
+
+async def test_what_came_after_a_flow_began_is_expected_from_its_first_record_on(
+    clusters: tuple[FakeCluster, FakeCluster], tmp_path: Path
+) -> None:
+    """`auto.offset.reset` is about what was there before: of the others nothing may be missing."""
+    source, target = clusters
+    for cluster, name in ((source, "orders"), (target, "A.orders")):
+        await cluster.create_partitions({name: 3})
+    file = tmp_path / "latest.properties"
+    file.write_text(f"{FILE}A->B.consumer.auto.offset.reset = latest\n")
+    latest = load(file, environ={}).flow(Flow("A", "B"))
+    fact = TopicFact(topic="orders", topic_id="of A", known_partitions=1)
+    _, bounds = await gather(source, target, latest, fact)
+    begins_anywhere = {str(each.source): each.begins_anywhere for each in bounds}
+    assert begins_anywhere == {"bills-0": True, "orders-0": True, "orders-1": False, "orders-2": False}
