@@ -192,8 +192,10 @@ async def test_lag_and_state_are_the_same_everywhere_running_paused_at_fault_and
         await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 0, "small-0": 0}, running)
 
         await pause(rig, service, "orders", 1)
-        await rig.produce("orders", [b"x"] * 40, partition=1)
         paused = {**running, "orders-1": "PAUSED"}
+        # A task stops reading within a second of the command, and says so: what is produced before is still copied.
+        await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 0, "small-0": 0}, paused)
+        await rig.produce("orders", [b"x"] * 40, partition=1)
         await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 40, "small-0": 0}, paused)
         young = await lag_seconds(service, "orders-1")
         assert young is not None
@@ -211,9 +213,10 @@ async def test_lag_and_state_are_the_same_everywhere_running_paused_at_fault_and
         await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 40, "small-0": 5}, faulted)
 
         await pause(rig, service)
-        await rig.produce("orders", [b"x"] * 7)
         # A fault is shown until its next try is due.
         at_rest = dict.fromkeys(running, "PAUSED")
+        await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 40, "small-0": 5}, at_rest)
+        await rig.produce("orders", [b"x"] * 7)
         lags = {"orders-0": 7, "orders-1": 40, "small-0": 5}
         await all_come_to_say(rig, service, lags, at_rest)
 
