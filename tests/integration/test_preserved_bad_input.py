@@ -211,17 +211,22 @@ async def test_what_a_source_compacts_later_is_a_hole_of_its_copy(
         for _ in range(3):
             await write_plain(kafka_pair.a, unique_topic, 20)
 
+        async def left() -> set[int]:
+            """What the source still holds of the records that are not copied yet."""
+            return {offset for offset in await rig.source_offsets(partition) if offset >= 20}
+
         async def is_compacted() -> bool:
-            # The last value of each of seven keys, and the segment that is still written.
-            return len(await rig.source_offsets(partition)) == 7 + 20
+            return len(await left()) < 60
 
         await eventually(is_compacted, PATIENCE_SECONDS)
+        before = await left()
         async with rig.task() as running:
             ends = await rig.ends()
             await eventually(lambda: running.copied(ends), PATIENCE_SECONDS)
             assert not running.look()[partition].needs_translation
-        copied = [offset for offset in await rig.copied_offsets(partition) if offset >= 20]
-        assert copied == await rig.source_offsets(partition)
+        copied = {offset for offset in await rig.copied_offsets(partition) if offset >= 20}
+        # The cleaner may take more while the copy runs.
+        assert await left() <= copied <= before
 
 
 async def test_only_the_copy_whose_broker_is_away_waits_with_its_holes(
