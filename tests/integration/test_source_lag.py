@@ -193,7 +193,7 @@ async def test_lag_and_state_are_the_same_everywhere_running_paused_at_fault_and
 
         await pause(rig, service, "orders", 1)
         paused = {**running, "orders-1": "PAUSED"}
-        # A task stops reading within a second of the command, and says so: what is produced before is still copied.
+        # A task stops reading within a second of the command: what is produced before is still copied.
         await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 0, "small-0": 0}, paused)
         await rig.produce("orders", [b"x"] * 40, partition=1)
         await all_come_to_say(rig, service, {"orders-0": 0, "orders-1": 40, "small-0": 0}, paused)
