@@ -8,10 +8,10 @@ from twinlog.batches import Codec, DecodedRecord, iter_batches
 from twinlog.batches.header import Batch
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
-from twinlog.verify.compare import Comparison
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.sides import Chunk, Extend, Extended, Read, Steps
 from twinlog.verify.judge import judge
 from twinlog.verify.model import Bounds, PartitionProof, Range, Side
-from twinlog.verify.sides import Chunk, Extend, Extended, Read, Steps
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 

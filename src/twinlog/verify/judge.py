@@ -10,9 +10,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.errors import TwinlogError
-from twinlog.verify.compare import Comparison, Hunk
-from twinlog.verify.entries import Entry
-from twinlog.verify.kept_offsets import Place
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.entries import Entry
+from twinlog.verify.comparing.hunk import Hunk
+from twinlog.verify.comparing.kept_offsets import Place
+from twinlog.verify.comparing.sides import Steps, Window
 from twinlog.verify.model import (
     COMPACTED_AWAY,
     EMPTY_COPY,
@@ -29,7 +31,6 @@ from twinlog.verify.model import (
 )
 from twinlog.verify.pairing import STRONG, changed_pairs
 from twinlog.verify.runs import merged, merged_ranges
-from twinlog.verify.sides import Steps, Window
 from twinlog.verify.superseded import LastOfKey, Superseded
 
 _SCANNED_TOGETHER = 4096

@@ -3,7 +3,7 @@ together."""
 
 from collections.abc import Sequence
 
-from twinlog.verify.entries import Entry, differing, likeness
+from twinlog.verify.comparing.entries import Entry, differing, likeness
 
 STRONG = 9
 """Likeness of two records of which one part differs."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from twinlog.verify.compare import Hunk
-from twinlog.verify.entries import Entry, likeness
+from twinlog.verify.comparing.entries import Entry, likeness
+from twinlog.verify.comparing.hunk import Hunk
 from twinlog.verify.model import Bounds
 from twinlog.verify.pairing import STRONG
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
 from twinlog.testing.mirror_logs import MemoryLog, prove
+from twinlog.verify.comparing.sides import Extended
 from twinlog.verify.model import Kind, KnownGap, PartitionProof, Range, Reason
-from twinlog.verify.sides import Extended
 
 NOW_MS = 1_700_000_000_000
 

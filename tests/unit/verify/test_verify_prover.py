@@ -16,10 +16,10 @@ from twinlog.model import TopicPartition
 from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, records_at
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import run_in_virtual_time
-from twinlog.verify.compare import Comparison
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.sides import Chunk, Extended
 from twinlog.verify.model import Bounds, Kind, PartitionProof, Reason
 from twinlog.verify.safety import safe_range
-from twinlog.verify.sides import Chunk, Extended
 from twinlog_source.verify.pace import Pace
 from twinlog_source.verify.partition_log import PartitionLog
 from twinlog_source.verify.prover import Prover

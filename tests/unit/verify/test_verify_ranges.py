@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from twinlog.batches import DecodedRecord
 from twinlog.testing.mirror_logs import MemoryLog, bounds_of, drive
-from twinlog.verify.compare import Comparison
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.sides import Extended
 from twinlog.verify.judge import judge
 from twinlog.verify.model import Kind, PartitionProof, Range
 from twinlog.verify.ranges import joined, parts, split_offsets
-from twinlog.verify.sides import Extended
 
 NOW_MS = 1_700_000_000_000
 

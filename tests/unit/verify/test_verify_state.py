@@ -13,7 +13,8 @@ from twinlog.batches import DecodedRecord
 from twinlog.kafka.ports import TopicDescription
 from twinlog.model import Flow
 from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, prove
-from twinlog.verify.compare import Comparison
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.sides import Read
 from twinlog.verify.model import (
     Bounds,
     Difference,
@@ -25,7 +26,6 @@ from twinlog.verify.model import (
     Reason,
     Side,
 )
-from twinlog.verify.sides import Read
 from twinlog_source.verify.gathering import TopicPair
 from twinlog_source.verify.request import Instant, VerifyRequest
 from twinlog_source.verify.state import _NOTED_AFTER_BYTES, ProvenRanges

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from twinlog.verify.compare import Comparison
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.sides import Extended
 from twinlog.verify.model import Bounds, PartitionProof, Side
-from twinlog.verify.sides import Extended
 from twinlog_source.verify.gathering import GatheredFlow
 from twinlog_source.verify.progress import ProgressBoard
 from twinlog_source.verify.prover import Prover

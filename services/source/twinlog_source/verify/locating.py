@@ -1,13 +1,13 @@
 """Where records of one log are in the other one: found by time, or by reading, and proven by content."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from twinlog.verify.align import Pair, align
-from twinlog.verify.compare import SETTLED_RUN, aligning_tokens
+from twinlog.verify.comparing.align import Pair, align
+from twinlog.verify.comparing.rejoin import SETTLED_RUN, aligning_tokens, settled_run
+from twinlog.verify.comparing.sides import Steps, Window
 from twinlog.verify.model import Side
-from twinlog.verify.sides import Steps, Window
 
 OffsetForTime = Callable[[int], Awaitable[int | None]]
 """The first offset of a partition whose timestamp is at or after this one."""
@@ -113,10 +113,11 @@ def enough(*windows: Window) -> int:
 def first_run(head: Window, window: Window) -> Pair | None:
     """Indices where the first records in a row begin that are enough to prove the same place."""
     tokens, others = aligning_tokens(head, window)
-    found = _run(align(tokens, others), max(1, enough(head)))
-    if found is None:
+    wanted = max(1, enough(head))
+    end = settled_run(align(tokens, others), wanted)
+    if end is None:
         return None
-    index, place = found
+    index, place = end[0] - wanted, end[1] - wanted
     # A record that is there many times may have been aligned with another one like it.
     while index and place and tokens[index - 1] == others[place - 1]:
         index, place = index - 1, place - 1
@@ -125,15 +126,4 @@ def first_run(head: Window, window: Window) -> Pair | None:
 
 def are_at_the_same_place(source: Window, target: Window) -> bool:
     """Whether both windows have enough records in a row."""
-    return _run(align(*aligning_tokens(source, target)), enough(source, target)) is not None
-
-
-def _run(pairs: Sequence[Pair], least: int) -> Pair | None:
-    run = 0
-    before = (-2, -2)
-    for pair in pairs:
-        run = run + 1 if pair == (before[0] + 1, before[1] + 1) else 1
-        before = pair
-        if run >= least:
-            return pair[0] - run + 1, pair[1] - run + 1
-    return None
+    return settled_run(align(*aligning_tokens(source, target)), enough(source, target)) is not None

@@ -16,9 +16,9 @@ from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.machine.java import spark_environment
 from twinlog.model import TopicPartition
+from twinlog.verify.comparing.sides import Read, Steps, Window
 from twinlog.verify.model import Bounds, PartitionProof, Side
 from twinlog.verify.ranges import joined, parts, split_offsets
-from twinlog.verify.sides import Read, Steps, Window
 from twinlog_source.pipeline.session import (
     SPARK_FAILURES,
     SparkUnavailableError,

@@ -13,7 +13,7 @@ from twinlog.kafka.raw import DataClientPool, list_offsets
 from twinlog.kafka.raw.fetch.reader import FetchedBatches
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.verify.sides import Chunk
+from twinlog.verify.comparing.sides import Chunk
 from twinlog_source.verify.pace import Pace
 
 FETCH_BYTES = 4 << 20

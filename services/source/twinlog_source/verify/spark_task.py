@@ -9,9 +9,9 @@ import uvloop
 
 from twinlog.config.client_settings import ClientConfig
 from twinlog.errors import TwinlogError
-from twinlog.verify.compare import Comparison
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.sides import Extended
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
-from twinlog.verify.sides import Extended
 from twinlog_source.task.memory import give_back_memory
 from twinlog_source.verify.desk import DeskClient
 from twinlog_source.verify.locating import OffsetForTime

@@ -16,7 +16,7 @@ import structlog
 
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
-from twinlog.verify.compare import Comparison
+from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.runs import merged_ranges
 from twinlog_source.verify.gathering import TopicPair

@@ -10,7 +10,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.verify.sides import Extended
+from twinlog.verify.comparing.sides import Extended
 from twinlog_source.verify.locating import OffsetForTime
 
 _POLL_SECONDS = 0.5

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.batches.header import UNKNOWN_COUNT, Batch, BatchHeader
 from twinlog.batches.records import open_records
-from twinlog.verify.entries import Entry, entry_of
+from twinlog.verify.comparing.entries import Entry, entry_of
+from twinlog.verify.comparing.order_hash import OrderHash
 from twinlog.verify.model import Range, Side
-from twinlog.verify.order_hash import OrderHash
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,50 +7,26 @@ a row belong together again; what lies between is a hunk, for `judge`.
 """
 
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import google_crc32c
-
-from twinlog.batches.codec import MAX_OPEN_BYTES, decompress
-from twinlog.batches.header import CODEC_MASK, CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME_BIT, Batch
-from twinlog.verify.align import Pair, align
-from twinlog.verify.entries import Entry
-from twinlog.verify.kept_offsets import KeptOffsets
+from twinlog.batches.codec import MAX_OPEN_BYTES
+from twinlog.verify.comparing.align import Pair, align
+from twinlog.verify.comparing.equality import are_equal, equal_run
+from twinlog.verify.comparing.hunk import Hunk
+from twinlog.verify.comparing.kept_offsets import KeptOffsets
+from twinlog.verify.comparing.rejoin import (
+    MOST_WINDOW,
+    SETTLED_RUN,
+    aligned,
+    aligning_tokens,
+    decided,
+    settled_run,
+)
+from twinlog.verify.comparing.sides import Cursor, Extend, Extended, Steps, Window
 from twinlog.verify.model import NO_POSITION, Bounds, NotCompared, PartitionProof, Reason, Side
-from twinlog.verify.sides import Cursor, Extend, Extended, Steps, Window
 
 FIRST_WINDOW = 64
-MOST_WINDOW = 1 << 20
-"""Records of one side that are held to find where both sides belong together again."""
-MOST_TAIL = 1 << 14
-"""As many of the source, for records behind which the target has no more."""
-SETTLED_RUN = 16
-"""So many records in a row that belong together end a hunk."""
-_MANY = 1024
-
-
-@dataclass(slots=True, kw_only=True)
-class Hunk:
-    """Records that only one side has, between two places where both belong together."""
-
-    source: list[Entry]
-    target: list[Entry]
-    source_before: int
-    """Offset behind the last record that belongs together, or where the range begins."""
-    target_before: int
-    source_after: int | None
-    """Offset of the next record that belongs together; None: there is none."""
-    target_after: int | None
-    is_head: bool = False
-    equal_until: int = 0
-    """Offset behind the last record of the source that was found equal before."""
-    is_beyond: bool = False
-    """It continues behind the range that is compared."""
-
-    @property
-    def is_tail(self) -> bool:
-        return self.target_after is None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,7 +142,7 @@ class Comparison:
         goal = self.bounds.source_goal
         if begins[0] < goal <= source.header.last_offset:
             return False  # only some of its records count
-        if not self.offsets.fits(*begins) or not _are_equal(source, target, self.max_open_bytes):
+        if not self.offsets.fits(*begins) or not are_equal(source, target, self.max_open_bytes):
             return False
         self.source.pass_batch()
         self.target.pass_batch()
@@ -188,11 +164,11 @@ class Comparison:
         source, target = self.source, self.target
         first, other = source.index, target.index
         count = min(len(source.offsets) - first, len(target.offsets) - other)
-        equal = _equal_until(source.bodies, first, target.bodies, other, count)
+        equal = equal_run(source.bodies, first, target.bodies, other, count)
         if target.own_timestamps:
             self.proof.timestamps_compared = False
         else:
-            equal = _equal_until(source.timestamps, first, target.timestamps, other, equal)
+            equal = equal_run(source.timestamps, first, target.timestamps, other, equal)
         if equal:
             equal = self.offsets.fitting(
                 source.offsets[first : first + equal], target.offsets[other : other + equal]
@@ -221,7 +197,7 @@ class Comparison:
         yield from source.grow(FIRST_WINDOW)
         yield from target.grow(FIRST_WINDOW)
         wanted = min(SETTLED_RUN, len(source.entries), len(target.entries))
-        if not wanted or _settled_run(align(*aligning_tokens(source, target)), wanted) is None:
+        if not wanted or settled_run(align(*aligning_tokens(source, target)), wanted) is None:
             return False
         self.proof.not_compared.append(
             NotCompared(
@@ -240,11 +216,12 @@ class Comparison:
         source = self._window(Side.SOURCE, self.source.offset, self.source.limit)
         target = self._window(Side.TARGET, self.target.offset, self.target.limit)
         is_head = self._is_head
+        has_more_before = is_head and self._may_begin_anywhere and not self._is_compacted
         size = FIRST_WINDOW
         while True:
             yield from source.grow(size)
             yield from target.grow(size)
-            pairs = self._aligned(source, target)
+            pairs = aligned(source, target, self.offsets, has_more_before=has_more_before)
             last_source = pairs[-1][0] if pairs else -1
             if (
                 target.is_complete
@@ -254,31 +231,11 @@ class Comparison:
             ):
                 target.limit = self.target.limit
                 continue
-            cut = self._settled(source, target, pairs, size)
+            cut = decided(source, target, pairs, size=size, is_compacted=self._is_compacted)
             if cut is not None:
                 break
             size *= 4
         self._take(source, target, pairs, cut, is_head=is_head)
-
-    def _aligned(self, source: Window, target: Window) -> list[Pair]:
-        """Where records repeat themselves, those at the promised offsets belong together; and where one side
-        has more before the range, those right before the first ones that surely do."""
-        tokens, copied = aligning_tokens(source, target)
-        pairs = align(tokens, copied)
-        if self._is_head and self._may_begin_anywhere and not self._is_compacted:
-            pairs = _from_first_run(pairs, tokens, copied)
-        if self.offsets.since is None:
-            return pairs
-        shift = self.offsets.shift
-        placed = align(
-            [(entry.offset + shift, token) for entry, token in zip(source.entries, tokens, strict=True)],
-            [(entry.offset, token) for entry, token in zip(target.entries, copied, strict=True)],
-        )
-        settled = _settled_run(placed)
-        if settled is None:
-            return placed if len(placed) == len(pairs) else pairs
-        begin = settled[0] - SETTLED_RUN, settled[1] - SETTLED_RUN
-        return placed if _pairs_before(placed, begin) >= _pairs_before(pairs, begin) else pairs
 
     @property
     def _may_begin_anywhere(self) -> bool:
@@ -288,27 +245,6 @@ class Comparison:
     @property
     def _is_head(self) -> bool:
         return not self.proof.records and not self.hunks
-
-    def _settled(self, source: Window, target: Window, pairs: Sequence[Pair], size: int) -> Pair | None:
-        """How many entries of both windows are decided by these pairs; None: larger windows are wanted."""
-        lengths = len(source.entries), len(target.entries)
-        settled = _settled_run(pairs)
-        if settled is not None:
-            return settled
-        if source.is_complete and target.is_complete:
-            return lengths
-        if pairs and (
-            (target.is_complete and pairs[-1][1] + 1 == lengths[1])
-            or (source.is_complete and pairs[-1][0] + 1 == lengths[0])
-        ):
-            return pairs[-1][0] + 1, pairs[-1][1] + 1
-        enough = 2 * SETTLED_RUN if self._is_compacted else max(size // 4, _MANY // 4)
-        if len(pairs) >= enough:
-            last = pairs[-SETTLED_RUN]
-            return last[0] + 1, last[1] + 1
-        if size >= (MOST_TAIL if target.is_complete else MOST_WINDOW):
-            return lengths
-        return None
 
     @property
     def _is_compacted(self) -> bool:
@@ -322,8 +258,8 @@ class Comparison:
         self.target.lost += target.lost
         self.proof.timestamps_compared &= not target.own_timestamps
         at = (0, 0)
-        decided = [pair for pair in pairs if pair[0] < cut[0] and pair[1] < cut[1]]
-        for pair in [*decided, None]:
+        taken = [pair for pair in pairs if pair[0] < cut[0] and pair[1] < cut[1]]
+        for pair in [*taken, None]:
             end = pair or cut
             if end != at:
                 self.hunks.append(
@@ -344,13 +280,13 @@ class Comparison:
                 self.offsets.note(offset, place)
                 if offset != place:
                     self.proof.same_offsets = False
-        if decided:
-            self._equal_until = source.entries[decided[-1][0]].offset + 1
+        if taken:
+            self._equal_until = source.entries[taken[-1][0]].offset + 1
         goal = self.bounds.source_goal
-        below_goal = sum(source.entries[pair[0]].offset < goal for pair in decided)
+        below_goal = sum(source.entries[pair[0]].offset < goal for pair in taken)
         self.proof.records += below_goal
-        self.proof.records_after_goal += len(decided) - below_goal
-        is_lost = not decided and cut == (len(source.entries), len(target.entries))
+        self.proof.records_after_goal += len(taken) - below_goal
+        is_lost = not taken and cut == (len(source.entries), len(target.entries))
         self.source.seek(_continuation(source, cut[0], self.source.offset))
         self.target.seek(_continuation(target, cut[1], self.target.offset))
         if is_lost and not (source.is_complete or target.is_complete):
@@ -442,39 +378,6 @@ class Comparison:
         )
 
 
-def _settled_run(pairs: Sequence[Pair], wanted: int = SETTLED_RUN) -> Pair | None:
-    """Behind the first pairs in a row that are so many."""
-    run = 0
-    before = (-2, -2)
-    for pair in pairs:
-        run = run + 1 if pair == (before[0] + 1, before[1] + 1) else 1
-        before = pair
-        if run >= wanted:
-            return pair[0] + 1, pair[1] + 1
-    return None
-
-
-def _from_first_run(pairs: list[Pair], source: Sequence[Hashable], target: Sequence[Hashable]) -> list[Pair]:
-    """A record that is there many times belongs to what follows it, not to another one like it far before:
-    where as many belong together so."""
-    end = _settled_run(pairs)
-    if end is None:
-        return pairs
-    begin = end[0] - SETTLED_RUN, end[1] - SETTLED_RUN
-    near = [max(0, begin[side] - begin[1 - side] - SETTLED_RUN) for side in (0, 1)]
-    before = align(source[near[0] : begin[0]], target[near[1] : begin[1]])
-    if len(before) < _pairs_before(pairs, begin):
-        return pairs
-    return [
-        *((near[0] + one, near[1] + other) for one, other in before),
-        *(pair for pair in pairs if pair >= begin),
-    ]
-
-
-def _pairs_before(pairs: Sequence[Pair], end: Pair) -> int:
-    return sum(one < end[0] and other < end[1] for one, other in pairs)
-
-
 def _behind(window: Window, index: int, begin: int) -> int:
     return window.entries[index - 1].offset + 1 if index else begin
 
@@ -484,41 +387,3 @@ def _continuation(window: Window, index: int, begin: int) -> int:
     if index == len(window.entries) and window.is_complete:
         return window.next_offset
     return _behind(window, index, begin)
-
-
-def aligning_tokens(one: Window, other: Window) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
-    """What records are aligned by: without timestamps where the target has its own."""
-    first = 2 if one.own_timestamps or other.own_timestamps else 1
-    return [entry[first:] for entry in one.entries], [entry[first:] for entry in other.entries]
-
-
-def _are_equal(source: Batch, target: Batch, max_open_bytes: int) -> bool:
-    """Whether two whole batches hold the same records, as far as that is seen without cutting them apart, and
-    consumers of the copy can read its batch: they check the checksum, which covers the header as well."""
-    one, other = source.header, target.header
-    if (
-        one.record_count != other.record_count
-        or one.last_offset_delta != other.last_offset_delta
-        or one.base_timestamp_ms != other.base_timestamp_ms
-        or (one.attributes | other.attributes) & LOG_APPEND_TIME_BIT
-    ):
-        return False
-    records, copied = bytes(source.data[HEADER_BYTES:]), bytes(target.data[HEADER_BYTES:])
-    header = bytes(target.data[CRC_COVERS_FROM:HEADER_BYTES])
-    if google_crc32c.extend(google_crc32c.value(header), copied) != other.crc:
-        return False
-    if (one.attributes & CODEC_MASK) == (other.attributes & CODEC_MASK):
-        return records == copied
-    return decompress(one.codec, records, max_open_bytes) == decompress(other.codec, copied, max_open_bytes)
-
-
-def _equal_until(
-    source: Sequence[object], first: int, target: Sequence[object], other: int, count: int
-) -> int:
-    """How many items from these indices on are equal, of so many."""
-    if source[first : first + count] == target[other : other + count]:
-        return count
-    for number in range(count):
-        if source[first + number] != target[other + number]:
-            return number
-    return count
