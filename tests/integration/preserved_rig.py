@@ -13,6 +13,7 @@ from aiokafka.structs import ConsumerRecord
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import TargetTopicLimits
 from twinlog.clock import SystemClock
 from twinlog.config import load
 from twinlog.errors import KafkaError
@@ -27,9 +28,12 @@ from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_n
 from twinlog.testing.raw_copying import QUICK, open_session
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
+from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
+from twinlog_source.task.orders import PreservedTerms, TaskAssignment, TaskStart
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...], int]
@@ -51,7 +55,7 @@ class Running:
 
     def look(self) -> Mapping[TopicPartition, pb.PartitionReport]:
         """The newest report of each partition."""
-        for report in self.copier.report(everything=True).partitions:
+        for report in self.copier.reporter.report(everything=True).partitions:
             partition = TopicPartition(report.partition.topic, report.partition.partition)
             self.reports[partition] = report
             self.gaps += [(gap.from_offset, gap.to_offset, gap.reason) for gap in report.gaps]
@@ -82,13 +86,13 @@ class PreservedRig:
     """Of the target's leaders in whose logs the copies were checked."""
     properties: dict[str, str] = field(default_factory=dict)
     lease_seconds: float = 30.0
-    max_message_bytes: int = 0
+    max_message_bytes: int = TargetTopicLimits().max_message_bytes
     required: bool = False
     """`twinlog.offsets=preserved`."""
     tasks: int = 0
-    hole_costs: list[pb.HoleCost] = field(default_factory=list)
+    hole_costs: list[HoleCostAgo] = field(default_factory=list)
     """What filling holes took the tasks before, as the next ones are told."""
-    setback: pb.Setback | None = None
+    setback: Setback | None = None
     """What the task before met, as the next tasks are told."""
     end_reason: str = ""
     """Why the next tasks shall end the copies where they are."""
@@ -123,18 +127,17 @@ class PreservedRig:
         prepare.target_topics.append(self.topic)
         return prepare
 
-    def start(self) -> pb.Start:
-        start = pb.Start()
+    def start(self) -> TaskStart:
+        assignments = []
         for partition in self.every:
             skip_from, skip_to = self.skips.get(partition, (0, 0))
-            start.assignments.append(
-                pb.Assignment(
-                    partition=named(partition),
+            assignments.append(
+                TaskAssignment(
+                    partition=partition,
                     target_topic=self.topic,
                     position=self.positions.get(partition, skip_to),
                     position_stored=partition in self.positions,
-                    target_end_offset=-1,
-                    preserved=pb.PreservedCopy(
+                    preserved=PreservedTerms(
                         skip_from=skip_from,
                         skip_to=skip_to,
                         required=self.required,
@@ -142,12 +145,12 @@ class PreservedRig:
                         end_reason=self.end_reason,
                     ),
                     setback=self.setback,
-                    hole_costs=self.hole_costs,
+                    hole_costs=tuple(self.hole_costs),
                     target_topic_id=self.target_topic_id,
                     max_message_bytes=self.max_message_bytes,
                 )
             )
-        return start
+        return TaskStart(assignments=tuple(assignments))
 
     @asynccontextmanager
     async def task(self, *, kill: bool = False) -> AsyncIterator[Running]:

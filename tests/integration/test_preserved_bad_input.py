@@ -9,7 +9,6 @@ from pathlib import Path
 from integration.conftest import MIRROR, GuardedPair
 from integration.hanging_rig import down
 from integration.preserved_rig import preserved_rig, write_mixture, write_plain
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2 import PARTITION_STATE_BACKOFF, PARTITION_STATE_FAULTED
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
@@ -17,6 +16,7 @@ from twinlog.kafka.ports import AclBinding, ConfigChange, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.raw_copying import open_session
+from twinlog_source.partitions.reports import HoleCostAgo
 
 PATIENCE_SECONDS = 180.0
 
@@ -101,10 +101,7 @@ async def test_holes_that_cost_too_much_end_the_copy_whichever_task_has_paid_for
     async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
         (partition,) = rig.every
         for each in range(8):
-            cost = pb.HoleCost(holes=10)
-            cost.ago.FromSeconds(5 * each + 5)
-            cost.spent.FromSeconds(4)
-            rig.hole_costs.append(cost)
+            rig.hole_costs.append(HoleCostAgo(ago_seconds=5 * each + 5, holes=10, spent_seconds=4))
         await write_mixture(kafka_pair.a, unique_topic, 1, rounds=2)
         async with rig.task() as running:
             await eventually(lambda: running.look()[partition].needs_translation)

@@ -9,14 +9,11 @@ from aiokafka import AIOKafkaProducer
 from integration.preserved_rig import (
     PreservedRig,
     end_a_transaction,
-    named,
     preserved_rig,
     read,
     write_mixture,
     write_plain,
 )
-from twinlog.api.source.v1 import worker_service_pb2 as pb
-from twinlog.api.source.v1.source_service_pb2 import PARTITION_STATE_FAULTED
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
@@ -26,6 +23,10 @@ from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_ad
 from twinlog.wire.source_offset import decode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
+from twinlog_source.log.gaps import LogBounds
+from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.states import PartitionState
+from twinlog_source.task.orders import Reposition
 
 
 async def intrude(
@@ -304,18 +305,20 @@ async def test_a_position_set_after_the_source_lost_its_tail_ends_the_copy_and_c
         await rig.copy_everything()
         await create_again(kafka_pair.a, unique_topic)
         await write_plain(kafka_pair.a, unique_topic, 40)
-        order = pb.Reposition(
-            partition=named(partition), position=wanted, id=7, log_start_offset=0, log_end_offset=40
-        )
+        order = Reposition(partition=partition, position=wanted, number=7, bounds=LogBounds(start=0, end=40))
         async with rig.task() as running:
             await eventually(lambda: running.look()[partition].reason == "DATA_LOSS")
             assert running.look()[partition].source_lost_from == 40
             assert not running.look()[partition].needs_translation, "nobody has decided"
             if begins_again:
-                rig.setback = pb.Setback(
-                    state=PARTITION_STATE_FAULTED, reason="DATA_LOSS", failures=1, source_lost_from=40
+                rig.setback = Setback(
+                    state=PartitionState.FAULTED,
+                    reason="DATA_LOSS",
+                    message="",
+                    retry_in_ms=60_000,
+                    failures=1,
+                    source_lost_from=40,
                 )
-                rig.setback.retry_in.FromSeconds(60)
             else:
                 running.copier.moves.order(order)
                 await eventually(lambda: running.look()[partition].repositioned == 7)

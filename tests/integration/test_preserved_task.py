@@ -9,13 +9,11 @@ from aiokafka import AIOKafkaProducer
 
 from integration.preserved_rig import (
     Running,
-    named,
     preserved_rig,
     read,
     write_mixture,
     write_plain,
 )
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.errors import FatalKafkaError
@@ -24,6 +22,8 @@ from twinlog.kafka.raw.delete_records import delete_records
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import open_session
 from twinlog.testing.records import write_batches
+from twinlog_source.log.gaps import LogBounds
+from twinlog_source.task.orders import Reposition, SetPaused
 
 
 async def test_every_record_lies_at_its_source_offset_over_several_tasks(
@@ -238,18 +238,16 @@ async def test_a_position_that_is_moved_forward_leaves_out_records_and_fills_the
         await write_plain(kafka_pair.a, unique_topic, 100)
         async with rig.task() as running:
             await eventually(lambda: running.position(partition) == 100)
-            running.copier.set_paused(pb.SetPaused(partitions=[named(partition)], paused=True))
+            running.copier.set_paused(SetPaused(partitions=(partition,), paused=True))
             await write_plain(kafka_pair.a, unique_topic, 100)
             running.copier.moves.order(
-                pb.Reposition(
-                    partition=named(partition), position=150, id=7, log_start_offset=0, log_end_offset=200
-                )
+                Reposition(partition=partition, position=150, number=7, bounds=LogBounds(start=0, end=200))
             )
             await eventually(lambda: running.look()[partition].repositioned == 7)
             assert running.gaps == [(100, 150, "SKIPPED_BY_OPERATOR")]
-            running.copier.moves.order(pb.Reposition(partition=named(partition), position=20, id=8))
+            running.copier.moves.order(Reposition(partition=partition, position=20, number=8))
             await eventually(lambda: running.look()[partition].withdrawn == 8)
-            running.copier.set_paused(pb.SetPaused(partitions=[named(partition)], paused=False))
+            running.copier.set_paused(SetPaused(partitions=(partition,), paused=False))
             await eventually(lambda: running.position(partition) == 200)
         assert await rig.copied_offsets(partition) == [*range(100), *range(150, 200)]
 
@@ -287,7 +285,7 @@ async def test_a_target_that_lost_its_tail_is_copied_again_from_there(
         rig.positions[partition] = 180
         async with rig.task() as running:
             await eventually(lambda: running.position(partition) == 200)
-            assert running.copier.report(everything=True).failures["TARGET_LOST_TAIL"] == 1
+            assert running.copier.reporter.report(everything=True).failures["TARGET_LOST_TAIL"] == 1
             assert running.gaps == []
         assert await rig.same() == 200
 

@@ -11,10 +11,10 @@ from twinlog.clock import Clock
 from twinlog.errors import ConfigError, NotFoundError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.driver.flow_driver import FlowDriver
-from twinlog_source.driver.stream.task_commands import SetPaused
 from twinlog_source.driver.subjects import Subject, partitions_of, require_owned, require_partitions
 from twinlog_source.log.facts import PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
+from twinlog_source.task.orders import SetPaused
 
 LEDGER_SECONDS = 8.0
 """How long the ledger of a flow that is not ours may take to be read: below the deadline of a call."""

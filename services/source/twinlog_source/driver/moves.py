@@ -16,12 +16,12 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.flow_driver import FlowDriver
-from twinlog_source.driver.stream.task_commands import Reposition, WithdrawReposition
 from twinlog_source.driver.subjects import Subject, require_partitions
 from twinlog_source.driver.withdrawals import Withdrawal
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.fill_limits import is_visible
+from twinlog_source.task.orders import Reposition, WithdrawReposition
 
 MOVE_SECONDS = 8.0
 """How long a task may take to come to rest and to write a new position: below the deadline of a call."""

@@ -5,20 +5,21 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Codec, CopyPolicy, NewRecord, TargetTopicLimits
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool, EpochEnd, epoch_ends, list_offsets
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap, gap_record
+from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.moves import PositionMoves
+from twinlog_source.task.orders import SetPaused, TaskAssignment, TaskStart
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reading.loss import (
     LossReason,
@@ -31,7 +32,6 @@ from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.resting_copies import RestingCopies
 from twinlog_source.task.stream.reports import Reporter
-from twinlog_source.task.stream.sync_paces import pace_of
 from twinlog_source.task.writing.preserved_copies import PreservedCopies, hole_words
 from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.target_writer import TargetWriter
@@ -62,17 +62,16 @@ class CopySettings:
     exactly_once: bool
     """Rounds are transactions."""
 
-    def policy(self, assignment: pb.Assignment) -> CopyPolicy:
+    def policy(self, assignment: TaskAssignment) -> CopyPolicy:
         """How batches of one partition are copied to its target topic."""
         named = assignment.compression_type
         if named in ("", "producer"):
             codec = self.forced_codec
         else:
             codec = Codec.NONE if named == "uncompressed" else Codec[named.upper()]
-        default = TargetTopicLimits()
         return CopyPolicy(
             target=TargetTopicLimits(
-                max_message_bytes=assignment.max_message_bytes or default.max_message_bytes,
+                max_message_bytes=assignment.max_message_bytes,
                 codec=codec,
                 level=self.recode_compression_level,
             ),
@@ -80,7 +79,7 @@ class CopySettings:
             check_crc=self.check_crcs,
             coalesce_below_bytes=self.coalesce_below_bytes,
             max_open_bytes=self.max_uncompressed_bytes,
-            keeps_offsets=assignment.HasField("preserved"),
+            keeps_offsets=assignment.preserved is not None,
         )
 
 
@@ -118,18 +117,18 @@ class Copier:
             preserved=self.preserved,
         )
 
-    def assign(self, start: pb.Start) -> None:
+    def assign(self, start: TaskStart) -> None:
         """Take the partitions and the positions to continue from."""
-        self.set_throttle(start.throttle)
+        self.set_limits(start.limits)
         for assignment in start.assignments:
-            partition = TopicPartition(assignment.partition.topic, assignment.partition.partition)
+            partition = assignment.partition
             copy = PartitionCopy(
                 partition=partition,
                 target_topic=assignment.target_topic,
                 committed=assignment.position,
                 random=random.random,
-                epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in assignment.epochs),
-                target_end=None if assignment.target_end_offset < 0 else assignment.target_end_offset,
+                epochs=assignment.epochs,
+                target_end=assignment.target_end,
                 end_is_exact=assignment.target_end_is_exact,
                 ends_rounds_with_marker=self.dials.exactly_once,
                 markers_to_come=int(self.dials.exactly_once),
@@ -139,11 +138,11 @@ class Copier:
             self.copies[partition] = copy
             self.by_target[TopicPartition(assignment.target_topic, partition.partition)] = copy
             self.policies[partition] = self.dials.policy(assignment)
-            if assignment.HasField("preserved"):
+            if assignment.preserved is not None:
                 self._require_preserved().assign(assignment, copy)
-            if assignment.HasField("sync_pace"):
-                self.syncs.paced.resume(partition, pace_of(assignment.sync_pace), self.clock.monotonic())
-            if assignment.HasField("setback"):
+            if assignment.sync_pace is not None:
+                self.syncs.paced.resume(partition, assignment.sync_pace, self.clock.monotonic())
+            if assignment.setback is not None:
                 self._set_back(copy, assignment.setback)
             if assignment.position_stored:
                 self.target_writer.note_stored(partition, assignment.position)
@@ -203,22 +202,18 @@ class Copier:
         if failures:
             raise failures[0]
 
-    def set_paused(self, command: pb.SetPaused) -> None:
-        for named in command.partitions:
-            copy = self.copies.get(TopicPartition(named.topic, named.partition))
+    def set_paused(self, command: SetPaused) -> None:
+        for partition in command.partitions:
+            copy = self.copies.get(partition)
             if copy is not None:
                 copy.pause(paused=command.paused)
         self.source_reader.wake()
 
-    def set_throttle(self, command: pb.SetThrottle) -> None:
+    def set_limits(self, limits: SlotLimits) -> None:
         self.throttle.set_limits(
-            command.bytes_per_second, dict(command.topic_bytes_per_second), self.clock.monotonic()
+            limits.bytes_per_second or 0, limits.topic_bytes_per_second, self.clock.monotonic()
         )
         self.source_reader.wake()
-
-    def report(self, *, everything: bool = False) -> pb.PartitionReports:
-        """The state of the partitions that changed, and the gaps found since the last report."""
-        return self.reporter.report(everything=everything)
 
     async def on_out_of_range(self, copies: Sequence[PartitionCopy]) -> None:
         """The source does not hold the positions: find out what is missing, and go on or stop by policy."""
@@ -366,16 +361,15 @@ class Copier:
             raise StateError("a copy that keeps offsets was assigned, and no writer for it was prepared")
         return self.preserved
 
-    def _set_back(self, copy: PartitionCopy, setback: pb.Setback) -> None:
-        faulted = setback.state == source_pb.PARTITION_STATE_FAULTED
+    def _set_back(self, copy: PartitionCopy, setback: Setback) -> None:
         copy.take_over_setback(
-            state=State.FAULTED if faulted else State.BACKOFF,
+            state=State.FAULTED if setback.state is PartitionState.FAULTED else State.BACKOFF,
             reason=setback.reason,
             message=setback.message,
             failures=setback.failures,
-            retry_at=self.clock.monotonic() + setback.retry_in.ToTimedelta().total_seconds(),
+            retry_at=self.clock.monotonic() + setback.retry_in_ms / 1000,
         )
-        if setback.HasField("source_lost_from"):
+        if setback.source_lost_from is not None:
             copy.source_lost_from = setback.source_lost_from
 
     async def _divergences(

@@ -16,15 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import NewRecord
 from twinlog.clock import Clock
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact
-from twinlog_source.log.gaps import Gap, LogBounds, gap_key, gap_record, passed_over
+from twinlog_source.log.gaps import Gap, gap_key, gap_record, passed_over
 from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.task.orders import Reposition, WithdrawReposition
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.loss import LossReason
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
@@ -43,7 +43,7 @@ class PositionStore(Protocol):
 class _Storing:
     """A move that is carried out and not yet on the log."""
 
-    id: int
+    number: int
     before: int
     epochs: tuple[EpochStart, ...]
     gaps: tuple[Gap, ...]
@@ -64,29 +64,28 @@ class PositionMoves:
     clock: Clock
     preserved: PreservedCopies | None = None
     """What is left out of a copy that keeps its source's offsets is filled, once the move is on the log."""
-    _ordered: dict[TopicPartition, pb.Reposition] = field(default_factory=dict)
+    _ordered: dict[TopicPartition, Reposition] = field(default_factory=dict)
     _storing: dict[TopicPartition, _Storing] = field(default_factory=dict)
     _told: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def order(self, command: pb.Reposition) -> None:
+    def order(self, command: Reposition) -> None:
         """Continue a partition elsewhere as soon as nothing of it is on its way."""
-        partition = TopicPartition(command.partition.topic, command.partition.partition)
-        if partition in self.copies:
-            self._ordered[partition] = command
+        if command.partition in self.copies:
+            self._ordered[command.partition] = command
             self._told.set()
 
-    def withdraw(self, command: pb.WithdrawReposition) -> None:
+    def withdraw(self, command: WithdrawReposition) -> None:
         """The driver has given a move up. One that is on the log already stands."""
         self.settle()
-        partition = TopicPartition(command.partition.topic, command.partition.partition)
+        partition = command.partition
         ordered, storing = self._ordered.get(partition), self._storing.get(partition)
-        if ordered is not None and ordered.id == command.id:
+        if ordered is not None and ordered.number == command.number:
             del self._ordered[partition]
-            self.copies[partition].withdrawn = command.id
-        elif storing is not None and storing.id == command.id and not storing.ends_copy:
+            self.copies[partition].withdrawn = command.number
+        elif storing is not None and storing.number == command.number and not storing.ends_copy:
             del self._storing[partition]
             self._undo(partition, storing)
-            self.copies[partition].withdrawn = command.id
+            self.copies[partition].withdrawn = command.number
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop: carry out what is ordered, for partitions that have come to rest."""
@@ -109,7 +108,7 @@ class PositionMoves:
         """Take note of the moves that are on the log by now."""
         for partition in [p for p in self._storing if self.target_writer.is_stored(p)]:
             stored, copy = self._storing.pop(partition), self.copies[partition]
-            copy.repositioned, copy.settling = stored.id, False
+            copy.repositioned, copy.settling = stored.number, False
             if stored.ends_copy:
                 for gap in stored.gaps:
                     self.on_gap(gap)
@@ -132,24 +131,24 @@ class PositionMoves:
         self.preserved.believe(copy.partition)
         return self.preserved.may_be_moved(copy.partition)
 
-    def _carry_out(self, copy: PartitionCopy, command: pb.Reposition) -> None:
+    def _carry_out(self, copy: PartitionCopy, command: Reposition) -> None:
         if copy.keeps_offsets and copy.source_lost_from is not None:
             self._end_copy(copy, command, copy.source_lost_from)
             return
         if copy.keeps_offsets and command.position < copy.committed:
             # The driver refuses it: the copy holds those records.
-            copy.withdrawn = command.id
+            copy.withdrawn = command.number
             return
         now_ms = self.clock.now_ms()
         left_out = passed_over(
             copy.partition,
             from_offset=copy.committed,
             to_offset=command.position,
-            bounds=_bounds(command),
+            bounds=command.bounds,
             found_at_ms=now_ms,
         )
         self._storing[copy.partition] = _Storing(
-            id=command.id,
+            number=command.number,
             before=copy.committed,
             epochs=copy.epochs,
             gaps=tuple(left_out),
@@ -163,7 +162,7 @@ class PositionMoves:
         # Position and gaps: both or neither.
         self.target_writer.store_soon(copy.partition, records)
 
-    def _end_copy(self, copy: PartitionCopy, command: pb.Reposition, lost_from: int) -> None:
+    def _end_copy(self, copy: PartitionCopy, command: Reposition, lost_from: int) -> None:
         """The copy holds what the source lost: wherever it continues, it has other offsets from there on."""
         assert self.preserved is not None
         now_ms, before = self.clock.now_ms(), copy.committed
@@ -178,12 +177,12 @@ class PositionMoves:
             copy.partition,
             from_offset=before,
             to_offset=command.position,
-            bounds=_bounds(command),
+            bounds=command.bounds,
             found_at_ms=now_ms,
         )
         gaps = (lost, *(gap for gap in left_out if gap.reason != LossReason.TRUNCATION))
         self._storing[copy.partition] = _Storing(
-            id=command.id,
+            number=command.number,
             before=before,
             epochs=copy.epochs,
             gaps=gaps,
@@ -215,9 +214,3 @@ class PositionMoves:
             records.append(NewRecord(*fact_record(self.flow.source, epochs), now_ms))
         self.target_writer.store_soon(partition, records)
         self.on_moved()
-
-
-def _bounds(command: pb.Reposition) -> LogBounds | None:
-    if min(command.log_start_offset, command.log_end_offset) < 0:
-        return None
-    return LogBounds(start=command.log_start_offset, end=command.log_end_offset)

@@ -9,9 +9,10 @@ from twinlog.testing.brokers import eventually
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import MOVE_SECONDS, Move, PositionMoves, planned_move
-from twinlog_source.driver.stream.task_commands import Reposition, TaskCommand, WithdrawReposition
+from twinlog_source.driver.stream.task_commands import TaskCommand
 from twinlog_source.driver.stream.worker_messages import task_report
 from twinlog_source.partitions.events import Reported, TopicsChosen
+from twinlog_source.task.orders import Reposition, WithdrawReposition
 from unit.source.flow_rig import FlowRig, P
 
 NAMED = types_pb2.TopicPartition(topic=P.topic, partition=P.partition)

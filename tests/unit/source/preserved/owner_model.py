@@ -40,6 +40,7 @@ from twinlog_source.preserved.own_batches import (
     sequence_behind,
 )
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.task.orders import PreservedTerms, TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
@@ -163,18 +164,18 @@ class Driver:
         self.changes.take_from_log([P])
 
     @property
-    def assignment(self) -> pb.Assignment | None:
+    def assignment(self) -> TaskAssignment | None:
         """None when the copy is not preserved any more."""
         copy = self.row.copy
         if copy is None or not copy.preserved:
             return None
         assert self.row.position is not None
-        return pb.Assignment(
-            partition=types_pb2.TopicPartition(topic="t", partition=0),
+        return TaskAssignment(
+            partition=P,
             target_topic="t",
             position=self.row.position,
             position_stored=True,
-            preserved=pb.PreservedCopy(
+            preserved=PreservedTerms(
                 skip_from=copy.skip_from,
                 skip_to=copy.skip_to,
                 since=copy.since,
@@ -193,7 +194,7 @@ class Owner:
     leader: Leader
     source: list[bool]
     log: PositionsLog
-    assignment: pb.Assignment
+    assignment: TaskAssignment
     sent: dict[Produce | EmptyRecords, Send[OutgoingBatch]] = field(default_factory=dict)
     reading: ReadEnd | None = None
     filling: Fill | None = None

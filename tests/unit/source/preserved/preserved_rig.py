@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.batches.outgoing import OffsetRun
 from twinlog.errors import KafkaError
@@ -19,6 +17,7 @@ from twinlog_source.preserved.append_log import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.task.orders import PreservedTerms, TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.preserved_copies import (
@@ -123,16 +122,19 @@ class PreservedRig:
         position = end if stored is None else stored
         copy = PartitionCopy(partition=partition, target_topic="t", committed=position, random=lambda: 1.0)
         self.copies[partition] = copy
-        told = pb.PreservedCopy(since=3, required=required, end_reason=end_reason)
-        if has_former_task:
-            told.former_task_ago.FromSeconds(0)
+        terms = PreservedTerms(
+            since=3,
+            required=required,
+            end_reason=end_reason,
+            former_task_seconds=0.0 if has_former_task else None,
+        )
         self.preserved.assign(
-            pb.Assignment(
-                partition=types_pb2.TopicPartition(topic="t", partition=partition.partition),
+            TaskAssignment(
+                partition=partition,
                 target_topic="t",
                 position=position,
                 position_stored=True,
-                preserved=told,
+                preserved=terms,
                 target_topic_id="id",
             ),
             copy,

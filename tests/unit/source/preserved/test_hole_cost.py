@@ -1,7 +1,8 @@
 """When holes cost so much that a copy cannot keep its source's offsets."""
 
 from twinlog_source.preserved.hole_cost import HoleCost
-from twinlog_source.task.stream.hole_cost_messages import hole_cost_messages, hole_cost_of
+from twinlog_source.task.stream.hole_cost_messages import hole_cost_messages, hole_costs_of
+from twinlog_source.task.writing.preserved_copies import hole_cost
 
 
 def _filled(count: int, *, every: float, each: float) -> tuple[HoleCost, float]:
@@ -65,7 +66,7 @@ def test_what_tasks_before_have_spent_counts() -> None:
             cost.filled(now, now + 0.6)
             now += 5 / 6
         assert not cost.is_too_high(now) or now > 30
-        cost = hole_cost_of(hole_cost_messages(cost, now), now + 0.1)
+        cost = hole_cost(hole_costs_of(hole_cost_messages(cost, now)), now + 0.1)
         now += 0.1
     assert cost.is_too_high(now)
 

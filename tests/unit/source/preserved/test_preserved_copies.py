@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.testing.brokers import eventually
 from twinlog_source.log.fact_records import parse_control
@@ -16,6 +14,7 @@ from twinlog_source.preserved.append_log import Fill, Hole, Phase, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.writer import PreservedPartition
+from twinlog_source.task.orders import PreservedTerms, TaskAssignment
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.writing.preserved_copies import (
     BUFFERED_BYTES,
@@ -304,11 +303,11 @@ def test_a_copy_whose_beginning_cannot_be_filled_ends_where_it_would_begin() -> 
     copy = PartitionCopy(partition=FIRST, target_topic="t", committed=700, random=lambda: 1.0)
     rig.copies[FIRST] = copy
     rig.preserved.assign(
-        pb.Assignment(
-            partition=types_pb2.TopicPartition(topic="t", partition=0),
+        TaskAssignment(
+            partition=FIRST,
             target_topic="t",
             position=700,
-            preserved=pb.PreservedCopy(since=700, skip_to=700),
+            preserved=PreservedTerms(since=700, skip_to=700),
         ),
         copy,
     )
@@ -343,11 +342,11 @@ async def test_a_copy_that_shall_end_ends_once_what_it_waited_to_fill_is_compare
     copy = PartitionCopy(partition=FIRST, target_topic="t", committed=7, random=lambda: 1.0)
     rig.copies[FIRST] = copy
     rig.preserved.assign(
-        pb.Assignment(
-            partition=types_pb2.TopicPartition(topic="t", partition=0),
+        TaskAssignment(
+            partition=FIRST,
             target_topic="t",
             position=7,
-            preserved=pb.PreservedCopy(since=7, skip_to=7, end_reason="OFFSETS_CONFIGURED"),
+            preserved=PreservedTerms(since=7, skip_to=7, end_reason="OFFSETS_CONFIGURED"),
         ),
         copy,
     )

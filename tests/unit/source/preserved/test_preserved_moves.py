@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import NewRecord
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
@@ -16,9 +14,9 @@ from twinlog_source.log.facts import CopyFact, Fact
 from twinlog_source.preserved.append_log import Fill, Phase, ReadEnd, Tail
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.task.moves import PositionMoves
+from twinlog_source.task.orders import Reposition, WithdrawReposition
 from unit.source.preserved.preserved_rig import FIRST, PreservedRig
 
-NAMED = types_pb2.TopicPartition(topic="t", partition=0)
 MOVE = 7
 
 
@@ -60,8 +58,8 @@ async def moving(rig: PreservedRig) -> AsyncIterator[tuple[PositionMoves, Positi
         rig.preserved._work.set()
 
 
-def to(position: int) -> pb.Reposition:
-    return pb.Reposition(partition=NAMED, position=position, id=MOVE)
+def to(position: int) -> Reposition:
+    return Reposition(partition=FIRST, position=position, number=MOVE)
 
 
 def play(story: Callable[[PreservedRig], Awaitable[None]]) -> None:
@@ -103,7 +101,7 @@ def test_a_copy_that_somebody_else_wrote_to_is_not_moved() -> None:
             await pause(5)
             assert rig.copies[FIRST].needs_translation
             assert not positions.stored
-            moves.withdraw(pb.WithdrawReposition(partition=NAMED, id=MOVE))
+            moves.withdraw(WithdrawReposition(partition=FIRST, number=MOVE))
             assert rig.copies[FIRST].withdrawn == MOVE
             (fact,) = rig.facts()
             assert isinstance(fact, CopyFact)

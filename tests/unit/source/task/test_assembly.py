@@ -6,10 +6,12 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Codec, DecodedRecord, Prepared, prepare
 from twinlog.config import OnDataLoss
 from twinlog.kafka.clients import fetch_options
+from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.task.assembly import copy_settings
+from twinlog_source.task.orders import TaskAssignment
 from unit.library.config_files import load_more
 
 
@@ -28,7 +30,10 @@ def copied(*lines: str, data: bytes, compression_type: str = "producer", backlog
     clients = {role: dict(named.values) for role, named in message.clients.items()}
     check_crcs = fetch_options(clients["source_consumer"], alias="A").check_crcs
     settings = copy_settings(message, clients, check_crcs=check_crcs)
-    policy = settings.policy(pb.Assignment(compression_type=compression_type))
+    assigned = TaskAssignment(
+        partition=TopicPartition("t", 0), target_topic="t", position=0, compression_type=compression_type
+    )
+    policy = settings.policy(assigned)
     return prepare(data, wanted_offset=0, policy=policy, backlog=backlog)
 
 

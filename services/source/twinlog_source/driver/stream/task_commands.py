@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from twinlog.model import TopicPartition
-from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.assignments import Assignment
 from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.task.orders import Reposition, SetPaused, WithdrawReposition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,32 +25,10 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetPaused:
-    partitions: tuple[TopicPartition, ...]
-    paused: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """Copy no faster than this."""
 
     limits: SlotLimits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reposition:
-    partition: TopicPartition
-    position: int
-    number: int
-    """By which the task confirms it."""
-    bounds: LogBounds | None
-    """Of the source's log, as far as they are known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithdrawReposition:
-    partition: TopicPartition
-    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

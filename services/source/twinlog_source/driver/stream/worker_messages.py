@@ -13,19 +13,15 @@ from twinlog.model import TopicPartition
 from twinlog_source.driver.stream.task_commands import (
     End,
     Limit,
-    Reposition,
     Resume,
-    SetPaused,
     Start,
     TaskCommand,
-    WithdrawReposition,
 )
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.assignments import Assignment, Setback
 from twinlog_source.partitions.copy_mode import OffsetsReason
 from twinlog_source.partitions.reports import (
-    HoleCostAgo,
     PartitionReport,
     SkippedRange,
     TaskCounters,
@@ -33,7 +29,9 @@ from twinlog_source.partitions.reports import (
 )
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
+from twinlog_source.task.orders import Reposition, SetPaused, WithdrawReposition
 from twinlog_source.task.stream.foreign_write_messages import foreign_write_of
+from twinlog_source.task.stream.hole_cost_messages import hole_costs_of
 from twinlog_source.task.stream.spreads import spread_of
 from twinlog_source.task.stream.sync_paces import pace_message, pace_of
 
@@ -208,14 +206,7 @@ def _partition_report(report: pb.PartitionReport) -> PartitionReport:
         withdrawn=report.withdrawn,
         foreign_writes=tuple(foreign_write_of(each) for each in report.foreign_writes),
         at_rest=report.at_rest,
-        hole_costs=tuple(
-            HoleCostAgo(
-                ago_seconds=each.ago.ToTimedelta().total_seconds(),
-                holes=each.holes,
-                spent_seconds=each.spent.ToTimedelta().total_seconds(),
-            )
-            for each in report.hole_costs
-        ),
+        hole_costs=hole_costs_of(report.hole_costs),
     )
 
 

@@ -1,11 +1,12 @@
-"""What filling holes took, between a task's reports and the next task's orders."""
+"""What filling holes took: a task reports it, and the next task is told."""
 
 from collections.abc import Iterable
 
 from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
-from twinlog_source.preserved.hole_cost import HoleCost, HoleCostBucket
+from twinlog_source.partitions.reports import HoleCostAgo
+from twinlog_source.preserved.hole_cost import HoleCost
 
 
 def hole_cost_messages(cost: HoleCost, now: float) -> list[pb.HoleCost]:
@@ -15,12 +16,12 @@ def hole_cost_messages(cost: HoleCost, now: float) -> list[pb.HoleCost]:
     ]
 
 
-def hole_cost_of(messages: Iterable[pb.HoleCost], now: float) -> HoleCost:
-    return HoleCost.resumed(
-        HoleCostBucket(
-            now - each.ago.ToTimedelta().total_seconds(),
-            each.holes,
-            each.spent.ToTimedelta().total_seconds(),
+def hole_costs_of(messages: Iterable[pb.HoleCost]) -> tuple[HoleCostAgo, ...]:
+    return tuple(
+        HoleCostAgo(
+            ago_seconds=each.ago.ToTimedelta().total_seconds(),
+            holes=each.holes,
+            spent_seconds=each.spent.ToTimedelta().total_seconds(),
         )
         for each in messages
     )

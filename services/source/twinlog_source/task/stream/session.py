@@ -29,6 +29,13 @@ from twinlog_source.reasons import EndReason
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.stream.driver_lease import DriverLease
+from twinlog_source.task.stream.order_messages import (
+    limits_of,
+    pause_of,
+    reposition_of,
+    start_of,
+    withdrawal_of,
+)
 
 SHORTEST_REPORT_SECONDS = 1.0
 CLOSE_TIMEOUT_SECONDS = 5.0
@@ -165,13 +172,13 @@ class TaskConnection:
             case "resume":
                 self._answer(command.resume)
             case "set_paused" if self._copier is not None:
-                self._copier.set_paused(command.set_paused)
+                self._copier.set_paused(pause_of(command.set_paused))
             case "set_throttle" if self._copier is not None:
-                self._copier.set_throttle(command.set_throttle)
+                self._copier.set_limits(limits_of(command.set_throttle))
             case "reposition" if self._copier is not None:
-                self._copier.moves.order(command.reposition)
+                self._copier.moves.order(reposition_of(command.reposition))
             case "withdraw_reposition" if self._copier is not None:
-                self._copier.moves.withdraw(command.withdraw_reposition)
+                self._copier.moves.withdraw(withdrawal_of(command.withdraw_reposition))
             case _:
                 pass  # Alive: hearing it is all
 
@@ -233,7 +240,7 @@ class TaskConnection:
             await stream.write(report)
 
     async def _copy(self, stream: Any, copier: Copier, start: pb.Start, report_seconds: float) -> None:
-        copier.assign(start)
+        copier.assign(start_of(start))
         failure: TwinlogError | None = None
 
         async def copy() -> None:
@@ -254,14 +261,14 @@ class TaskConnection:
     async def _report(self, stream: Any, copier: Copier, every_seconds: float) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             while not await wait_or_stop(self._stop, every_seconds):
-                await self._write(stream, pb.WorkerReport(partitions=copier.report()))
+                await self._write(stream, pb.WorkerReport(partitions=copier.reporter.report()))
 
     async def _finish(self, stream: Any, reason: str, message: str, copier: Copier | None = None) -> None:
         """The last words; the driver closes the stream when it has heard them."""
         self._outcome = reason, message
         finished = pb.Finished(reason=reason, message=message)
         if copier is not None:
-            finished.reports.CopyFrom(copier.report(everything=True))
+            finished.reports.CopyFrom(copier.reporter.report(everything=True))
         with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError):
             async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await stream.write(pb.WorkerReport(finished=finished))

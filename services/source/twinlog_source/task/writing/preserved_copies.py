@@ -9,16 +9,13 @@ Invariant D: while a task has a copy, nobody else writes what is on the log abou
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 import structlog
-from google.protobuf.duration_pb2 import Duration
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
-from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits
+from twinlog.batches import Codec, NewRecord, OutgoingBatch
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
@@ -26,14 +23,16 @@ from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact
 from twinlog_source.partitions import reports
+from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.fill_limits import FillLimit, is_visible
+from twinlog_source.preserved.hole_cost import HoleCost, HoleCostBucket
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.task.orders import TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk
-from twinlog_source.task.stream.hole_cost_messages import hole_cost_of
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.settling import settle_batch
 from twinlog_source.task.writing.syncs import OffsetSyncs
@@ -59,6 +58,13 @@ log = structlog.get_logger(__name__)
 def share_bytes(active: int) -> int:
     """What each of so many partitions with unacknowledged records may have buffered."""
     return max(BUFFERED_BYTES // max(active, 1), LEAST_SHARE_BYTES)
+
+
+def hole_cost(spent: Iterable[HoleCostAgo], now: float) -> HoleCost:
+    """With what earlier tasks have spent."""
+    return HoleCost.resumed(
+        HoleCostBucket(now - each.ago_seconds, each.holes, each.spent_seconds) for each in spent
+    )
 
 
 def hole_words(partition: TopicPartition, first: int, end: int) -> str:
@@ -120,16 +126,17 @@ class PreservedCopies:
         self.writer = self.make_writer(self._changed, self._failed)
         self.flush_seconds = min(self.flush_seconds, LONGEST_FLUSH_SECONDS)
 
-    def assign(self, assignment: pb.Assignment, copy: PartitionCopy) -> None:
+    def assign(self, assignment: TaskAssignment, copy: PartitionCopy) -> None:
         """Take a partition; `run` finds out where its copy ends."""
+        terms = assignment.preserved
+        assert terms is not None
         target = TopicPartition(assignment.target_topic, copy.partition.partition)
-        told = assignment.preserved
-        limit_bytes = assignment.max_message_bytes or TargetTopicLimits().max_message_bytes
+        limit_bytes = assignment.max_message_bytes
         appends: AppendLog[OutgoingBatch] = AppendLog.starting_at(
             assignment.position,
             max_in_flight_bytes=IN_FLIGHT_BYTES,
             pack_below_bytes=min(PACK_BELOW_BYTES, limit_bytes // 2),
-            leader_epoch=told.leader_epoch if told.HasField("leader_epoch") else None,
+            leader_epoch=terms.leader_epoch,
         )
         now = self.clock.monotonic()
         taken = PreservedCopy(
@@ -137,17 +144,17 @@ class PreservedCopies:
             at_target=PreservedPartition(
                 target=target,
                 appends=appends,
-                hole_cost=hole_cost_of(assignment.hole_costs, now),
+                hole_cost=hole_cost(assignment.hole_costs, now),
                 topic_id=assignment.target_topic_id,
             ),
-            skip_from=assignment.preserved.skip_from,
-            skip_to=assignment.preserved.skip_to,
+            skip_from=terms.skip_from,
+            skip_to=terms.skip_to,
             target_topic_id=assignment.target_topic_id,
-            since=assignment.preserved.since,
-            required=assignment.preserved.required,
-            may_fill_at=now + self._wait(told, "skip_former_task_ago"),
-            alone_at=now + self._wait(told, "former_task_ago"),
-            giving_up=(told.end_reason, told.end_message) if told.end_reason else None,
+            since=terms.since,
+            required=terms.required,
+            may_fill_at=now + self._wait_seconds(terms.skip_former_task_seconds),
+            alone_at=now + self._wait_seconds(terms.former_task_seconds),
+            giving_up=(terms.end_reason, terms.end_message) if terms.end_reason else None,
             settle=self._settle,
             is_stored=partial(self.is_stored, copy.partition),
             fill_later=self._fill_later,
@@ -159,14 +166,11 @@ class PreservedCopies:
         self.writer.filler.note_limit(target, FillLimit(limit_bytes, keeps_codec=keeps_codec))
         self.writer.add(taken.at_target)
 
-    def _wait(
-        self, told: pb.PreservedCopy, field: Literal["former_task_ago", "skip_former_task_ago"]
-    ) -> float:
+    def _wait_seconds(self, former_task_seconds: float | None) -> float:
         """How long a task may still write that lost its partition so long ago; 0 when there is none."""
-        if not told.HasField(field):
+        if former_task_seconds is None:
             return 0.0
-        ago: Duration = getattr(told, field)
-        return max(0.0, self.fill_after_seconds - ago.ToTimedelta().total_seconds())
+        return max(0.0, self.fill_after_seconds - former_task_seconds)
 
     def offer(self, chunk: PreparedChunk) -> None:
         """What was fetched of a preserved copy."""

@@ -14,12 +14,9 @@ from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog_source.driver.stream.task_commands import (
     End,
     Limit,
-    Reposition,
     Resume,
-    SetPaused,
     Start,
     TaskCommand,
-    WithdrawReposition,
 )
 from twinlog_source.driver.stream.worker_messages import (
     assignment_message,
@@ -33,6 +30,7 @@ from twinlog_source.partitions.assignments import Assignment, Setback
 from twinlog_source.partitions.reports import ForeignWrite, HoleCostAgo, SkippedRange
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
+from twinlog_source.task.orders import Reposition, SetPaused, WithdrawReposition
 from twinlog_source.task.stream.foreign_write_messages import (
     LATEST_MS,
     foreign_write_message,

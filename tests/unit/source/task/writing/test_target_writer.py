@@ -7,8 +7,6 @@ from typing import Any, Self, cast
 
 import pytest
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import CopyFault, NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME, FetchFailure, RawFetcher
@@ -18,6 +16,7 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
+from twinlog_source.task.orders import Reposition, WithdrawReposition
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reading.source_reader import PreparedChunk, SourceReader
 from twinlog_source.task.reading.throttle import Throttle
@@ -370,12 +369,11 @@ async def test_a_partition_whose_fault_is_in_a_round_is_moved_after_the_round() 
     copier, good = rig.copier(), rig.copies[GOOD]
     rig.source_reader.fetcher = cast("RawFetcher", OneOutOfRange(None))
     rig.source_reader.throttle.set_limits(0, {}, 0.0)
-    named = types_pb2.TopicPartition(topic=GOOD.topic, partition=0)
     told_in_round: list[int] = []
 
     def tell() -> None:
         if not told_in_round:
-            copier.moves.order(pb.Reposition(partition=named, position=50, id=7))
+            copier.moves.order(Reposition(partition=GOOD, position=50, number=7))
             told_in_round.append(good.committed)
 
     rig.target.on_commit = tell
@@ -385,13 +383,10 @@ async def test_a_partition_whose_fault_is_in_a_round_is_moved_after_the_round() 
         rig.stop.set()
     assert told_in_round == [0]
     assert (good.committed, good.fetched) == (50, 50)
-    left_out = [gap for each in copier.report().partitions for gap in each.gaps]
+    left_out = [gap for each in copier.reporter.report().partitions for gap in each.gaps]
     assert [(gap.from_offset, gap.to_offset, gap.reason) for gap in left_out] == [
         (0, 50, "SKIPPED_BY_OPERATOR")
     ]
-
-
-NAMED = types_pb2.TopicPartition(topic=GOOD.topic, partition=0)
 
 
 async def test_a_move_that_was_withdrawn_before_the_partition_came_to_rest_never_takes_place() -> None:
@@ -403,8 +398,8 @@ async def test_a_move_that_was_withdrawn_before_the_partition_came_to_rest_never
     good.rounds = 1
     async with asyncio.TaskGroup() as group:
         moving = group.create_task(copier.moves.run(rig.stop), name="moves")
-        copier.moves.order(pb.Reposition(partition=NAMED, position=50, id=7))
-        copier.moves.withdraw(pb.WithdrawReposition(partition=NAMED, id=7))
+        copier.moves.order(Reposition(partition=GOOD, position=50, number=7))
+        copier.moves.withdraw(WithdrawReposition(partition=GOOD, number=7))
         assert good.withdrawn == 7
         good.rewind()
         rig.stop.set()
@@ -423,10 +418,10 @@ async def test_a_move_that_was_withdrawn_while_it_was_stored_is_taken_back_behin
         if rig.target.opened == 1 and good.withdrawn == 0:
             assert not good.fetchable(0.0), "nothing is fetched from a position that is not on the log"
             rig.target.positions[GOOD] = 50
-            copier.moves.withdraw(pb.WithdrawReposition(partition=NAMED, id=7))
+            copier.moves.withdraw(WithdrawReposition(partition=GOOD, number=7))
 
     rig.target.on_commit = give_up
-    copier.moves.order(pb.Reposition(partition=NAMED, position=50, id=7))
+    copier.moves.order(Reposition(partition=GOOD, position=50, number=7))
     async with asyncio.TaskGroup() as group:
         group.create_task(copier.run(rig.stop), name="copier")
         await eventually(lambda: rig.target_writer.committed_rounds == 1)
@@ -434,18 +429,18 @@ async def test_a_move_that_was_withdrawn_while_it_was_stored_is_taken_back_behin
     assert (good.committed, good.withdrawn, good.repositioned) == (0, 7, 0)
     assert rig.target_writer.is_stored(GOOD)
     assert good.fetchable(0.0)
-    assert not [gap for each in copier.report().partitions for gap in each.gaps]
+    assert not [gap for each in copier.reporter.report().partitions for gap in each.gaps]
 
 
 async def test_a_move_that_is_on_the_log_stands_although_it_is_withdrawn() -> None:
     rig = Rig()
     rig.source_reader.fetcher = cast("RawFetcher", OneOutOfRange(None))
     copier, good = rig.copier(), rig.copies[GOOD]
-    copier.moves.order(pb.Reposition(partition=NAMED, position=50, id=7))
+    copier.moves.order(Reposition(partition=GOOD, position=50, number=7))
     async with asyncio.TaskGroup() as group:
         group.create_task(copier.run(rig.stop), name="copier")
         await eventually(lambda: good.repositioned == 7)
-        copier.moves.withdraw(pb.WithdrawReposition(partition=NAMED, id=7))
+        copier.moves.withdraw(WithdrawReposition(partition=GOOD, number=7))
         rig.stop.set()
     assert (good.committed, good.withdrawn) == (50, 0)
 

@@ -1,0 +1,93 @@
+"""What a driver orders its tasks, as values. `stream/order_messages.py` reads them from messages."""
+
+from dataclasses import dataclass, field
+
+from twinlog.batches import TargetTopicLimits
+from twinlog.model import TopicPartition
+from twinlog.offsets import SyncPace
+from twinlog_source.log.facts import EpochStart
+from twinlog_source.log.gaps import LogBounds
+from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.reports import HoleCostAgo
+from twinlog_source.partitions.shares import SlotLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservedTerms:
+    """Of a copy that keeps its source's offsets."""
+
+    skip_from: int = 0
+    skip_to: int = 0
+    """Source offsets between these two are filled, not copied."""
+    since: int = 0
+    """Source offset of the copy's first record."""
+    required: bool = False
+    """The configuration demands the source's offsets."""
+    former_task_seconds: float | None = None
+    """How long ago the last task lost it that may still have writes to the copy on their way; None = there is
+    none."""
+    skip_former_task_seconds: float | None = None
+    """The same of tasks that were not told of the range that is filled."""
+    leader_epoch: int | None = None
+    """Of the target's leader in whose log the copy was checked; None = not known."""
+    end_reason: str = ""
+    """Why the copy shall end where it is; empty = it shall not."""
+    end_message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAssignment:
+    """One partition, as a task takes it."""
+
+    partition: TopicPartition
+    target_topic: str
+    target_topic_id: str = ""
+    max_message_bytes: int = TargetTopicLimits().max_message_bytes
+    compression_type: str = ""
+    """Of the target topic; empty = that of the producer."""
+    position: int
+    position_stored: bool = False
+    """The log holds it; else a reset chose it."""
+    epochs: tuple[EpochStart, ...] = ()
+    target_end: int | None = None
+    """Target offset after the last record that was written; None = not known."""
+    target_end_is_exact: bool = False
+    compacted: bool = False
+    """The source topic."""
+    paused: bool = False
+    preserved: PreservedTerms | None = None
+    """None: the copy has offsets of its own."""
+    hole_costs: tuple[HoleCostAgo, ...] = ()
+    """What filling its holes took lately."""
+    sync_pace: SyncPace | None = None
+    setback: Setback | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStart:
+    """Copy these from here on."""
+
+    assignments: tuple[TaskAssignment, ...] = ()
+    limits: SlotLimits = field(default_factory=SlotLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPaused:
+    partitions: tuple[TopicPartition, ...]
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reposition:
+    partition: TopicPartition
+    position: int
+    number: int
+    """By which the task confirms it."""
+    bounds: LogBounds | None = None
+    """Of the source's log, as far as they are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithdrawReposition:
+    partition: TopicPartition
+    number: int

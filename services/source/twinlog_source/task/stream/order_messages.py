@@ -1,0 +1,110 @@
+"""The driver's orders, read from the messages of the control stream."""
+
+from google.protobuf.duration_pb2 import Duration
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import TargetTopicLimits
+from twinlog.model import TopicPartition
+from twinlog_source.log.facts import EpochStart
+from twinlog_source.log.gaps import LogBounds
+from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.states import PartitionState
+from twinlog_source.task.orders import (
+    PreservedTerms,
+    Reposition,
+    SetPaused,
+    TaskAssignment,
+    TaskStart,
+    WithdrawReposition,
+)
+from twinlog_source.task.stream.hole_cost_messages import hole_costs_of
+from twinlog_source.task.stream.sync_paces import pace_of
+
+
+def start_of(told: pb.Start) -> TaskStart:
+    return TaskStart(assignments=tuple(map(assignment_of, told.assignments)), limits=limits_of(told.throttle))
+
+
+def assignment_of(told: pb.Assignment) -> TaskAssignment:
+    return TaskAssignment(
+        partition=_partition(told.partition),
+        target_topic=told.target_topic,
+        target_topic_id=told.target_topic_id,
+        max_message_bytes=told.max_message_bytes or TargetTopicLimits().max_message_bytes,
+        compression_type=told.compression_type,
+        position=told.position,
+        position_stored=told.position_stored,
+        epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in told.epochs),
+        target_end=None if told.target_end_offset < 0 else told.target_end_offset,
+        target_end_is_exact=told.target_end_is_exact,
+        compacted=told.compacted,
+        paused=told.paused,
+        preserved=_preserved(told.preserved) if told.HasField("preserved") else None,
+        hole_costs=hole_costs_of(told.hole_costs),
+        sync_pace=pace_of(told.sync_pace) if told.HasField("sync_pace") else None,
+        setback=_setback(told.setback) if told.HasField("setback") else None,
+    )
+
+
+def limits_of(told: pb.SetThrottle) -> SlotLimits:
+    return SlotLimits(
+        bytes_per_second=told.bytes_per_second or None,
+        topic_bytes_per_second=dict(told.topic_bytes_per_second),
+    )
+
+
+def pause_of(told: pb.SetPaused) -> SetPaused:
+    return SetPaused(partitions=tuple(map(_partition, told.partitions)), paused=told.paused)
+
+
+def reposition_of(told: pb.Reposition) -> Reposition:
+    start, end = told.log_start_offset, told.log_end_offset
+    return Reposition(
+        partition=_partition(told.partition),
+        position=told.position,
+        number=told.id,
+        bounds=None if min(start, end) < 0 else LogBounds(start=start, end=end),
+    )
+
+
+def withdrawal_of(told: pb.WithdrawReposition) -> WithdrawReposition:
+    return WithdrawReposition(partition=_partition(told.partition), number=told.id)
+
+
+def _preserved(told: pb.PreservedCopy) -> PreservedTerms:
+    return PreservedTerms(
+        skip_from=told.skip_from,
+        skip_to=told.skip_to,
+        since=told.since,
+        required=told.required,
+        former_task_seconds=_seconds(told.former_task_ago) if told.HasField("former_task_ago") else None,
+        skip_former_task_seconds=(
+            _seconds(told.skip_former_task_ago) if told.HasField("skip_former_task_ago") else None
+        ),
+        leader_epoch=told.leader_epoch if told.HasField("leader_epoch") else None,
+        end_reason=told.end_reason,
+        end_message=told.end_message,
+    )
+
+
+def _setback(told: pb.Setback) -> Setback:
+    is_faulted = told.state == source_pb.PARTITION_STATE_FAULTED
+    return Setback(
+        state=PartitionState.FAULTED if is_faulted else PartitionState.BACKOFF,
+        reason=told.reason,
+        message=told.message,
+        retry_in_ms=told.retry_in.ToMilliseconds(),
+        failures=told.failures,
+        source_lost_from=told.source_lost_from if told.HasField("source_lost_from") else None,
+    )
+
+
+def _partition(named: types_pb2.TopicPartition) -> TopicPartition:
+    return TopicPartition(named.topic, named.partition)
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.ToTimedelta().total_seconds()
