@@ -263,8 +263,8 @@ class Owner:
             self._read_end()
         elif self.filling is not None:
             self._fill()
-        elif self.copies._to_judge:
-            at_once(self.copies._judge(self.at_target.target))
+        elif self.copies.judge.waiting:
+            at_once(self.copies.judge.look_at(self.copies.by_source[P]))
 
     def commit(self) -> None:
         """Its transaction: all of it, or nothing when its ids are fenced."""

@@ -209,7 +209,7 @@ async def test_a_copy_that_others_wrote_to_ends_at_the_first_of_their_records(
     rig.found = replace(found, writes=(write,), end=8)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(rig.preserved._care(stop), name="care")
+        group.create_task(rig.preserved.judge.run(stop), name="judge")
         await eventually(lambda: rig.copies[FIRST].needs_translation)
         stop.set()
     (fact,) = rig.facts()
@@ -249,8 +249,8 @@ async def test_what_is_found_once_the_task_is_over_is_left_to_the_next() -> None
     await rig.preserved.drain()
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(rig.preserved._care(stop), name="care")
-        await eventually(lambda: not rig.preserved._to_judge)
+        group.create_task(rig.preserved.judge.run(stop), name="judge")
+        await eventually(lambda: not rig.preserved.judge.waiting)
         stop.set()
     assert not rig.copies[FIRST].needs_translation
     assert rig.copies[FIRST].committed == 5

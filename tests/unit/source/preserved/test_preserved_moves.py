@@ -52,10 +52,9 @@ async def moving(rig: PreservedRig) -> AsyncIterator[tuple[PositionMoves, Positi
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(moves.run(stop), name="moves")
-        group.create_task(rig.preserved._care(stop), name="care")
+        group.create_task(rig.preserved.judge.run(stop), name="judge")
         yield moves, positions
         stop.set()
-        rig.preserved._work.set()
 
 
 def to(position: int) -> Reposition:

@@ -13,15 +13,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-import structlog
-
 from twinlog.batches import Codec, NewRecord, OutgoingBatch
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
-from twinlog.service.waiting import wait_for_any, wait_or_stop
-from twinlog_source.log.fact_records import fact_record
-from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact
+from twinlog.service.waiting import wait_or_stop
 from twinlog_source.partitions import reports
 from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.preserved.append_log import AppendLog, Phase
@@ -33,7 +29,10 @@ from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition,
 from twinlog_source.task.orders import TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.writing.filled_beginnings import FilledBeginnings
+from twinlog_source.task.writing.foreign_judge import ForeignJudge
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
+from twinlog_source.task.writing.preserved_positions import PreservedPositions
 from twinlog_source.task.writing.settling import settle_batch
 from twinlog_source.task.writing.syncs import OffsetSyncs
 
@@ -46,13 +45,9 @@ LEAST_SHARE_BYTES = 1 << 20
 """Of one partition, however many there are: about one fetch."""
 DRAIN_SECONDS = 5.0
 """How long the end of a task waits for the answers to what was sent."""
-RETRY_SECONDS = 1.0
 LONGEST_FLUSH_SECONDS = 5.0
 FILL_LOOK_SECONDS = 0.02
 """How soon to look again whether a range may be filled."""
-TRIM_RETRY_SECONDS = 60.0
-
-log = structlog.get_logger(__name__)
 
 
 def share_bytes(active: int) -> int:
@@ -104,26 +99,28 @@ class PreservedCopies:
     fill_after_seconds: float
     """How long a task that lost its partitions may still write."""
     writer: PreservedWriter = field(init=False)
+    positions: PreservedPositions = field(init=False)
+    judge: ForeignJudge = field(init=False)
+    beginnings: FilledBeginnings = field(init=False)
     by_source: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     by_target: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
-    _stored: dict[TopicPartition, tuple[int, tuple[EpochStart, ...], int | None]] = field(
-        default_factory=dict
-    )
-    """What was given away to be stored: the position, the leader epochs of the source, and the epoch of the
-    target's leader in whose log the copy was checked."""
     _active: set[TopicPartition] = field(default_factory=set)
     """Those with records on the way."""
     _is_draining: bool = False
-    _is_over: bool = False
-    """Nothing that is found now would be on the log: the next task finds it."""
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
-    _to_judge: set[TopicPartition] = field(default_factory=set)
-    _to_trim: dict[TopicPartition, int] = field(default_factory=dict)
-    _work: asyncio.Event = field(default_factory=asyncio.Event)
-    """There is something to judge or to trim."""
 
     def __post_init__(self) -> None:
         self.writer = self.make_writer(self._changed, self._failed)
+        self.positions = PreservedPositions(
+            source_alias=self.source_alias, store_position=self.store_position, clock=self.clock
+        )
+        self.judge = ForeignJudge(
+            foreign_write=self.foreign_write,
+            tell=self.tell_foreign,
+            own_producer_id=self.writer.identity.producer_id,
+            end_copy=self.end_at,
+        )
+        self.beginnings = FilledBeginnings(delete_before=self.delete_before, clock=self.clock)
         self.flush_seconds = min(self.flush_seconds, LONGEST_FLUSH_SECONDS)
 
     def assign(self, assignment: TaskAssignment, copy: PartitionCopy) -> None:
@@ -161,7 +158,7 @@ class PreservedCopies:
         )
         self.by_source[copy.partition] = self.by_target[target] = taken
         if assignment.position_stored:
-            self._stored[copy.partition] = assignment.position, copy.epochs, taken.leader_epoch
+            self.positions.note_stored(taken)
         keeps_codec = assignment.compression_type in ("", "producer", Codec.ZSTD.name.lower())
         self.writer.filler.note_limit(target, FillLimit(limit_bytes, keeps_codec=keeps_codec))
         self.writer.add(taken.at_target)
@@ -201,7 +198,8 @@ class PreservedCopies:
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(self._store_now_and_then(over), name="positions of preserved copies"),
-                group.create_task(self._care(over), name="judge and trim preserved copies"),
+                group.create_task(self.judge.run(over), name="judge what others wrote"),
+                group.create_task(self.beginnings.run(over), name="delete filled beginnings"),
             ]
             try:
                 await self.writer.run(stop)
@@ -237,17 +235,12 @@ class PreservedCopies:
                 "a hole of a preserved copy is still being filled", reason="KAFKA_TIMEOUT"
             )
         self.store_positions()
-        self._is_over = True
+        self.judge.is_over = True
 
     def store_positions(self) -> None:
         """Give away what has moved since the last time."""
-        for partition, taken in self.by_source.items():
-            copy = taken.copy
-            stored = self._stored.get(partition)
-            if not taken.is_end_known or copy.needs_translation:
-                continue
-            if stored != (copy.committed, copy.epochs, taken.leader_epoch):
-                self._store(taken, [])
+        for taken in self.by_source.values():
+            self.positions.store_moved(taken)
 
     def skip(self, partition: TopicPartition, skip_to: int) -> None:
         """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest, and once
@@ -267,20 +260,7 @@ class PreservedCopies:
 
     def fact_of(self, partition: TopicPartition, *, skip_to: int | None = None) -> NewRecord:
         """The record that says what a copy leaves out: as it is, or once `skip` was called."""
-        taken = self.by_source[partition]
-        skipped = taken.skipped if skip_to is None else (taken.at_target.appends.acknowledged, skip_to)
-        return self._fact(
-            CopyFact(
-                partition=partition,
-                preserved=True,
-                since=taken.since,
-                reason="",
-                target_topic_id=taken.target_topic_id,
-                skip_from=skipped[0],
-                skip_to=skipped[1],
-                leader_epoch=taken.leader_epoch,
-            )
-        )
+        return self.positions.fact_of(self.by_source[partition], skip_to=skip_to)
 
     def forget_queued(self, partition: TopicPartition) -> None:
         """What was read of it and not sent is void."""
@@ -351,14 +331,8 @@ class PreservedCopies:
         self.writer.remove(taken.at_target)
         taken.give_up(position, until=until, reason=reason, message=message)
         self._active.discard(partition)
-        ended = CopyFact(
-            partition=partition,
-            preserved=False,
-            since=until,
-            reason=reason,
-            target_topic_id=taken.target_topic_id,
-        )
-        self._store(taken, [self._fact(ended)])
+        self.positions.store_end(taken, until=until, reason=reason)
+        self._progress.set()
 
     # ----------------------------------------------------------------------------------------------
 
@@ -369,11 +343,10 @@ class PreservedCopies:
         appends = at_target.appends
         if appends.phase is Phase.FOREIGN:
             if appends.is_idle and not taken.copy.needs_translation:
-                self._to_judge.add(at_target.target)
-                self._work.set()
+                self.judge.add(taken)
         elif taken.is_end_known:
             if taken.skip_from == 0 < taken.skip_to <= appends.acknowledged:
-                self._trim(taken)
+                self.beginnings.delete(at_target.target, taken.skip_to)
             if taken.giving_up is not None:
                 if appends.phase is Phase.SURE and not appends.is_proving:
                     # Also the rest of a hole that cannot be filled.
@@ -390,7 +363,7 @@ class PreservedCopies:
         self._progress.set()
 
     def _end_at_rest(self, taken: PreservedCopy) -> None:
-        if taken.giving_up is None or taken.copy.needs_translation or self._is_over:
+        if taken.giving_up is None or taken.copy.needs_translation or self.judge.is_over:
             return
         if taken.copy.settling:
             return  # its position is being moved: it ends where it is moved to
@@ -459,125 +432,6 @@ class PreservedCopies:
             or taken.at_target.appends.phase is Phase.FOREIGN
         )
 
-    def _trim(self, taken: PreservedCopy) -> None:
-        """Delete what was filled before the beginning of the copy: once in each task, as it may have been
-        left by one before."""
-        target = taken.at_target.target
-        if target not in self._to_trim:
-            self._to_trim[target] = taken.skip_to
-            self._work.set()
-
-    def _store(self, taken: PreservedCopy, records: list[NewRecord]) -> None:
-        copy = taken.copy
-        stored = self._stored.get(copy.partition)
-        if copy.epochs and (stored is None or stored[1] != copy.epochs):
-            epochs = LeaderEpochsFact(partition=copy.partition, epochs=copy.epochs)
-            records = [*records, self._fact(epochs)]
-        epoch_told = None if stored is None else stored[2]
-        if epoch_told != taken.leader_epoch and not copy.needs_translation and not copy.settling:
-            # With the position, never alone: what lies below it was checked in this leader's log.
-            records, epoch_told = [*records, self.fact_of(copy.partition)], taken.leader_epoch
-        self._stored[copy.partition] = copy.committed, copy.epochs, epoch_told
-        self.store_position(copy.partition, records)
-
-    def _fact(self, fact: CopyFact | LeaderEpochsFact) -> NewRecord:
-        return NewRecord(*fact_record(self.source_alias, fact), self.clock.now_ms())
-
-    # ------------------------------------------------------------------------------------------ loops
-
     async def _store_now_and_then(self, stop: asyncio.Event) -> None:
         while not await wait_or_stop(stop, self.flush_seconds):
             self.store_positions()
-
-    async def _care(self, stop: asyncio.Event) -> None:
-        """Loop: judge copies that others wrote to, and delete what was filled before the first record."""
-        trimmed: set[TopicPartition] = set()
-        retry_at: dict[TopicPartition, float] = {}
-        while not stop.is_set():
-            self._work.clear()
-            for target in list(self._to_judge):
-                await self._judge(target)
-            now = self.clock.monotonic()
-            due = {
-                target: offset
-                for target, offset in self._to_trim.items()
-                if target not in trimmed and retry_at.get(target, 0.0) <= now
-            }
-            if due:
-                outcome = await self._delete(due)
-                for target, refused in outcome.items():
-                    if refused is None:
-                        trimmed.add(target)
-                    else:
-                        retry_at[target] = now + TRIM_RETRY_SECONDS
-                        log.warning(
-                            "filled_offsets_not_deleted",
-                            partition=str(target),
-                            reason=refused.reason,
-                            error=str(refused),
-                        )
-            left = self._to_judge or self._to_trim.keys() - trimmed
-            await wait_for_any(stop, self._work, seconds=RETRY_SECONDS if left else None)
-
-    async def _delete(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, KafkaError | None]:
-        try:
-            outcome = await self.delete_before(before)
-        except KafkaError as error:
-            return dict.fromkeys(before, error)
-        return {target: each if isinstance(each, KafkaError) else None for target, each in outcome.items()}
-
-    def _reason(self, found: ForeignWrite) -> PreservedReason:
-        if found.is_filler and not self._is_nobodys_or_ours(found):
-            return PreservedReason.MARKER_REPEATED
-        return PreservedReason.FOREIGN_WRITE
-
-    def _is_nobodys_or_ours(self, found: ForeignWrite) -> bool:
-        """Written without a producer id, or with that of the flow's copies."""
-        return found.producer_id in (-1, self.writer.identity.producer_id)
-
-    def _words(self, target: TopicPartition, found: ForeignWrite) -> str:
-        if self._is_nobodys_or_ours(found):
-            return (
-                f"{target}: what lies at offset {found.offset} is not the source's record of that offset: the"
-                " target topic was deleted and created again while it was written, or somebody else writes it"
-            )
-        if found.is_filler:
-            return (
-                f"{target}: at offset {found.offset}, where the source has a record, lies the end of a"
-                f" transaction of producer id {found.producer_id}. Most likely it is one of Twinlog's that"
-                " the target's coordinator ended twice, as it was killed in between; it may be somebody"
-                " else's. Behind it the copy cannot keep the source's offsets"
-            )
-        return (
-            f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which is not"
-            " Twinlog's: behind it the copy cannot keep the source's offsets"
-        )
-
-    async def _judge(self, target: TopicPartition) -> None:
-        """Somebody else wrote to the copy: tell who, where, and from which position it continues."""
-        taken = self.by_target[target]
-        if taken.copy.settling:
-            return  # judged once its new position is on the log: else that would be stored over where it ends
-        appends = taken.at_target.appends
-        assert appends.foreign_at is not None
-        try:
-            lost_since = appends.leader_epoch if appends.has_lost_records else None
-            found = await self.foreign_write(target, appends.foreign_at, lost_since)
-        except KafkaError as error:
-            taken.at_target.problem = error
-            return
-        self._to_judge.discard(target)
-        if self._is_over:
-            return
-        for write in found.writes:
-            self.tell_foreign(taken.copy.partition, write)
-        if found.end:
-            taken.copy.target_end = found.end  # What lies below is told.
-        self.end_at(
-            taken.copy.partition,
-            taken.position_of(found.offset + found.own_behind),
-            until=found.offset,
-            reason=self._reason(found),
-            message=self._words(target, found),
-        )
-        self._progress.set()

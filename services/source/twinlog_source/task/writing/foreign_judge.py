@@ -1,0 +1,107 @@
+"""Copies that somebody else wrote to: who it was is told, and each ends before what is not ours."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from twinlog.errors import KafkaError
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_for_any
+from twinlog_source.partitions import reports
+from twinlog_source.preserved.own_batches import ForeignWrite
+from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.task.writing.preserved_copy import PreservedCopy
+
+RETRY_SECONDS = 1.0
+
+_NO_PRODUCER = -1
+
+
+class EndCopy(Protocol):
+    """`PreservedCopies.end_at`."""
+
+    def __call__(
+        self, partition: TopicPartition, position: int, *, until: int, reason: str, message: str
+    ) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class ForeignJudge:
+    foreign_write: Callable[[TopicPartition, int, int | None], Awaitable[ForeignWrite]]
+    """`CopyTails.foreign_write`."""
+    tell: Callable[[TopicPartition, reports.ForeignWrite], None]
+    """Told of each stretch that somebody else wrote into a copy, by source partition."""
+    own_producer_id: int
+    end_copy: EndCopy
+    is_over: bool = False
+    """Nothing that is found now would be on the log: the next task finds it."""
+    waiting: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
+    """By target partition: what is not judged yet."""
+    _work: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, taken: PreservedCopy) -> None:
+        self.waiting[taken.at_target.target] = taken
+        self._work.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`."""
+        while not stop.is_set():
+            self._work.clear()
+            for taken in list(self.waiting.values()):
+                await self.look_at(taken)
+            await wait_for_any(stop, self._work, seconds=RETRY_SECONDS if self.waiting else None)
+
+    async def look_at(self, taken: PreservedCopy) -> None:
+        """Find out who wrote, where, and from which position the copy continues."""
+        if taken.copy.settling:
+            return  # judged once its new position is on the log: else that would be stored over where it ends
+        target, appends = taken.at_target.target, taken.at_target.appends
+        assert appends.foreign_at is not None
+        try:
+            lost_since = appends.leader_epoch if appends.has_lost_records else None
+            found = await self.foreign_write(target, appends.foreign_at, lost_since)
+        except KafkaError as error:
+            taken.at_target.problem = error
+            return
+        self.waiting.pop(target, None)
+        if self.is_over:
+            return
+        for write in found.writes:
+            self.tell(taken.copy.partition, write)
+        if found.end:
+            taken.copy.target_end = found.end  # What lies below is told.
+        self.end_copy(
+            taken.copy.partition,
+            taken.position_of(found.offset + found.own_behind),
+            until=found.offset,
+            reason=self._reason(found),
+            message=self._words(target, found),
+        )
+
+    def _reason(self, found: ForeignWrite) -> PreservedReason:
+        if found.is_filler and not self._is_nobodys_or_ours(found):
+            return PreservedReason.MARKER_REPEATED
+        return PreservedReason.FOREIGN_WRITE
+
+    def _is_nobodys_or_ours(self, found: ForeignWrite) -> bool:
+        """Written without a producer id, or with that of the flow's copies."""
+        return found.producer_id in (_NO_PRODUCER, self.own_producer_id)
+
+    def _words(self, target: TopicPartition, found: ForeignWrite) -> str:
+        if self._is_nobodys_or_ours(found):
+            return (
+                f"{target}: what lies at offset {found.offset} is not the source's record of that offset: the"
+                " target topic was deleted and created again while it was written, or somebody else writes it"
+            )
+        if found.is_filler:
+            return (
+                f"{target}: at offset {found.offset}, where the source has a record, lies the end of a"
+                f" transaction of producer id {found.producer_id}. Most likely it is one of Twinlog's that"
+                " the target's coordinator ended twice, as it was killed in between; it may be somebody"
+                " else's. Behind it the copy cannot keep the source's offsets"
+            )
+        return (
+            f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which is not"
+            " Twinlog's: behind it the copy cannot keep the source's offsets"
+        )
