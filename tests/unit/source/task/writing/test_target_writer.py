@@ -14,7 +14,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.task.copier import Copier
+from twinlog_source.task.copier import Copier, CopySettings
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.orders import Reposition, WithdrawReposition
 from twinlog_source.task.partition import PartitionCopy, State
@@ -28,6 +28,16 @@ from twinlog_source.task.writing.target_writer import TargetWriter
 from twinlog_source.task.writing.transport import Positions
 
 GOOD, BAD = TopicPartition("good", 0), TopicPartition("bad", 0)
+DIALS = CopySettings(
+    read_committed=True,
+    check_crcs=True,
+    coalesce_below_bytes=0,
+    max_uncompressed_bytes=1 << 20,
+    recode_compression_level=None,
+    forced_codec=None,
+    fail_on_data_loss=False,
+    exactly_once=True,
+)
 
 
 @dataclass(slots=True)
@@ -188,7 +198,7 @@ class Rig:
         looked = ForeignWrites(reader=nothing, found=lambda _partition, _write: None)
         return Copier(
             flow=Flow("A", "B"),
-            dials=nothing,
+            dials=DIALS,
             source=nothing,
             clock=self.clock,
             source_reader=self.source_reader,

@@ -1,0 +1,194 @@
+"""Decides what becomes of a copy when its source lost records: it stops, leaves a gap, or fills it."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from twinlog.batches import NewRecord
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.model import Flow, TopicPartition
+from twinlog_source.log.gaps import Gap, gap_record
+from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.reasons import PartitionReason
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.log_questions import UNSUPPORTED, LogQuestions
+from twinlog_source.task.reading.loss import Loss, LossReason, find_loss, goes_on
+from twinlog_source.task.writing.preserved_copies import PreservedCopies, hole_words
+from twinlog_source.task.writing.target_writer import TargetWriter
+
+_NO_EPOCH = -1
+"""In a question for the end of an epoch: none is known."""
+TRUNCATION_DOUBT_SECONDS = 5.0
+_OFFSETS_END = (
+    ": from there on the copy has offsets of its own; or delete the target topic, and it is copied again"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class LossJudge:
+    flow: Flow
+    questions: LogQuestions
+    target_writer: TargetWriter
+    preserved: PreservedCopies | None
+    on_gap: Callable[[Gap], None]
+    """Told of what is lost."""
+    fail_on_data_loss: bool
+    clock: Clock
+
+    async def on_out_of_range(self, copies: Sequence[PartitionCopy]) -> None:
+        """The source does not hold the positions: find out what is missing, and go on or stop by policy."""
+        # The others are judged again once what is in flight is committed.
+        await self._judge([copy for copy in copies if copy.is_idle and not self._is_believed(copy)])
+
+    async def on_other_leaders(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
+        """Ask the leaders whether their logs go on where the copies stand; those that do not are judged."""
+        refused: set[TopicPartition] = set()
+        diverged: list[PartitionCopy] = []
+        generations = {copy.partition: copy.generation for copy in copies}
+        epochs = {
+            copy.partition: _NO_EPOCH if copy.fetched_epoch is None else copy.fetched_epoch for copy in copies
+        }
+        ends = await self.questions.epoch_ends(epochs)
+        for copy in copies:
+            end = ends[copy.partition]
+            if isinstance(end, KafkaError):
+                if end.reason != UNSUPPORTED:
+                    refused.add(copy.partition)
+                    if copy.generation == generations[copy.partition]:
+                        self._not_answered(copy, end)
+            elif not goes_on(copy.fetched, epochs[copy.partition], end, compacted=copy.compacted):
+                refused.add(copy.partition)
+                if copy.is_idle and not self._is_believed(copy):
+                    diverged.append(copy)
+        await self._judge(diverged)
+        return refused
+
+    def _is_believed(self, copy: PartitionCopy) -> bool:
+        """Whether it was only read again to prove the end of its copy, by what the source does not hold any
+        more: it is read from that end on then."""
+        return self.preserved is not None and copy.keeps_offsets and self.preserved.believe(copy.partition)
+
+    async def _judge(self, copies: Sequence[PartitionCopy]) -> None:
+        """Ask the leaders about all of them together, and decide for each by itself."""
+        if not copies:
+            return
+        generations = {copy.partition: copy.generation for copy in copies}
+        starts = await self.questions.offsets(OffsetSpec.EARLIEST, copies)
+        ends = await self.questions.offsets(OffsetSpec.LATEST, copies)
+        divergences = await self.questions.divergences(copies)
+        for copy in copies:
+            partition = copy.partition
+            if copy.generation != generations[partition] or not copy.is_idle:
+                continue  # it was moved meanwhile: what was asked is not about where it stands
+            start, end, diverged_at = starts[partition], ends[partition], divergences[partition]
+            unanswered = next((one for one in (start, end, diverged_at) if isinstance(one, KafkaError)), None)
+            if unanswered is not None:
+                self._not_answered(copy, unanswered)
+                continue
+            assert isinstance(start, int)
+            assert isinstance(end, int)
+            assert not isinstance(diverged_at, KafkaError)
+            self._decide(copy, start, end, diverged_at)
+
+    def _decide(self, copy: PartitionCopy, start: int, end: int, diverged_at: int | None) -> None:
+        """The log runs from `start` to `end`, and differs from `diverged_at` on from what was copied."""
+        loss = find_loss(
+            position=copy.committed, log_start_offset=start, log_end_offset=end, diverged_at=diverged_at
+        )
+        if loss is None:
+            return
+        if loss.reason is LossReason.TRUNCATION and copy.reason_before not in (
+            PartitionReason.TRUNCATION_SUSPECTED,
+            PartitionReason.DATA_LOSS,
+        ):
+            # A log that ends before the position may be a new topic of the old name: the driver looks at
+            # topic ids, and gives the partition another position if so.
+            copy.fail(
+                reason=PartitionReason.TRUNCATION_SUSPECTED,
+                message=f"the source log ended at {loss.from_offset}, before the position {copy.committed}",
+                retriable=True,
+                now=self.clock.monotonic(),
+                wait_seconds=TRUNCATION_DOUBT_SECONDS,
+            )
+            return
+        if self.fail_on_data_loss:
+            self._stop(copy, loss)
+        elif copy.keeps_offsets:
+            assert self.preserved is not None
+            self._leave_out_of_preserved(copy, loss, self.preserved)
+        else:
+            self._leave_out(copy, loss)
+            copy.restart_at(loss.resume_at)
+
+    def _stop(self, copy: PartitionCopy, loss: Loss) -> None:
+        is_truncation = loss.reason is LossReason.TRUNCATION
+        if is_truncation:
+            copy.source_lost_from = loss.from_offset
+        copy.fail(
+            reason=PartitionReason.DATA_LOSS,
+            message=f"{loss.reason}: the source does not hold offsets {loss.from_offset} to"
+            f" {loss.to_offset - 1} any more (twinlog.on.data.loss=fail); set the position to go on"
+            f"{_OFFSETS_END if copy.keeps_offsets and is_truncation else ''}",
+            retriable=False,
+            now=self.clock.monotonic(),
+        )
+
+    def _leave_out_of_preserved(self, copy: PartitionCopy, loss: Loss, preserved: PreservedCopies) -> None:
+        """What the copy does not have is filled, or the copy ends there."""
+        partition = copy.partition
+        if not preserved.is_at_rest(partition):
+            return  # It is judged again.
+        if loss.reason is LossReason.TRUNCATION:
+            self._leave_out(copy, loss)
+            preserved.end_at(
+                partition,
+                loss.resume_at,
+                until=loss.from_offset,
+                reason=PreservedReason.SOURCE_TRUNCATED,
+                message=f"the source log of {partition} ended at {loss.from_offset}, and the copy holds what"
+                f" the source lost up to {loss.to_offset}",
+            )
+            return
+        if preserved.fills(partition, loss.from_offset, loss.to_offset):
+            self._leave_out(copy, loss, preserved.fact_of(partition, skip_to=loss.resume_at))
+            preserved.skip(partition, loss.resume_at)
+            return
+        reason = PreservedReason.HOLE_TOO_LONG
+        message = hole_words(partition, loss.from_offset, loss.to_offset)
+        wait_seconds = preserved.seconds_before_alone(partition)
+        if wait_seconds > 0:
+            # The task before may hold what was lost, and write it among records that have other offsets.
+            copy.fail(
+                reason=reason,
+                message=message,
+                retriable=True,
+                now=self.clock.monotonic(),
+                wait_seconds=wait_seconds,
+            )
+            return
+        self._leave_out(copy, loss)
+        preserved.end_at(partition, loss.resume_at, until=loss.from_offset, reason=reason, message=message)
+
+    def _leave_out(self, copy: PartitionCopy, loss: Loss, *facts: NewRecord) -> None:
+        """The position that is moved, and what the move leaves out: both or neither."""
+        gap = Gap(
+            partition=copy.partition,
+            from_offset=loss.from_offset,
+            to_offset=loss.to_offset,
+            reason=loss.reason,
+            found_at_ms=self.clock.now_ms(),
+        )
+        self.on_gap(gap)
+        self.target_writer.store_soon(
+            copy.partition, [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms), *facts]
+        )
+
+    def _not_answered(self, copy: PartitionCopy, error: KafkaError) -> None:
+        copy.fail(
+            reason=error.reason,
+            message=f"source: {error}",
+            retriable=True,
+            now=self.clock.monotonic(),
+            keep_in_flight=True,
+        )
