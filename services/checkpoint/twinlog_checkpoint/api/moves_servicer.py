@@ -23,7 +23,7 @@ from twinlog_checkpoint.journal.record import MoveKind, Step
 from twinlog_checkpoint.moves.events import MoveReport, StepState, step_event
 from twinlog_checkpoint.moves.host import MoveHost, MoveRun
 from twinlog_checkpoint.moves.plan import MoveOptions, MovePlan
-from twinlog_checkpoint.moves.planner import shown_move
+from twinlog_checkpoint.moves.run_record import shown_move
 from twinlog_checkpoint.moves.runner import MoveRunner
 from twinlog_checkpoint.side_by_side import each_at_once
 

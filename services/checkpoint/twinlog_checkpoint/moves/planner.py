@@ -1,30 +1,27 @@
 """Looks at both clusters and says what a move would do now. Changes nothing."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import AclBinding, CommittedOffset, KafkaCluster
-from twinlog.model import ClusterAlias, TopicPartition
+from twinlog.kafka.ports import AclBinding, KafkaCluster
+from twinlog.model import ClusterAlias
 from twinlog.service.runtime import wait_or_stop
-from twinlog_checkpoint.groups.reads import group_states, readable_offsets
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 from twinlog_checkpoint.moves.backlog import BacklogMeter
 from twinlog_checkpoint.moves.blockers import blockers_of
 from twinlog_checkpoint.moves.copy_states import CopyStates
-from twinlog_checkpoint.moves.decision import GroupPlace, decide
-from twinlog_checkpoint.moves.plan import LastMove, MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves.group_places import GroupPlaces
+from twinlog_checkpoint.moves.plan import MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.plan_warnings import plan_warnings
 from twinlog_checkpoint.moves.route import Route
+from twinlog_checkpoint.moves.run_record import fences_where_left, shown_move
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, counting, estimated_seconds, total_backlog
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
 from twinlog_checkpoint.moves.write_grants import WriteGrants, write_grants
-from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
-from twinlog_checkpoint.translation.log_ranges import log_ranges
-from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +41,6 @@ MOST_LOOKS = 4
 """At a backlog that is not counted yet: a plan is an answer within a minute."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """A group's place before it is decided what to do with it."""
-
-    group: str
-    from_partition: TopicPartition
-    to_partition: TopicPartition | None
-    from_offset: int
-    translation: Translation
-    metadata: str
-
-
 @dataclass(slots=True, kw_only=True)
 class MovePlanner:
     route: Route
@@ -69,6 +54,10 @@ class MovePlanner:
     """Of the flow that copies what is written where the groups come from."""
     rate_seconds: float = 1.0
     """Between the two looks that give the rate of the copy."""
+    places: GroupPlaces = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.places = GroupPlaces(route=self.route, from_answers=self._from_answers)
 
     async def plan(
         self,
@@ -94,7 +83,7 @@ class MovePlanner:
     ) -> AsyncGenerator[str | MovePlan, None]:
         """As `plan`, which comes last; before it what is looked at, in words."""
         yield "asking both clusters"
-        from_reachable = await self._answers(self.route.from_alias, self.route.from_cluster)
+        from_reachable = await self._from_answers()
         to_reachable = await self._answers(self.route.to_alias, self.route.to_cluster)
         fences = fences_where_left(last, self.route.kind)
         scope = await self.fence_scope() if options.fence and from_reachable else WriteBlockScope()
@@ -112,7 +101,7 @@ class MovePlanner:
         looked = to_reachable and self.route.obstacle(from_reachable=from_reachable) is None
         if looked:
             yield "reading where the groups stand, and translating it"
-            partitions = await self.partitions(options, from_reachable=from_reachable, without=without)
+            partitions = await self.places.partitions(options, from_reachable=from_reachable, without=without)
             yield f"offsets translated: {len(partitions)}; looking at what is not copied"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
         yield self._with_warnings(
@@ -186,6 +175,9 @@ class MovePlanner:
             )
         return replace(plan, warnings=warnings)
 
+    async def _from_answers(self) -> bool:
+        return await self._answers(self.route.from_alias, self.route.from_cluster)
+
     async def _answers(self, alias: ClusterAlias, cluster: KafkaCluster) -> bool:
         if not self.reachable(alias):
             return False
@@ -195,45 +187,6 @@ class MovePlanner:
         except (KafkaError, TimeoutError):
             return False
         return True
-
-    async def partitions(
-        self, options: MoveOptions, *, from_reachable: bool, without: Collection[str] = ()
-    ) -> list[MovePartition]:
-        """Every (group, partition) with what is done with it, sorted. Raises KafkaError."""
-        wanted = await self._wanted(options) if from_reachable else self._known(options)
-        done_with = frozenset(without)  # it comes as a list, and there are far more offsets than groups
-        wanted = [entry for entry in wanted if entry.group not in done_with]
-        groups = {entry.group for entry in wanted}
-        before = await group_states(self.route.from_cluster, groups) if from_reachable else {}
-        there = await group_states(self.route.to_cluster, groups)
-        present = await readable_offsets(self.route.to_cluster, groups)
-        ranges = await log_ranges(
-            self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
-        )
-        return [
-            decide(
-                GroupPlace(
-                    group=entry.group,
-                    from_partition=entry.from_partition,
-                    to_partition=entry.to_partition,
-                    from_offset=entry.from_offset,
-                    translation=entry.translation,
-                    state_before=before.get(entry.group),
-                    state_there=there.get(entry.group),
-                    present_offset=_present(present[entry.group], entry.to_partition),
-                    log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
-                    metadata=entry.metadata,
-                    wrote_present=self.route.wrote(
-                        entry.group,
-                        entry.to_partition,
-                        _present(present[entry.group], entry.to_partition),
-                        upstream=entry.from_offset,
-                    ),
-                ),
-                include_active=options.include_active,
-            )
-            async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
-        ]
 
     async def _counted(self, meter: BacklogMeter, from_reachable: bool) -> list[TopicBacklog]:
         """What is written here and not there, counted to the end if a few looks suffice. Raises
@@ -258,91 +211,6 @@ class MovePlanner:
         elapsed = max(self.clock.monotonic() - started, 1e-3)
         return second, estimated_seconds(first, second, elapsed)
 
-    async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
-        """The groups' places as their own cluster has them."""
-        groups = [group for group in await self.route.groups() if group in (options.groups or (group,))]
-        committed = await self._committed(groups)
-        # Groups share partitions: the rules are asked once about each.
-        held = {partition for _, partition in committed}
-        destinations = {partition: self.route.destination(partition) async for partition in in_turns(held)}
-        positions = {
-            (group, partition): SourcePosition(partition=partition, next_offset=offset.next_offset)
-            async for (group, partition), offset in in_turns(committed.items())
-            if destinations[partition] is not None
-        }
-        answers = await self.route.translate(set(positions.values()))
-        return [
-            _Wanted(
-                group=group,
-                from_partition=partition,
-                to_partition=destinations[partition],
-                from_offset=offset.next_offset,
-                translation=answers[positions[group, partition]]
-                if (group, partition) in positions
-                else _NOT_REPLICATED,
-                metadata=offset.metadata,
-            )
-            async for (group, partition), offset in in_turns(committed.items())
-        ]
-
-    async def _committed(self, groups: Collection[str]) -> dict[tuple[str, TopicPartition], CommittedOffset]:
-        """Where these groups stand where they come from. Raises KafkaError, also for one of them: none must
-        stay behind unnoticed."""
-        held = await readable_offsets(self.route.from_cluster, groups)
-        return {
-            (group, partition): offset
-            async for group, offsets in in_turns(held.items(), most=TURN_GROUPS)
-            for partition, offset in offsets.items()
-            if self.route.is_own(group, partition, offset.next_offset)
-        }
-
-    async def finished_with(self, last: MoveRecord, options: MoveOptions) -> set[str]:
-        """The groups that runs before have finished with, without those asked for that went on where they
-        came from: by each of their offsets there, or by their checkpoints while that cluster is away. Raises
-        KafkaError."""
-        asked = last.stood_at.keys() & set(options.groups or last.stood_at)
-        now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
-        for group, partition, offset in await self._standing(asked):
-            now[group][partition] = offset
-        return {group for group in last.stood_at if not last.went_on(group, now.get(group, {}))}
-
-    async def _standing(self, groups: Collection[str]) -> list[tuple[str, TopicPartition, int]]:
-        """The offset of each of their partitions that can move. Raises KafkaError."""
-        if not groups:
-            return []
-        if not await self._answers(self.route.from_alias, self.route.from_cluster):
-            return [
-                (place.group, place.from_partition, place.from_offset)
-                for place in self.route.known_places()
-                if place.group in groups
-            ]
-        committed = await self._committed(groups)
-        return [
-            (group, partition, offset.next_offset)
-            for (group, partition), offset in committed.items()
-            if self.route.destination(partition) is not None
-        ]
-
-    def _known(self, options: MoveOptions) -> list[_Wanted]:
-        """The groups' places as their checkpoints have them."""
-        return [
-            _Wanted(
-                group=place.group,
-                from_partition=place.from_partition,
-                to_partition=place.to_partition,
-                from_offset=place.from_offset,
-                translation=place.translation,
-                metadata=place.metadata,
-            )
-            for place in self.route.known_places()
-            if place.group in (options.groups or (place.group,))
-        ]
-
-
-_NOT_REPLICATED = Translation(
-    verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message="no flow copies this topic"
-)
-
 
 async def at_last(look: AsyncGenerator[str | MovePlan, None]) -> MovePlan:
     """The plan that a look ends with."""
@@ -351,35 +219,3 @@ async def at_last(look: AsyncGenerator[str | MovePlan, None]) -> MovePlan:
             if isinstance(each, MovePlan):
                 return each
     raise AssertionError("a look ends with a plan")
-
-
-def fences_where_left(last: MoveRecord | None, kind: MoveKind) -> Collection[AclBinding]:
-    """The fences that are up on the cluster that a move of this kind leaves."""
-    if last is None:
-        return ()
-    return last.fences if last.kind is kind else last.former_fences
-
-
-def shown_move(last: MoveRecord) -> LastMove:
-    """As plans and answers show it."""
-    left = {fence.resource_name for fence in last.fences}
-    entered = {fence.resource_name for fence in last.former_fences}
-    return LastMove(
-        run_id=last.run_id,
-        kind=last.kind,
-        finished=last.state is MoveState.DONE,
-        steps=tuple(last.done),
-        by=last.by,
-        started_ms=last.started_ms,
-        aborted=last.aborted,
-        left_behind=last.left_behind,
-        fenced_topics=sorted(left | entered),
-        fenced_where_left=sorted(left),
-        fenced_where_entered=sorted(entered),
-    )
-
-
-def _present(held: Mapping[TopicPartition, CommittedOffset], partition: TopicPartition | None) -> int | None:
-    if partition is None or partition not in held:
-        return None
-    return held[partition].next_offset

@@ -6,7 +6,7 @@ of the final offsets, which it takes itself, is copied or its loss is accepted.
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -14,29 +14,24 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import StateError
-from twinlog.model import TopicPartition
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import detached_span
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
-from twinlog_checkpoint.moves.commit import commit, verify
+from twinlog_checkpoint.moves.arrival import Arrival, Arrived, fenced_plan
 from twinlog_checkpoint.moves.departure import Departed, Departure
 from twinlog_checkpoint.moves.events import Aborted, MoveEvent, MoveReport, StepEvent, StepState, step_event
 from twinlog_checkpoint.moves.outcome import (
     finished_with,
-    going_on,
-    lacking,
     left_behind,
-    staying,
-    stood_at,
-    unread,
     writes,
 )
-from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePartition, MovePlan
-from twinlog_checkpoint.moves.planner import MovePlanner, at_last, fences_where_left
+from twinlog_checkpoint.moves.plan import MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves.planner import MovePlanner, at_last
 from twinlog_checkpoint.moves.recorded import failback_due, recorded_move
-from twinlog_checkpoint.moves.write_block import create_rules, delete_rules
+from twinlog_checkpoint.moves.run_record import begun, given_up
+from twinlog_checkpoint.moves.write_block import delete_rules
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -73,8 +68,15 @@ class MoveRunner:
             last = await self.recorded()
             finished: set[str] = set()
             if last is not None and last.kind is self.planner.route.kind:
-                finished = await self.planner.finished_with(last, options)
-            record = self._begin(last, finished, options)
+                finished = await self.planner.places.finished_with(last, options)
+            record = begun(
+                self.planner.route.kind,
+                last,
+                finished,
+                options,
+                run_id=uuid.uuid4().hex[:12],
+                now_ms=self.clock.now_ms(),
+            )
             _log.info(
                 "move_started",
                 kind=record.kind,
@@ -139,23 +141,13 @@ class MoveRunner:
             if last is None or last.state is not MoveState.RUNNING or last.kind is not kind:
                 raise _nothing_to_abort(self.journal, kind, last)
             cluster = self.planner.route.from_cluster
-            kept = tuple(fence for fence in last.fences if fence in last.fences_before)
-            lifted = [fence for fence in last.fences if fence not in kept]
+            after = given_up(last, now_ms=self.clock.now_ms())
+            lifted = [fence for fence in last.fences if fence not in after.fences]
             await self.duty.hold(lambda: delete_rules(cluster, lifted))
-            given_up = replace(
-                last,
-                state=MoveState.DONE,
-                aborted=True,
-                whole=False,
-                fences=kept,
-                fences_before=kept,
-                finished_ms=self.clock.now_ms(),
-                done=tuple(step for step in last.done if step is not Step.FENCE),
-            )
-            await self._store(given_up)
+            await self._store(after)
             _log.info("move_aborted", kind=kind, flow=str(self.journal.flow), run_id=last.run_id, by=by)
             unfenced = sorted(fence.resource_name for fence in lifted)
-            return Aborted(before=last, after=given_up, unfenced_topics=unfenced)
+            return Aborted(before=last, after=after, unfenced_topics=unfenced)
 
     async def _look(
         self, options: MoveOptions, last: MoveRecord | None, without: Collection[str]
@@ -200,7 +192,7 @@ class MoveRunner:
                 yield entry
         record = departed.record
         yield step_event(self.clock, Step.TRANSLATE, StepState.STARTED, "reading where the groups stand now")
-        partitions = await self.planner.partitions(
+        partitions = await self.planner.places.partitions(
             options, from_reachable=plan.from_reachable, without=record.moved
         )
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
@@ -214,7 +206,7 @@ class MoveRunner:
             if not (last.whole or options.groups):
                 last = replace(last, whole=True, on_target=last.kind is MoveKind.FAILOVER)
                 await self._store(last)
-            finished = await self.planner.done(_fenced(plan, record), partitions)
+            finished = await self.planner.done(fenced_plan(plan, record), partitions)
             report = self._report(last, finished, options, departed, already_done=True)
             await self._note_left_behind(last, report)
             yield report
@@ -242,84 +234,13 @@ class MoveRunner:
         options: MoveOptions,
         departed: Departed,
     ) -> AsyncGenerator[MoveEvent, None]:
-        cluster = self.planner.route.to_cluster
-        groups = len(writes(partitions))
-        yield step_event(self.clock, Step.COMMIT, StepState.STARTED, f"writing on {plan.to_alias}")
-        if record.kind is MoveKind.FAILOVER and not record.on_target:
-            # Before the first offset: a run that is cut in between, and then given up, may have moved groups.
-            record = replace(record, on_target=True)
-            await self._store(record)
-        commits = commit(cluster, partitions)
-        while True:
-            # Each part is held by itself: a process that lost the flow in between commits nothing more.
-            told = await self.duty.hold(lambda: _next(commits))
-            if isinstance(told, list):
-                partitions = told
-                break
-            yield step_event(
-                self.clock, Step.COMMIT, StepState.PROGRESS, f"groups committed: {told} of {groups}"
-            )
-        yield step_event(
-            self.clock,
-            Step.COMMIT,
-            StepState.DONE,
-            f"offsets committed: {sum(entry.action is MoveAction.WRITE for entry in partitions)}",
-        )
-        await verify(cluster, partitions)
-        yield step_event(self.clock, Step.VERIFY, StepState.DONE, "every committed offset was read back")
-        if record.former_fences:
-            lifted = record.former_fences
-            await self.duty.hold(lambda: delete_rules(cluster, lifted))
-            record = replace(record, former_fences=()).after(Step.UNFENCE)
-            await self._store(record)
-            yield step_event(
-                self.clock, Step.UNFENCE, StepState.DONE, f"writers on {plan.to_alias} are let in again"
-            )
-        async for entry in self._rights(record, plan):
-            if isinstance(entry, MoveRecord):
-                record = entry
+        async for arrived in self._arrival.arrive(record, plan, partitions, options):
+            if isinstance(arrived, Arrived):
+                report = self._report(arrived.record, arrived.plan, options, departed, already_done=False)
+                await self._note_left_behind(arrived.record, report)
+                yield report
             else:
-                yield entry
-        newly = finished_with(partitions)
-        record = self._finished(record, newly, partitions, options)
-        await self._store(record, groups=newly)
-        moved = len(going_on(partitions))
-        finished = await self.planner.done(_fenced(plan, record), partitions)
-        _log.info(
-            "move_finished",
-            kind=record.kind,
-            flow=str(plan.flow),
-            run_id=record.run_id,
-            groups=moved,
-        )
-        yield step_event(
-            self.clock, Step.DONE, StepState.DONE, f"groups that continue on {plan.to_alias}: {moved}"
-        )
-        report = self._report(record, finished, options, departed, already_done=False)
-        await self._note_left_behind(record, report)
-        yield report
-
-    async def _rights(
-        self, record: MoveRecord, plan: MovePlan
-    ) -> AsyncGenerator[StepEvent | MoveRecord, None]:
-        """Let writers write the copies, or take that back; at last the record. What is granted is recorded
-        before: a run that is killed between leaves no grant unknown."""
-        route = self.planner.route
-        if plan.write_grants:
-            grants = plan.write_grants
-            record = replace(record, grants=tuple(dict.fromkeys((*record.grants, *grants))))
-            await self._store(record)
-            await self.duty.hold(lambda: create_rules(route.to_cluster, grants))
-            message = f"rights to write copies on {plan.to_alias}: {len(grants)}"
-            yield step_event(self.clock, Step.GRANT, StepState.DONE, message)
-        if record.former_grants:
-            ours = [grant for grant in record.former_grants if route.is_copy(grant.resource_name)]
-            await self.duty.hold(lambda: delete_rules(route.from_cluster, ours))
-            record = replace(record, former_grants=())
-            await self._store(record)
-            message = f"rights to write copies on {plan.from_alias} that are taken back: {len(ours)}"
-            yield step_event(self.clock, Step.REVOKE, StepState.DONE, message)
-        yield record
+                yield arrived
 
     async def _note_left_behind(self, record: MoveRecord, report: MoveReport) -> None:
         """`status` says of a finished run what the run itself said, also after a restart."""
@@ -330,6 +251,10 @@ class MoveRunner:
         await self.duty.hold(lambda: self.journal.store(record, groups=groups))
 
     @property
+    def _arrival(self) -> Arrival:
+        return Arrival(planner=self.planner, store=self._store, duty=self.duty, clock=self.clock)
+
+    @property
     def _departure(self) -> Departure:
         return Departure(
             planner=self.planner,
@@ -338,54 +263,6 @@ class MoveRunner:
             clock=self.clock,
             stop=self.stop,
             look_seconds=self.drain_look_seconds,
-        )
-
-    def _begin(self, last: MoveRecord | None, finished: set[str], options: MoveOptions) -> MoveRecord:
-        """Go on with a run that was cut, or start one. One of the other kind that was cut is given up: moving
-        the groups the other way undoes it."""
-        kind = self.planner.route.kind
-        same = last is not None and last.kind is kind
-        kept = {} if last is None or not same else _of(finished, last.stood_at)
-        if last is not None and same and last.state is MoveState.RUNNING:
-            return replace(
-                last, groups=options.groups, by=options.by, moved=tuple(sorted(kept)), stood_at=kept
-            )
-        run_id = uuid.uuid4().hex[:12]
-        fenced_before = same and last is not None and not last.aborted and Step.FENCE in last.done
-        return MoveRecord(
-            run_id=run_id,
-            kind=kind,
-            state=MoveState.RUNNING,
-            groups=options.groups,
-            by=options.by,
-            started_ms=self.clock.now_ms(),
-            done=(Step.FENCE,) if fenced_before else (),
-            fences=tuple(fences_where_left(last, kind)),
-            fences_before=tuple(fences_where_left(last, kind)),
-            whole=same and last is not None and last.whole,
-            former_fences=() if last is None else last.former_fences if same else last.fences,
-            grants=() if last is None else last.grants if same else last.former_grants,
-            former_grants=() if last is None else last.former_grants if same else last.grants,
-            on_target=last is not None and last.on_target,
-            chain=(last.chain or run_id) if last is not None and same else run_id,
-            moved=tuple(sorted(kept)),
-            stood_at=kept,
-        )
-
-    def _finished(
-        self, record: MoveRecord, newly: set[str], partitions: Sequence[MovePartition], options: MoveOptions
-    ) -> MoveRecord:
-        left_out = staying(partitions) or unread(partitions)
-        without_place = lacking(partitions) and not options.accept_loss
-        whole = (record.whole or not record.groups) and not (left_out or without_place)
-        return replace(
-            record.after(Step.DONE),
-            state=MoveState.DONE,
-            finished_ms=self.clock.now_ms(),
-            whole=whole,
-            on_target=record.kind is MoveKind.FAILOVER or (record.on_target and not whole),
-            moved=tuple(sorted({*record.moved, *newly})),
-            stood_at={**record.stood_at, **_of(newly, stood_at(partitions))},
         )
 
     def _report(
@@ -411,20 +288,6 @@ class MoveRunner:
                 open_transactions=departed.open_transactions,
             ),
         )
-
-
-async def _next(commits: AsyncGenerator[int | list[MovePartition], None]) -> int | list[MovePartition]:
-    return await anext(commits)
-
-
-def _of(
-    groups: set[str], places: Mapping[str, Mapping[TopicPartition, int]]
-) -> dict[str, Mapping[TopicPartition, int]]:
-    return {group: offsets for group, offsets in places.items() if group in groups}
-
-
-def _fenced(plan: MovePlan, record: MoveRecord) -> MovePlan:
-    return replace(plan, fenced_topics=sorted(fence.resource_name for fence in record.fences))
 
 
 def _blocked(plan: MovePlan) -> StateError:

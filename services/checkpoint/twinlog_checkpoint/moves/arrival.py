@@ -1,0 +1,142 @@
+"""Arriving at a cluster: commit the offsets, read them back, let writers in, and say that the run is done."""
+
+from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog_checkpoint.flow.parts import LeaseGuard
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, Step
+from twinlog_checkpoint.moves.commit import commit, verify
+from twinlog_checkpoint.moves.events import StepEvent, StepState, step_event
+from twinlog_checkpoint.moves.outcome import finished_with, going_on, writes
+from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves.planner import MovePlanner
+from twinlog_checkpoint.moves.run_record import finished
+from twinlog_checkpoint.moves.write_block import create_rules, delete_rules
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class StoreRecord(Protocol):
+    """Store the record of the run, and that it has finished with groups."""
+
+    async def __call__(self, record: MoveRecord, *, groups: Collection[str] = ()) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """The groups are where they move to."""
+
+    record: MoveRecord
+    plan: MovePlan
+    """As it was carried out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """The steps COMMIT, VERIFY, UNFENCE, GRANT, REVOKE and DONE of one move, where its groups go."""
+
+    planner: MovePlanner
+    store: StoreRecord
+    duty: LeaseGuard
+    clock: Clock
+
+    async def arrive(
+        self,
+        record: MoveRecord,
+        plan: MovePlan,
+        partitions: Sequence[MovePartition],
+        options: MoveOptions,
+    ) -> AsyncGenerator[StepEvent | Arrived, None]:
+        """Yield each step as it happens, at last how it ended.
+
+        Raises KafkaError, StateError (OWNED_ELSEWHERE) or ConflictError (NOT_VERIFIED).
+        """
+        cluster = self.planner.route.to_cluster
+        groups = len(writes(partitions))
+        yield step_event(self.clock, Step.COMMIT, StepState.STARTED, f"writing on {plan.to_alias}")
+        if record.kind is MoveKind.FAILOVER and not record.on_target:
+            # Before the first offset: a run that is cut in between, and then given up, may have moved groups.
+            record = replace(record, on_target=True)
+            await self.store(record)
+        commits = commit(cluster, partitions)
+        while True:
+            # Each part is held by itself: a process that lost the flow in between commits nothing more.
+            told = await self.duty.hold(lambda: _next(commits))
+            if isinstance(told, list):
+                partitions = told
+                break
+            yield step_event(
+                self.clock, Step.COMMIT, StepState.PROGRESS, f"groups committed: {told} of {groups}"
+            )
+        yield step_event(
+            self.clock,
+            Step.COMMIT,
+            StepState.DONE,
+            f"offsets committed: {sum(entry.action is MoveAction.WRITE for entry in partitions)}",
+        )
+        await verify(cluster, partitions)
+        yield step_event(self.clock, Step.VERIFY, StepState.DONE, "every committed offset was read back")
+        if record.former_fences:
+            lifted = record.former_fences
+            await self.duty.hold(lambda: delete_rules(cluster, lifted))
+            record = replace(record, former_fences=()).after(Step.UNFENCE)
+            await self.store(record)
+            yield step_event(
+                self.clock, Step.UNFENCE, StepState.DONE, f"writers on {plan.to_alias} are let in again"
+            )
+        async for entry in self._rights(record, plan):
+            if isinstance(entry, MoveRecord):
+                record = entry
+            else:
+                yield entry
+        newly = finished_with(partitions)
+        record = finished(record, newly, partitions, options, now_ms=self.clock.now_ms())
+        await self.store(record, groups=newly)
+        moved = len(going_on(partitions))
+        carried_out = await self.planner.done(fenced_plan(plan, record), partitions)
+        _log.info(
+            "move_finished",
+            kind=record.kind,
+            flow=str(plan.flow),
+            run_id=record.run_id,
+            groups=moved,
+        )
+        yield step_event(
+            self.clock, Step.DONE, StepState.DONE, f"groups that continue on {plan.to_alias}: {moved}"
+        )
+        yield Arrived(record=record, plan=carried_out)
+
+    async def _rights(
+        self, record: MoveRecord, plan: MovePlan
+    ) -> AsyncGenerator[StepEvent | MoveRecord, None]:
+        """Let writers write the copies, or take that back; at last the record. What is granted is recorded
+        before: a run that is killed between leaves no grant unknown."""
+        route = self.planner.route
+        if plan.write_grants:
+            grants = plan.write_grants
+            record = replace(record, grants=tuple(dict.fromkeys((*record.grants, *grants))))
+            await self.store(record)
+            await self.duty.hold(lambda: create_rules(route.to_cluster, grants))
+            message = f"rights to write copies on {plan.to_alias}: {len(grants)}"
+            yield step_event(self.clock, Step.GRANT, StepState.DONE, message)
+        if record.former_grants:
+            ours = [grant for grant in record.former_grants if route.is_copy(grant.resource_name)]
+            await self.duty.hold(lambda: delete_rules(route.from_cluster, ours))
+            record = replace(record, former_grants=())
+            await self.store(record)
+            message = f"rights to write copies on {plan.from_alias} that are taken back: {len(ours)}"
+            yield step_event(self.clock, Step.REVOKE, StepState.DONE, message)
+        yield record
+
+
+def fenced_plan(plan: MovePlan, record: MoveRecord) -> MovePlan:
+    """With the topics that are fenced by now."""
+    return replace(plan, fenced_topics=sorted(fence.resource_name for fence in record.fences))
+
+
+async def _next(commits: AsyncGenerator[int | list[MovePartition], None]) -> int | list[MovePartition]:
+    return await anext(commits)

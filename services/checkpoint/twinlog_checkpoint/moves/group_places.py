@@ -1,0 +1,163 @@
+"""Where groups stand where they come from, and what is done with each of their offsets where they go."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from twinlog.kafka.ports import CommittedOffset
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.groups.reads import group_states, readable_offsets
+from twinlog_checkpoint.journal.record import MoveRecord
+from twinlog_checkpoint.moves.decision import GroupPlace, decide
+from twinlog_checkpoint.moves.plan import MoveOptions, MovePartition
+from twinlog_checkpoint.moves.route import Route
+from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
+from twinlog_checkpoint.translation.log_ranges import log_ranges
+from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
+
+_NOT_REPLICATED = Translation(
+    verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message="no flow copies this topic"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """A group's place before it is decided what to do with it."""
+
+    group: str
+    from_partition: TopicPartition
+    to_partition: TopicPartition | None
+    from_offset: int
+    translation: Translation
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlaces:
+    route: Route
+    from_answers: Callable[[], Awaitable[bool]]
+    """Whether the cluster that the groups come from answers now."""
+
+    async def partitions(
+        self, options: MoveOptions, *, from_reachable: bool, without: Collection[str] = ()
+    ) -> list[MovePartition]:
+        """Every (group, partition) with what is done with it, sorted. Raises KafkaError."""
+        wanted = await self._wanted(options) if from_reachable else self._known(options)
+        done_with = frozenset(without)  # it comes as a list, and there are far more offsets than groups
+        wanted = [entry for entry in wanted if entry.group not in done_with]
+        groups = {entry.group for entry in wanted}
+        before = await group_states(self.route.from_cluster, groups) if from_reachable else {}
+        there = await group_states(self.route.to_cluster, groups)
+        present = await readable_offsets(self.route.to_cluster, groups)
+        ranges = await log_ranges(
+            self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
+        )
+        return [
+            decide(
+                GroupPlace(
+                    group=entry.group,
+                    from_partition=entry.from_partition,
+                    to_partition=entry.to_partition,
+                    from_offset=entry.from_offset,
+                    translation=entry.translation,
+                    state_before=before.get(entry.group),
+                    state_there=there.get(entry.group),
+                    present_offset=_present(present[entry.group], entry.to_partition),
+                    log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
+                    metadata=entry.metadata,
+                    wrote_present=self.route.wrote(
+                        entry.group,
+                        entry.to_partition,
+                        _present(present[entry.group], entry.to_partition),
+                        upstream=entry.from_offset,
+                    ),
+                ),
+                include_active=options.include_active,
+            )
+            async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
+        ]
+
+    async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
+        """The groups' places as their own cluster has them."""
+        groups = [group for group in await self.route.groups() if group in (options.groups or (group,))]
+        committed = await self._committed(groups)
+        # Groups share partitions: the rules are asked once about each.
+        held = {partition for _, partition in committed}
+        destinations = {partition: self.route.destination(partition) async for partition in in_turns(held)}
+        positions = {
+            (group, partition): SourcePosition(partition=partition, next_offset=offset.next_offset)
+            async for (group, partition), offset in in_turns(committed.items())
+            if destinations[partition] is not None
+        }
+        answers = await self.route.translate(set(positions.values()))
+        return [
+            _Wanted(
+                group=group,
+                from_partition=partition,
+                to_partition=destinations[partition],
+                from_offset=offset.next_offset,
+                translation=answers[positions[group, partition]]
+                if (group, partition) in positions
+                else _NOT_REPLICATED,
+                metadata=offset.metadata,
+            )
+            async for (group, partition), offset in in_turns(committed.items())
+        ]
+
+    async def _committed(self, groups: Collection[str]) -> dict[tuple[str, TopicPartition], CommittedOffset]:
+        """Where these groups stand where they come from. Raises KafkaError, also for one of them: none must
+        stay behind unnoticed."""
+        held = await readable_offsets(self.route.from_cluster, groups)
+        return {
+            (group, partition): offset
+            async for group, offsets in in_turns(held.items(), most=TURN_GROUPS)
+            for partition, offset in offsets.items()
+            if self.route.is_own(group, partition, offset.next_offset)
+        }
+
+    async def finished_with(self, last: MoveRecord, options: MoveOptions) -> set[str]:
+        """The groups that runs before have finished with, without those asked for that went on where they
+        came from: by each of their offsets there, or by their checkpoints while that cluster is away. Raises
+        KafkaError."""
+        asked = last.stood_at.keys() & set(options.groups or last.stood_at)
+        now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
+        for group, partition, offset in await self._standing(asked):
+            now[group][partition] = offset
+        return {group for group in last.stood_at if not last.went_on(group, now.get(group, {}))}
+
+    async def _standing(self, groups: Collection[str]) -> list[tuple[str, TopicPartition, int]]:
+        """The offset of each of their partitions that can move. Raises KafkaError."""
+        if not groups:
+            return []
+        if not await self.from_answers():
+            return [
+                (place.group, place.from_partition, place.from_offset)
+                for place in self.route.known_places()
+                if place.group in groups
+            ]
+        committed = await self._committed(groups)
+        return [
+            (group, partition, offset.next_offset)
+            for (group, partition), offset in committed.items()
+            if self.route.destination(partition) is not None
+        ]
+
+    def _known(self, options: MoveOptions) -> list[_Wanted]:
+        """The groups' places as their checkpoints have them."""
+        return [
+            _Wanted(
+                group=place.group,
+                from_partition=place.from_partition,
+                to_partition=place.to_partition,
+                from_offset=place.from_offset,
+                translation=place.translation,
+                metadata=place.metadata,
+            )
+            for place in self.route.known_places()
+            if place.group in (options.groups or (place.group,))
+        ]
+
+
+def _present(held: Mapping[TopicPartition, CommittedOffset], partition: TopicPartition | None) -> int | None:
+    if partition is None or partition not in held:
+        return None
+    return held[partition].next_offset

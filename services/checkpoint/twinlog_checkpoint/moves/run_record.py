@@ -1,0 +1,117 @@
+"""How the record of a run begins, continues the one before, and ends. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from twinlog.kafka.ports import AclBinding
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
+from twinlog_checkpoint.moves.outcome import lacking, staying, stood_at, unread
+from twinlog_checkpoint.moves.plan import LastMove, MoveOptions, MovePartition
+
+
+def begun(
+    kind: MoveKind,
+    last: MoveRecord | None,
+    finished: Collection[str],
+    options: MoveOptions,
+    *,
+    run_id: str,
+    now_ms: int,
+) -> MoveRecord:
+    """Continue a run that was cut, or start one called `run_id`. One of the other kind that was cut is given
+    up: moving the groups the other way undoes it."""
+    same = last is not None and last.kind is kind
+    kept = {} if last is None or not same else _of(finished, last.stood_at)
+    if last is not None and same and last.state is MoveState.RUNNING:
+        return replace(last, groups=options.groups, by=options.by, moved=tuple(sorted(kept)), stood_at=kept)
+    fenced_before = same and last is not None and not last.aborted and Step.FENCE in last.done
+    return MoveRecord(
+        run_id=run_id,
+        kind=kind,
+        state=MoveState.RUNNING,
+        groups=options.groups,
+        by=options.by,
+        started_ms=now_ms,
+        done=(Step.FENCE,) if fenced_before else (),
+        fences=tuple(fences_where_left(last, kind)),
+        fences_before=tuple(fences_where_left(last, kind)),
+        whole=same and last is not None and last.whole,
+        former_fences=() if last is None else last.former_fences if same else last.fences,
+        grants=() if last is None else last.grants if same else last.former_grants,
+        former_grants=() if last is None else last.former_grants if same else last.grants,
+        on_target=last is not None and last.on_target,
+        chain=(last.chain or run_id) if last is not None and same else run_id,
+        moved=tuple(sorted(kept)),
+        stood_at=kept,
+    )
+
+
+def finished(
+    record: MoveRecord,
+    newly: Collection[str],
+    partitions: Sequence[MovePartition],
+    options: MoveOptions,
+    *,
+    now_ms: int,
+) -> MoveRecord:
+    """The run is done, and has finished with `newly` besides those before."""
+    left_out = staying(partitions) or unread(partitions)
+    without_place = lacking(partitions) and not options.accept_loss
+    whole = (record.whole or not record.groups) and not (left_out or without_place)
+    return replace(
+        record.after(Step.DONE),
+        state=MoveState.DONE,
+        finished_ms=now_ms,
+        whole=whole,
+        on_target=record.kind is MoveKind.FAILOVER or (record.on_target and not whole),
+        moved=tuple(sorted({*record.moved, *newly})),
+        stood_at={**record.stood_at, **_of(newly, stood_at(partitions))},
+    )
+
+
+def given_up(last: MoveRecord, *, now_ms: int) -> MoveRecord:
+    """A run that was cut is not continued. The fence of a run that was finished before it stays."""
+    kept = tuple(fence for fence in last.fences if fence in last.fences_before)
+    return replace(
+        last,
+        state=MoveState.DONE,
+        aborted=True,
+        whole=False,
+        fences=kept,
+        fences_before=kept,
+        finished_ms=now_ms,
+        done=tuple(step for step in last.done if step is not Step.FENCE),
+    )
+
+
+def fences_where_left(last: MoveRecord | None, kind: MoveKind) -> Collection[AclBinding]:
+    """The fences that are up on the cluster that a move of this kind leaves."""
+    if last is None:
+        return ()
+    return last.fences if last.kind is kind else last.former_fences
+
+
+def shown_move(last: MoveRecord) -> LastMove:
+    """As plans and answers show it."""
+    left = {fence.resource_name for fence in last.fences}
+    entered = {fence.resource_name for fence in last.former_fences}
+    return LastMove(
+        run_id=last.run_id,
+        kind=last.kind,
+        finished=last.state is MoveState.DONE,
+        steps=tuple(last.done),
+        by=last.by,
+        started_ms=last.started_ms,
+        aborted=last.aborted,
+        left_behind=last.left_behind,
+        fenced_topics=sorted(left | entered),
+        fenced_where_left=sorted(left),
+        fenced_where_entered=sorted(entered),
+    )
+
+
+def _of(
+    groups: Collection[str], places: Mapping[str, Mapping[TopicPartition, int]]
+) -> dict[str, Mapping[TopicPartition, int]]:
+    return {group: offsets for group, offsets in places.items() if group in groups}
