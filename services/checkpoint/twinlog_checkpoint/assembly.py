@@ -29,12 +29,12 @@ from twinlog_checkpoint.groups.topic_choice import KnownTopics, TopicChoice
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.journal.source_record import SourceRecordLog
-from twinlog_checkpoint.moves.copy_states import CopyStates
-from twinlog_checkpoint.moves.host import MoveHost
-from twinlog_checkpoint.moves.planner import MovePlanner
-from twinlog_checkpoint.moves.route import FailoverRoute, Route
-from twinlog_checkpoint.moves.route_back import FailbackRoute
-from twinlog_checkpoint.moves.runner import MoveRunner
+from twinlog_checkpoint.moves.planning.copy_states import CopyStates
+from twinlog_checkpoint.moves.planning.planner import MovePlanner
+from twinlog_checkpoint.moves.routes.route import FailoverRoute, Route
+from twinlog_checkpoint.moves.routes.route_back import FailbackRoute
+from twinlog_checkpoint.moves.running.host import MoveHost
+from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
 from twinlog_checkpoint.translation.preserved import PreservedTranslator

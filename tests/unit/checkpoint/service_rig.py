@@ -13,7 +13,7 @@ from twinlog_checkpoint.api.board import CheckpointBoard
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.moves.host import MoveHost
+from twinlog_checkpoint.moves.running.host import MoveHost
 from unit.checkpoint.checkpoint_rig import A_TO_B, FlowOnFakes
 
 

@@ -5,8 +5,8 @@ from itertools import islice
 from twinlog.acl_rights import acl_text
 from twinlog.service.access.audit import Begun
 from twinlog_checkpoint.journal.record import MoveRecord
-from twinlog_checkpoint.moves.host import MoveRun
-from twinlog_checkpoint.moves.plan import MoveAction
+from twinlog_checkpoint.moves.planning.plan import MoveAction
+from twinlog_checkpoint.moves.running.host import MoveRun
 
 MOST_NAMES = 20
 """Groups, topics or offsets of one line; the number of all of them is beside them."""

@@ -10,9 +10,7 @@ from twinlog.errors import ConfigError, StateError
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog_checkpoint.api.messages import VERDICTS, flow_message, partition_message, timestamp
 from twinlog_checkpoint.journal.record import MoveKind
-from twinlog_checkpoint.moves.events import MoveReport, StepEvent
-from twinlog_checkpoint.moves.host import MoveRun
-from twinlog_checkpoint.moves.plan import (
+from twinlog_checkpoint.moves.planning.plan import (
     DEFAULT_WAIT_SECONDS,
     LastMove,
     MoveAction,
@@ -20,6 +18,8 @@ from twinlog_checkpoint.moves.plan import (
     MovePartition,
     MovePlan,
 )
+from twinlog_checkpoint.moves.running.events import MoveReport, StepEvent
+from twinlog_checkpoint.moves.running.host import MoveRun
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, counting, most_missing
 
 PART_ROWS = 5_000

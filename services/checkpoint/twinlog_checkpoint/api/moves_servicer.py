@@ -20,11 +20,11 @@ from twinlog_checkpoint.api.messages import flow_message
 from twinlog_checkpoint.api.move_audit import record_shown, run_shown, tell_outcome
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.journal.record import MoveKind, Step
-from twinlog_checkpoint.moves.events import MoveReport, StepState, step_event
-from twinlog_checkpoint.moves.host import MoveHost, MoveRun
-from twinlog_checkpoint.moves.plan import MoveOptions, MovePlan
-from twinlog_checkpoint.moves.run_record import shown_move
-from twinlog_checkpoint.moves.runner import MoveRunner
+from twinlog_checkpoint.moves.planning.last_move import shown_move
+from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePlan
+from twinlog_checkpoint.moves.running.events import MoveReport, StepState, step_event
+from twinlog_checkpoint.moves.running.host import MoveHost, MoveRun
+from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.side_by_side import each_at_once
 
 _ERRORS = (KafkaError, WireFormatError, StateError)

@@ -8,7 +8,7 @@ from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.owner_name import OwnerReason
-from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
 
 _PAGE = 5000
 _CALL_SECONDS = 10.0

@@ -12,8 +12,8 @@ from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.journal.moves_log import failover_topic
 from twinlog_checkpoint.journal.record import MoveKind, MoveState
-from twinlog_checkpoint.moves.plan import MoveOptions
-from twinlog_checkpoint.moves.runner import MoveRunner
+from twinlog_checkpoint.moves.planning.plan import MoveOptions
+from twinlog_checkpoint.moves.running.runner import MoveRunner
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.test_moves import NO_WAIT, MoveRig, move_rig, offset_of, run

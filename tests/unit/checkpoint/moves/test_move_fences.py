@@ -14,8 +14,8 @@ from twinlog.testing.fakes.cluster import Call, Transaction
 from twinlog.write_blocks import fence_of, is_fence
 from twinlog_checkpoint.journal.known_fences import KnownFences
 from twinlog_checkpoint.journal.record import Step
-from twinlog_checkpoint.moves.events import StepEvent, StepState
-from twinlog_checkpoint.moves.plan import MoveOptions
+from twinlog_checkpoint.moves.planning.plan import MoveOptions
+from twinlog_checkpoint.moves.running.events import StepEvent, StepState
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.test_moves import NO_WAIT, move_rig, offset_of, run

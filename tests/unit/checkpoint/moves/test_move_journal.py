@@ -21,7 +21,7 @@ from twinlog_checkpoint.journal.record import (
     encode_group,
     encode_record,
 )
-from twinlog_checkpoint.moves.plan import MoveOptions
+from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import ORIGIN
 from unit.checkpoint.moves.test_moves import NO_WAIT, MoveRig, move_rig, run

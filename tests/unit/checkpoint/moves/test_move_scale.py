@@ -13,8 +13,8 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog.testing.fakes.cluster_state import FakeGroup
 from twinlog.wire import OffsetSync
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
-from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions
+from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, TURN_ITEMS
 from unit.checkpoint.checkpoint_rig import FlowOnFakes, ToldTopics, one_turn
 from unit.checkpoint.moves.test_move_backlog import replicated

@@ -12,10 +12,10 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.flow.parts import AlwaysOwner
 from twinlog_checkpoint.journal.record import MoveState, Step
-from twinlog_checkpoint.moves.events import StepEvent, StepState
-from twinlog_checkpoint.moves.outcome import left_behind
-from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePartition
-from twinlog_checkpoint.moves.runner import MoveRunner
+from twinlog_checkpoint.moves.planning.outcome import left_behind
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition
+from twinlog_checkpoint.moves.running.events import StepEvent, StepState
+from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.translation import Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.test_moves import NO_WAIT, MoveRig, actions, move_rig, offset_of, run

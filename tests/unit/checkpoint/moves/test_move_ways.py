@@ -2,7 +2,7 @@
 
 from twinlog.model import TopicPartition
 from twinlog.policy.replication import IdentityReplicationPolicy
-from twinlog_checkpoint.moves.offset_router import OffsetRouter
+from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from unit.checkpoint.checkpoint_rig import FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.test_moves import move_rig

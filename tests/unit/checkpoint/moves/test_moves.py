@@ -15,10 +15,10 @@ from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
-from twinlog_checkpoint.moves.decision import GroupPlace, decide
-from twinlog_checkpoint.moves.events import MoveReport, StepEvent, StepState
-from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePlan
-from twinlog_checkpoint.moves.runner import MoveRunner
+from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
+from twinlog_checkpoint.moves.running.events import MoveReport, StepEvent, StepState
+from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_ranges import LogRange
 from twinlog_checkpoint.translation.translation import Translation, Verdict

@@ -5,7 +5,7 @@ import pytest
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.write_blocks import fence_of
-from twinlog_checkpoint.moves.plan import MoveOptions
+from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.test_move_fences import FENCED
 from unit.checkpoint.moves.test_moves import move_rig, offset_of, run

@@ -10,7 +10,7 @@ from twinlog.model import Flow
 from twinlog.testing.fakes.cluster import Call
 from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.journal.record import Step, decode_record, encode_record
-from twinlog_checkpoint.moves.plan import MoveOptions
+from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.write_grants import write_grants
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.test_move_journal import RECORD

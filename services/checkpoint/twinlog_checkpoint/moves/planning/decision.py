@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
-from twinlog_checkpoint.moves.plan import (
+from twinlog_checkpoint.moves.planning.plan import (
     MoveAction,
     MovePartition,
 )

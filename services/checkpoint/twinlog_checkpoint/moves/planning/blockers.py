@@ -1,8 +1,8 @@
 """What stands against a move."""
 
 from twinlog_checkpoint.journal.record import MoveKind
-from twinlog_checkpoint.moves.plan import MoveOptions
-from twinlog_checkpoint.moves.route import Route
+from twinlog_checkpoint.moves.planning.plan import MoveOptions
+from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, missing_fences
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.moves.plan import MoveAction, MovePartition
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MovePartition
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, blocking
 from twinlog_checkpoint.translation.translation import Verdict
 

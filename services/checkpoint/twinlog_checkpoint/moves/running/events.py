@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from twinlog.clock import Clock
 from twinlog_checkpoint.journal.record import MoveRecord, Step
-from twinlog_checkpoint.moves.plan import MovePlan
+from twinlog_checkpoint.moves.planning.plan import MovePlan
 
 
 class StepState(StrEnum):

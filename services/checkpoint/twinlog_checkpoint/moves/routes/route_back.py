@@ -9,8 +9,14 @@ from twinlog.policy import ReplicationPolicy
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
 from twinlog_checkpoint.journal.record import MoveKind
-from twinlog_checkpoint.moves.offset_router import OffsetRouter
-from twinlog_checkpoint.moves.route import CopiedPartition, KnownPlace, copied_partitions, fenceable, unread
+from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
+from twinlog_checkpoint.moves.routes.route import (
+    CopiedPartition,
+    KnownPlace,
+    copied_partitions,
+    fenceable,
+    unread,
+)
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation

@@ -13,7 +13,7 @@ from twinlog.wire import Checkpoint
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
 from twinlog_checkpoint.journal.record import MoveKind
-from twinlog_checkpoint.moves.offset_router import OffsetRouter
+from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import Pairs

@@ -19,18 +19,25 @@ from twinlog.telemetry.tracing import detached_span
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
-from twinlog_checkpoint.moves.arrival import Arrival, Arrived, fenced_plan
-from twinlog_checkpoint.moves.departure import Departed, Departure
-from twinlog_checkpoint.moves.events import Aborted, MoveEvent, MoveReport, StepEvent, StepState, step_event
-from twinlog_checkpoint.moves.outcome import (
+from twinlog_checkpoint.moves.planning.outcome import (
     finished_with,
     left_behind,
     writes,
 )
-from twinlog_checkpoint.moves.plan import MoveOptions, MovePartition, MovePlan
-from twinlog_checkpoint.moves.planner import MovePlanner, at_last
-from twinlog_checkpoint.moves.recorded import failback_due, recorded_move
-from twinlog_checkpoint.moves.run_record import begun, given_up
+from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves.planning.planner import MovePlanner, at_last
+from twinlog_checkpoint.moves.running.arrival import Arrival, Arrived, fenced_plan
+from twinlog_checkpoint.moves.running.departure import Departed, Departure
+from twinlog_checkpoint.moves.running.events import (
+    Aborted,
+    MoveEvent,
+    MoveReport,
+    StepEvent,
+    StepState,
+    step_event,
+)
+from twinlog_checkpoint.moves.running.recorded import failback_due, recorded_move
+from twinlog_checkpoint.moves.running.run_record import begun, given_up
 from twinlog_checkpoint.moves.write_block import delete_rules
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -7,9 +7,9 @@ from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.reads import group_states, readable_offsets
 from twinlog_checkpoint.journal.record import MoveRecord
-from twinlog_checkpoint.moves.decision import GroupPlace, decide
-from twinlog_checkpoint.moves.plan import MoveOptions, MovePartition
-from twinlog_checkpoint.moves.route import Route
+from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
+from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition
+from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.log_ranges import log_ranges
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict

@@ -11,9 +11,9 @@ from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal.record import MoveRecord, Step
 from twinlog_checkpoint.moves.ends import ends_behind_fence, ends_now
-from twinlog_checkpoint.moves.events import StepEvent, StepState, step_event
-from twinlog_checkpoint.moves.plan import MoveOptions
-from twinlog_checkpoint.moves.planner import MovePlanner
+from twinlog_checkpoint.moves.planning.plan import MoveOptions
+from twinlog_checkpoint.moves.planning.planner import MovePlanner
+from twinlog_checkpoint.moves.running.events import StepEvent, StepState, step_event
 from twinlog_checkpoint.moves.topic_backlog import (
     TopicBacklog,
     blocking,

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
-from twinlog_checkpoint.moves.outcome import lacking, staying, stood_at, unread
-from twinlog_checkpoint.moves.plan import LastMove, MoveOptions, MovePartition
+from twinlog_checkpoint.moves.planning.last_move import fences_where_left
+from twinlog_checkpoint.moves.planning.outcome import lacking, staying, stood_at, unread
+from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition
 
 
 def begun(
@@ -82,32 +82,6 @@ def given_up(last: MoveRecord, *, now_ms: int) -> MoveRecord:
         fences_before=kept,
         finished_ms=now_ms,
         done=tuple(step for step in last.done if step is not Step.FENCE),
-    )
-
-
-def fences_where_left(last: MoveRecord | None, kind: MoveKind) -> Collection[AclBinding]:
-    """The fences that are up on the cluster that a move of this kind leaves."""
-    if last is None:
-        return ()
-    return last.fences if last.kind is kind else last.former_fences
-
-
-def shown_move(last: MoveRecord) -> LastMove:
-    """As plans and answers show it."""
-    left = {fence.resource_name for fence in last.fences}
-    entered = {fence.resource_name for fence in last.former_fences}
-    return LastMove(
-        run_id=last.run_id,
-        kind=last.kind,
-        finished=last.state is MoveState.DONE,
-        steps=tuple(last.done),
-        by=last.by,
-        started_ms=last.started_ms,
-        aborted=last.aborted,
-        left_behind=last.left_behind,
-        fenced_topics=sorted(left | entered),
-        fenced_where_left=sorted(left),
-        fenced_where_entered=sorted(entered),
     )
 
 

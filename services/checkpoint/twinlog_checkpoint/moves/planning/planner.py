@@ -11,15 +11,20 @@ from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.model import ClusterAlias
 from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
-from twinlog_checkpoint.moves.backlog import BacklogMeter
-from twinlog_checkpoint.moves.blockers import blockers_of
-from twinlog_checkpoint.moves.copy_states import CopyStates
-from twinlog_checkpoint.moves.group_places import GroupPlaces
-from twinlog_checkpoint.moves.plan import MoveOptions, MovePartition, MovePlan
-from twinlog_checkpoint.moves.plan_warnings import plan_warnings
-from twinlog_checkpoint.moves.route import Route
-from twinlog_checkpoint.moves.run_record import fences_where_left, shown_move
-from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, counting, estimated_seconds, total_backlog
+from twinlog_checkpoint.moves.planning.backlog import BacklogMeter
+from twinlog_checkpoint.moves.planning.blockers import blockers_of
+from twinlog_checkpoint.moves.planning.copy_states import CopyStates
+from twinlog_checkpoint.moves.planning.group_places import GroupPlaces
+from twinlog_checkpoint.moves.planning.last_move import fences_where_left, shown_move
+from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves.planning.plan_warnings import plan_warnings
+from twinlog_checkpoint.moves.routes.route import Route
+from twinlog_checkpoint.moves.topic_backlog import (
+    TopicBacklog,
+    counting,
+    estimated_seconds,
+    total_backlog,
+)
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
 from twinlog_checkpoint.moves.write_grants import WriteGrants, write_grants
 

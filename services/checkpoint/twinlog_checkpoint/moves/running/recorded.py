@@ -12,8 +12,8 @@ from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.model import ClusterAlias
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
-from twinlog_checkpoint.moves.planner import NOTHING_DUE, Due, MovePlanner
-from twinlog_checkpoint.moves.route import Route
+from twinlog_checkpoint.moves.planning.planner import NOTHING_DUE, Due, MovePlanner
+from twinlog_checkpoint.moves.routes.route import Route
 
 
 async def recorded_move(journal: MoveJournal, route: Route) -> MoveRecord | None:

@@ -9,12 +9,12 @@ import structlog
 from twinlog.clock import Clock
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, Step
-from twinlog_checkpoint.moves.commit import commit, verify
-from twinlog_checkpoint.moves.events import StepEvent, StepState, step_event
-from twinlog_checkpoint.moves.outcome import finished_with, going_on, writes
-from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePartition, MovePlan
-from twinlog_checkpoint.moves.planner import MovePlanner
-from twinlog_checkpoint.moves.run_record import finished
+from twinlog_checkpoint.moves.planning.outcome import finished_with, going_on, writes
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves.planning.planner import MovePlanner
+from twinlog_checkpoint.moves.running.commit import commit, verify
+from twinlog_checkpoint.moves.running.events import StepEvent, StepState, step_event
+from twinlog_checkpoint.moves.running.run_record import finished
 from twinlog_checkpoint.moves.write_block import create_rules, delete_rules
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -7,8 +7,8 @@ from twinlog.errors import ConflictError, KafkaError
 from twinlog.kafka.ports import CommittedOffset, GroupAdmin
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.moves.outcome import writes
-from twinlog_checkpoint.moves.plan import MoveAction, MovePartition
+from twinlog_checkpoint.moves.planning.outcome import writes
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MovePartition
 from twinlog_checkpoint.side_by_side import each_at_once
 
 COMMITS_AT_ONCE = 32

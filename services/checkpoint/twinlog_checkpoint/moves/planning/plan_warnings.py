@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from twinlog.model import ClusterAlias
-from twinlog_checkpoint.moves.plan import (
+from twinlog_checkpoint.moves.planning.plan import (
     MoveAction,
     MovePartition,
 )

@@ -1,0 +1,1 @@
+"""What a move would do now: looked at, decided and counted. Changes nothing."""

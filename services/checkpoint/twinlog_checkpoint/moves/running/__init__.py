@@ -1,0 +1,1 @@
+"""Carries moves out, and records them."""
