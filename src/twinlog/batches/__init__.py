@@ -34,7 +34,7 @@ from twinlog.batches.joining import merge
 from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits, choose_lane
 from twinlog.batches.outgoing import OffsetRun, OutgoingBatch, Seal, sealed, sealed_header
 from twinlog.batches.prepare import prepare
-from twinlog.batches.prepared import CopyFault, CopyPolicy, LaneShare, LeaderEpoch, Prepared
+from twinlog.batches.prepared import CopyFault, CopyPolicy, LeaderEpoch, Prepared
 from twinlog.batches.raw_lane import take_raw
 from twinlog.batches.recode_lane import Packed, RecordTooLarge, pack, transcode
 from twinlog.batches.records import decode_batch, open_records, write_records
@@ -50,7 +50,6 @@ from twinlog.batches.visibility import (
 __all__ = [
     "CopyFault",
     "CopyPolicy",
-    "LaneShare",
     "LeaderEpoch",
     "Prepared",
     "prepare",

@@ -19,7 +19,7 @@ from twinlog.batches.header import (
 )
 from twinlog.batches.lanes import Lane, LaneReason, choose_lane
 from twinlog.batches.outgoing import OutgoingBatch
-from twinlog.batches.prepared import CopyFault, CopyPolicy, LaneShare, LeaderEpoch, Prepared
+from twinlog.batches.prepared import CopyFault, CopyPolicy, LeaderEpoch, Prepared
 from twinlog.batches.raw_lane import take_raw
 from twinlog.batches.recode_lane import Packed, dense_pieces, pack, transcode
 from twinlog.batches.records import open_records
@@ -81,7 +81,6 @@ class _Preparation:
         self._lowest_offset = 0
         self._log_end_offset = HIGHEST_OFFSET if log_end_offset is None else log_end_offset
         self._batches: list[OutgoingBatch] = []
-        self._shares: dict[tuple[Lane, LaneReason], LaneShare] = {}
         self._fault: CopyFault | None = None
         self._leader_epoch = _NO_EPOCH_YET
         self._leader_epochs: list[LeaderEpoch] = []
@@ -160,7 +159,6 @@ class _Preparation:
             batches=tuple(self._batches),
             next_offset=self._position,
             fault=self._fault,
-            shares=self._shares,
             leader_epochs=tuple([each for each in self._leader_epochs if each.offset < self._position]),
         )
 
@@ -173,7 +171,6 @@ class _Preparation:
     def _drop(self, batch: Batch, reason: LaneReason) -> None:
         if self._policy.check_crc and reason is not LaneReason.BEHIND_POSITION and not crc_is_valid(batch):
             raise corrupt_checksum(batch)  # or a false bit would make data vanish as a marker
-        self._tally(batch, Lane.DROP, reason, max(batch.header.record_count, 0))
         self._position = max(self._position, batch.header.next_offset)
 
     def _send_alone(self, batch: Batch, lane: Lane, reason: LaneReason) -> None:
@@ -184,7 +181,6 @@ class _Preparation:
             return
         self._batches.append(take_raw(batch, check_crc=self._policy.check_crc))
         self._position = batch.header.next_offset
-        self._tally(batch, Lane.RAW, LaneReason.UNOPENED, batch.header.record_count)
 
     def _recode(self, batch: Batch, reason: LaneReason) -> None:
         policy = self._policy
@@ -200,10 +196,8 @@ class _Preparation:
             if whole:
                 self._batches.append(whole)
                 self._position = whole.next_source_offset
-                self._tally(batch, Lane.RECODE, reason, whole.record_count)
                 return
         records = self._open(batch)
-        self._tally(batch, Lane.RECODE, reason, len(records))
         self._pack(records, codec, reason, batch.header.next_offset)
 
     def _join_plain_ones(self, data: bytes, position: int) -> int:
@@ -230,10 +224,6 @@ class _Preparation:
         self._group_reason = LaneReason.SMALL_BATCHES
         self._group_bytes += gathered.record_bytes
         self._position = self._lowest_offset = gathered.next_offset
-        share = self._share(Lane.RECODE, LaneReason.SMALL_BATCHES)
-        share.batches += gathered.batch_count
-        share.records += len(self._group) - before
-        share.bytes += gathered.position - position
         return gathered.position
 
     def _join_group(self, batch: Batch, reason: LaneReason) -> None:
@@ -251,7 +241,6 @@ class _Preparation:
         self._group += records
         self._group_bytes += size_bytes
         self._position = batch.header.next_offset
-        self._tally(batch, Lane.RECODE, reason, len(records))
 
     def close_group(self) -> None:
         if not self._group:
@@ -298,15 +287,3 @@ class _Preparation:
     def _codec_for(self, batch: Batch) -> Codec:
         named = self._policy.target.codec
         return batch.header.codec if named is None else named
-
-    def _tally(self, batch: Batch, lane: Lane, reason: LaneReason, records: int) -> None:
-        share = self._share(lane, reason)
-        share.batches += 1
-        share.records += records
-        share.bytes += batch.header.size_bytes
-
-    def _share(self, lane: Lane, reason: LaneReason) -> LaneShare:
-        share = self._shares.get((lane, reason))
-        if share is None:
-            share = self._shares[lane, reason] = LaneShare()
-        return share

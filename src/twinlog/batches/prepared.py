@@ -1,11 +1,10 @@
 """How batches are made ready for the target, and what came of it: values."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twinlog.batches.codec import MAX_OPEN_BYTES
-from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits
+from twinlog.batches.lanes import TargetTopicLimits
 from twinlog.batches.outgoing import OutgoingBatch
 
 
@@ -52,15 +51,6 @@ class LeaderEpoch(NamedTuple):
     offset: int
 
 
-@dataclass(slots=True)
-class LaneShare:
-    """What went one way: batches and bytes as fetched, records as far as headers tell."""
-
-    batches: int = 0
-    records: int = 0
-    bytes: int = 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """The outcome for one partition."""
@@ -70,7 +60,6 @@ class Prepared:
     next_offset: int
     """The source position once all of `batches` are committed: past dropped batches too, before a fault."""
     fault: CopyFault | None = None
-    shares: Mapping[tuple[Lane, LaneReason], LaneShare] = field(default_factory=dict)
     leader_epochs: tuple[LeaderEpoch, ...] = ()
     """Of the batches up to `next_offset`, in order; one entry for each change, without what has none."""
 

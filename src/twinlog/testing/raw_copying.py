@@ -79,7 +79,7 @@ class PartitionCopy:
         for batch, base_offset in acknowledged:
             self._note(batch, base_offset.result())
         self.position = prepared.next_offset
-        self.lanes |= prepared.shares.keys()
+        self.lanes |= {(batch.lane, batch.reason) for batch in prepared.batches}
         self.fault_reason = prepared.fault.reason if prepared.fault else None
 
     def _note(self, batch: OutgoingBatch, base_offset: int) -> None:

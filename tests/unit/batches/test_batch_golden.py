@@ -104,7 +104,7 @@ def test_only_fit_batches_go_raw() -> None:
     raw = set()
     for golden in _GOLDEN:
         prepared = prepare(bytes.fromhex(golden["bytes"]), wanted_offset=0, policy=CopyPolicy())
-        if any(lane is Lane.RAW for lane, _ in prepared.shares):
+        if any(batch.lane is Lane.RAW for batch in prepared.batches):
             raw.add(golden["name"])
     # Java's compaction writes uncompressed old messages again, as v2 batches of one record.
     assert raw == {f"v2 {codec.name.lower()} CreateTime" for codec in Codec} | {

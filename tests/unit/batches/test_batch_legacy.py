@@ -8,7 +8,6 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from twinlog.batches import (
     Codec,
     CopyPolicy,
-    Lane,
     LaneReason,
     decode_batch,
     prepare,
@@ -93,4 +92,3 @@ def test_uncompressed_messages_are_packed_together_with_no_backlog() -> None:
     assert outgoing.record_count == 288
     assert outgoing.reason is LaneReason.OLD_MAGIC
     assert prepared.next_offset == 300
-    assert prepared.shares[Lane.DROP, LaneReason.BEHIND_POSITION].batches == 2
