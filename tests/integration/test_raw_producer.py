@@ -34,24 +34,25 @@ def target(
 # transactions
 
 
-async def test_a_commit_shows_everything_an_abort_nothing(target: BlockingCluster, unique_topic: str) -> None:
+async def test_a_commit_shows_everything_and_what_is_left_open_never_shows(
+    target: BlockingCluster, unique_topic: str
+) -> None:
     await create_topic(target, unique_topic, partition_count=3)
     partitions = [TopicPartition(unique_topic, number) for number in range(3)]
-    async with (
-        open_target(target) as session,
-        RawProducer(session, QUICK, transactional_id=unique_topic) as producer,
-    ):
-        for shown, verdict in ((0, "commit"), (1, "abort"), (1, "commit"), (2, "abort")):
-            producer.begin()
-            acks = [producer.send(partition, a_batch(verdict.encode())) for partition in partitions]
-            await producer.flush()
-            assert all(ack.result() >= 0 for ack in acks)
-            committed = await committed_values(target, partitions[0], in_transaction=True)
-            assert committed == [b"commit"] * shown
-            await (producer.commit() if verdict == "commit" else producer.abort())
-            assert producer.state is ProducerState.READY
+    async with open_target(target) as session:
+        for shown, verdict in ((0, "commit"), (1, "leave"), (1, "commit"), (2, "leave"), (2, "commit")):
+            async with RawProducer(session, QUICK, transactional_id=unique_topic) as producer:
+                producer.begin()
+                acks = [producer.send(partition, a_batch(verdict.encode())) for partition in partitions]
+                await producer.flush()
+                assert all(ack.result() >= 0 for ack in acks)
+                committed = await committed_values(target, partitions[0], in_transaction=True)
+                assert committed == [b"commit"] * shown
+                if verdict == "commit":
+                    await producer.commit()
+                    assert producer.state is ProducerState.READY
     for partition in partitions:
-        assert await committed_values(target, partition) == [b"commit", b"commit"]
+        assert await committed_values(target, partition) == [b"commit"] * 3
 
 
 async def test_every_transaction_has_an_epoch_of_its_own_where_the_cluster_can_do_that(
@@ -70,7 +71,7 @@ async def test_every_transaction_has_an_epoch_of_its_own_where_the_cluster_can_d
                     producer.send(partition, a_batch(b"%d" % number, b"+", timestamp_ms=now_ms))
                     producer.send(partition, a_batch(b"%d more" % number, timestamp_ms=now_ms))
                     await producer.flush()
-                    await (producer.abort() if number == 1 else producer.commit())
+                    await producer.commit()
 
             async def data_headers() -> list[BatchHeader]:
                 async with open_fetcher(session) as fetcher:
@@ -105,9 +106,6 @@ async def test_one_leader_and_several_take_turns_in_the_transactions_of_an_id(
                 for partition in written:
                     rotation.send(partition, a_batch(b"%d" % number))
                 await rotation.flush()
-                if number % 7 == 6:
-                    await rotation.abort()
-                    continue
                 for partition in written:
                     rotation.send(partition, a_batch(b"%d+" % number))
                     expected[partition] += [b"%d" % number, b"%d+" % number]
@@ -128,26 +126,6 @@ async def test_a_transaction_without_records_costs_nothing(
         for _ in range(3):
             producer.begin()
             await producer.commit()
-            producer.begin()
-            await producer.abort()
-
-
-async def test_an_abort_forgets_what_never_left(target: BlockingCluster, unique_topic: str) -> None:
-    await create_topic(target, unique_topic)
-    partition = TopicPartition(unique_topic, 0)
-    async with (
-        open_target(target) as session,
-        RawProducer(session, QUICK, transactional_id=unique_topic) as producer,
-    ):
-        producer.begin()
-        forgotten = producer.send(partition, a_batch(b"forgotten"))
-        await producer.abort()
-        with pytest.raises(KafkaError):
-            await forgotten
-        producer.begin()
-        producer.send(partition, a_batch(b"kept"))
-        await producer.commit()
-    assert await committed_values(target, partition) == [b"kept"]
 
 
 async def test_wrong_order_of_calls_is_said(target: BlockingCluster, unique_topic: str) -> None:
@@ -181,10 +159,8 @@ async def test_ids_in_turn_keep_the_order_of_transactions(target: BlockingCluste
             rotation.begin()
             for partition in partitions:
                 rotation.send(partition, a_batch(b"%d" % number, b"%d again" % number))
-            await (rotation.abort() if number % 10 == 3 else rotation.commit())
-    expected = [
-        value for number in range(100) if number % 10 != 3 for value in (b"%d" % number, b"%d again" % number)
-    ]
+            await rotation.commit()
+    expected = [value for number in range(100) for value in (b"%d" % number, b"%d again" % number)]
     for partition in partitions:
         assert await committed_values(target, partition) == expected
 
@@ -243,7 +219,6 @@ async def test_a_zombie_is_fenced_and_its_records_never_show(
         assert zombie.partition_failures == {}
         with pytest.raises(FatalKafkaError):
             zombie.send(partition, a_batch(b"more"))
-        await zombie.abort()
     assert await committed_values(target, partition) == [b"owner"]
 
 

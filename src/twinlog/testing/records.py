@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from twinlog.batches import Codec, NewRecord, build_batch
+from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer
+from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer, fence
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 
@@ -47,12 +48,18 @@ async def write_batches(
                 producer.begin()
             for partition, codec, records in batches:
                 producer.send(TopicPartition(topic, partition), build_batch(records, codec=codec))
-            if transactional_id is None:
+            if transactional_id is None or abort:
                 await producer.flush()
-            elif abort:
-                await producer.flush()
-                await producer.abort()
             else:
                 await producer.commit()
+        if abort:
+            assert transactional_id is not None
+            outcomes = await fence(
+                session,
+                [transactional_id],
+                timeout_seconds=30,
+                transaction_timeout_seconds=settings.transaction_timeout_seconds,
+            )
+            assert not isinstance(outcomes[transactional_id], KafkaError)
     finally:
         await session.close()

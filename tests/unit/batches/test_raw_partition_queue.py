@@ -112,17 +112,6 @@ async def test_another_connection_waits_until_the_first_is_answered() -> None:
     assert queue.peek(0, _THERE) is second
 
 
-async def test_what_never_left_can_be_forgotten_without_a_gap() -> None:
-    queue = PartitionQueue(is_known=True)
-    sent, unsent = (_put(queue, asyncio.get_running_loop()) for _ in range(2))
-    _take(queue)
-    queue.give_back(sent, retry_at=0)
-    queue.peek(0, _HERE)
-    assert queue.drop_waiting() == [unsent]
-    assert _take(queue) is sent
-    assert queue.next_sequence == 1
-
-
 @given(
     answers=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(("ok", "again", "lost"))), max_size=60),
     start=st.sampled_from((0, 0x7FFFFFFF - 3)),

@@ -138,14 +138,10 @@ class Delivery:
         acknowledged."""
         return bool(self._added)
 
-    def transaction_ended(self, identity: ProducerIdentity, *, committed: bool) -> None:
-        """Everything is acknowledged and the next transaction is sent as `identity`."""
+    def transaction_ended(self, identity: ProducerIdentity) -> None:
+        """Everything is committed and the next transaction is sent as `identity`."""
         if self._stopped:
             return
-        if not committed:
-            # In version 1 the aborted one had the same epoch as those that follow.
-            has_own_epoch = identity != self._identity
-            self._guard.all_committed_from(identity.producer_epoch + (0 if has_own_epoch else 1))
         if identity.producer_id != self._identity.producer_id:
             self._queues.clear()
             self._busy.clear()
@@ -159,15 +155,6 @@ class Delivery:
             self._look_later()
         self._identity = identity
         self._added.clear()
-
-    def drop_unsent(self) -> None:
-        """Fail what never left; what did leave is still awaited."""
-        for partition, queue in self._queues.items():
-            for pending in queue.drop_waiting():
-                self._finish(
-                    pending,
-                    from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send to {partition}", detail="aborted"),
-                )
 
     def fail(self, error: KafkaError) -> None:
         """Send nothing more; the first failure is the one that is kept."""

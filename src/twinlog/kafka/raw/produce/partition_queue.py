@@ -131,12 +131,6 @@ class PartitionQueue:
         order = _sent_order(self.next_sequence)
         return any(order(other) < order(pending) for other in (*self.in_flight, *self.returned))
 
-    def drop_waiting(self) -> list[PendingBatch]:
-        """Forget what was never sent: its sequence numbers are not used up yet."""
-        never_sent = [pending for pending in self.waiting if pending.base_sequence == _NO_SEQUENCE]
-        self.waiting = deque(pending for pending in self.waiting if pending.base_sequence != _NO_SEQUENCE)
-        return never_sent
-
 
 def _sent_order(next_sequence: int) -> Callable[[PendingBatch], int]:
     """Sequence numbers wrap at 2^31: order by how far behind the next one they are, the farthest first."""

@@ -22,7 +22,7 @@ class ProducerState(StrEnum):
     """Initialised; a transactional producer is outside a transaction."""
     IN_TRANSACTION = "IN_TRANSACTION"
     ENDING = "ENDING"
-    """The coordinator was asked to commit or abort."""
+    """The coordinator was asked to commit."""
     FAILED = "FAILED"
     """Unusable: see `failure`."""
     CLOSED = "CLOSED"
@@ -30,6 +30,9 @@ class ProducerState(StrEnum):
 
 class RawProducer:
     """One producer identity on a session. Use it in one task, as `async with`.
+
+    It never aborts: batches that are still on their way could arrive after the abort, and stay open for ever.
+    The next owner of the id ends what is left open, and fences those.
 
     After a failure nothing more is sent, every open future raises, `state` is FAILED and `failure` says why;
     `partition_failures` names the partitions to blame, if single ones are. Leave it then, take a new one, and
@@ -128,32 +131,16 @@ class RawProducer:
         """
         self._expect(ProducerState.IN_TRANSACTION)
         await self.flush()
-        await self._end(commit=True)
-
-    async def abort(self) -> None:
-        """Forget what never left, wait for what did, and abort; the producer may be used again.
-
-        On a failed producer nothing is done: batches still on their way could arrive after the abort and stay
-        open for ever. The next owner of the id ends the transaction, and fences those. Raises KafkaError.
-        """
-        if self.state is ProducerState.FAILED:
-            return
-        self._expect(ProducerState.IN_TRANSACTION)
-        self._delivery.drop_unsent()
-        await self.flush()
-        await self._end(commit=False)
-
-    async def _end(self, *, commit: bool) -> None:
         if self._delivery.has_transaction:
             self._state = ProducerState.ENDING
             try:
                 self._identity = await self._coordinator.end(
-                    self._identity, commit=commit, timeout_seconds=self._settings.delivery_timeout_seconds
+                    self._identity, commit=True, timeout_seconds=self._settings.delivery_timeout_seconds
                 )
             except KafkaError as error:
                 self._delivery.fail(error)
                 raise
-            self._delivery.transaction_ended(self._identity, committed=commit)
+            self._delivery.transaction_ended(self._identity)
         self._state = ProducerState.READY
 
     def _failed(self, error: Exception) -> None:

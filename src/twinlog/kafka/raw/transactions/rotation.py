@@ -92,10 +92,6 @@ class TransactionRotation:
         """See `RawProducer.commit`."""
         await self._current.commit()
 
-    async def abort(self) -> None:
-        """See `RawProducer.abort`."""
-        await self._current.abort()
-
     @property
     def _current(self) -> RawProducer:
         return self._producers[self._turn]
