@@ -118,10 +118,6 @@ class OffsetSyncStore:
         """Return the partition's 64 slots, newest first; empty when it has no sync."""
         return self._slots.get(partition, ())
 
-    def distinct_syncs(self, partition: TopicPartition) -> Slots:
-        """Return each sync the partition's slots hold once, newest first."""
-        return tuple({id(sync): sync for sync in self.slots(partition)}.values())
-
     def partitions(self) -> frozenset[TopicPartition]:
         """Return the source partitions that have a sync."""
         return frozenset(self._slots)

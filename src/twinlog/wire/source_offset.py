@@ -14,20 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinlog.errors import WireFormatError
-from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.wire import connect_json
 from twinlog.wire.connect_json import JsonValue
 
 SOURCE_CONNECTOR = "MirrorSourceConnector"
-CHECKPOINT_CONNECTOR = "MirrorCheckpointConnector"
-HEARTBEAT_CONNECTOR = "MirrorHeartbeatConnector"
 """Names in dedicated mode; on a plain Connect cluster the first key element is the name its user chose."""
 GAP_CONNECTOR = "TwinlogGap"
 CONTROL_CONNECTOR = "TwinlogControl"
 """Names of our own records, which Connect leaves alone."""
-
-PLACEHOLDER_OFFSET = b'{"offset":0}'
-"""The value MM2 writes for its checkpoint and heartbeat connectors, and never reads."""
 
 DOCUMENT_FORMAT = 1
 """Of our own records. A field may be added without a new one; records from before it was written have none.
@@ -97,28 +92,6 @@ def source_offset_key(
         ConnectKey(
             connector=connector,
             partition={"cluster": cluster, "partition": partition.partition, "topic": partition.topic},
-        )
-    )
-
-
-def checkpoint_offset_key(
-    group: str, partition: TopicPartition, *, connector: str = CHECKPOINT_CONNECTOR
-) -> bytes:
-    """Return the checkpoint connector's key; topic and partition are the target's."""
-    return encode_connect_key(
-        ConnectKey(
-            connector=connector,
-            partition={"partition": partition.partition, "topic": partition.topic, "group": group},
-        )
-    )
-
-
-def heartbeat_offset_key(flow: Flow, *, connector: str = HEARTBEAT_CONNECTOR) -> bytes:
-    """Return the heartbeat connector's key."""
-    return encode_connect_key(
-        ConnectKey(
-            connector=connector,
-            partition={"sourceClusterAlias": flow.source, "targetClusterAlias": flow.target},
         )
     )
 

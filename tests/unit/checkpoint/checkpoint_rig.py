@@ -27,8 +27,8 @@ from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport
-from twinlog_checkpoint.translation.alignment_log import RecordLog
 from twinlog_checkpoint.translation.exact import LogSide
+from unit.checkpoint.record_log import RecordLog
 
 A_TO_B = Flow("A", "B")
 B_TO_A = Flow("B", "A")

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from twinlog_checkpoint.translation.alignment_log import RecordLog
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.floor import FloorTranslator
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
+from unit.checkpoint.record_log import RecordLog
 
 GOOD = (Verdict.EXACT, Verdict.UP_TO_DATE)
 

@@ -18,14 +18,18 @@ from twinlog.cli.status.view import (
     service_cells,
 )
 from twinlog.errors import ConfigError, WireFormatError
-from twinlog.model import Flow, Record, TopicPartition
+from twinlog.model import Record, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.wire.checkpoint import Checkpoint, encode_checkpoint
 from twinlog.wire.heartbeat import Heartbeat, encode_heartbeat
 from twinlog.wire.offset_sync import OffsetSync, encode_offset_sync
-from twinlog.wire.source_offset import encode_source_offset, heartbeat_offset_key, source_offset_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 
 POLICIES = [DefaultReplicationPolicy()]
+
+
+HEARTBEAT_KEY = b'["MirrorHeartbeatConnector",{"sourceClusterAlias":"A","targetClusterAlias":"B"}]'
+"""Of Connect's heartbeat connector."""
 
 
 def _record(key: bytes | None, value: bytes | None) -> Record:
@@ -59,7 +63,7 @@ def test_positions_show_the_next_offset_and_other_records_of_connect_as_they_are
     key = source_offset_key("A", TopicPartition("orders", 2))
     position = decode(Kind.POSITION, _record(key, encode_source_offset(100)))
     removed = decode(Kind.POSITION, _record(key, None))
-    other = decode(Kind.POSITION, _record(heartbeat_offset_key(Flow("A", "B")), b'{"offset":0}'))
+    other = decode(Kind.POSITION, _record(HEARTBEAT_KEY, b'{"offset":0}'))
 
     assert position.line == "SourceOffset{cluster=A, topicPartition=orders-2, nextOffset=100}"
     assert position.fields == {"cluster": "A", "topic": "orders", "partition": 2, "next_offset": 100}

@@ -4,7 +4,7 @@ D.
 
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -44,6 +44,11 @@ def translated(store: OffsetSyncStore, upstream_offset: int) -> int | None:
     if translation.outcome is TranslationOutcome.TOO_OLD:
         return TOO_FAR_BACK
     return translation.downstream_offset
+
+
+def distinct_syncs(store: OffsetSyncStore) -> Sequence[OffsetSync]:
+    """Each sync of the partition's slots once, newest first."""
+    return list({id(sync): sync for sync in store.slots(TP)}.values())
 
 
 def distinct(store: OffsetSyncStore) -> dict[int, int]:
@@ -127,7 +132,7 @@ def test_past_offset_translation() -> None:
     assert translated(store, 999) == TOO_FAR_BACK
     for offset in range(1010, 10001, 10):
         store.apply(sync(offset, offset))
-    assert [s.upstream_offset for s in store.distinct_syncs(TP)] == [
+    assert [s.upstream_offset for s in distinct_syncs(store)] == [
         10000, 9990, 9970, 9940, 9880, 9640, 9160, 8680, 6760, 4840, 1000,
     ]  # fmt: skip
     assert {u: translated(store, u) for u in (999, 4839, 9989)} == {999: TOO_FAR_BACK, 4839: 1001, 9989: 9971}
@@ -137,7 +142,7 @@ def test_past_offset_translation() -> None:
 
 def test_past_offset_translation_without_initialization_read_to_end() -> None:
     store = filled([], loaded=identity(*range(0, 1001, 10)), must_read_to_end=False)
-    assert [s.upstream_offset for s in store.distinct_syncs(TP)] == [1000, 990, 960, 900, 840, 720, 480, 0]
+    assert [s.upstream_offset for s in distinct_syncs(store)] == [1000, 990, 960, 900, 840, 720, 480, 0]
     expected = {479: 1, 480: 480, 719: 481}
     assert {u: translated(store, u) for u in expected} == expected
 
@@ -268,7 +273,7 @@ def test_consistently_spaced_syncs_expire_one_at_a_time(step: int) -> None:
     count = 0
     for index in range(1500):
         store.apply(sync(index * step, index * step))
-        now = len(store.distinct_syncs(TP))
+        now = len(distinct_syncs(store))
         assert now >= count, f"more than one sync expired at {index}"
         count = now
 
@@ -280,7 +285,7 @@ def test_randomly_spaced_syncs_expire_few_at_a_time(bits: int) -> None:
     upstream = count = 0
     for _ in range(400):
         store.apply(sync(upstream, upstream))
-        now = len(store.distinct_syncs(TP))
+        now = len(distinct_syncs(store))
         assert count + 1 - now <= bits + 2
         count = now
         upstream += steps.randrange(1 << bits) + 1
@@ -293,7 +298,7 @@ def test_dropped_syncs_spacing() -> None:
     upstream = count = 0
     for _ in range(3000):
         store.apply(sync(upstream, upstream))
-        now = len(store.distinct_syncs(TP))
+        now = len(distinct_syncs(store))
         assert count + 1 - now <= 2
         count = now
         upstream += steps.choice((100, 200))

@@ -10,16 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import WireFormatError
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.wire.connect_json import JsonValue, dumps, loads
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import (
     CONTROL_CONNECTOR,
     GAP_CONNECTOR,
-    PLACEHOLDER_OFFSET,
     ConnectKey,
     SourceOffsetKey,
-    checkpoint_offset_key,
     decode_connect_key,
     decode_document,
     decode_source_offset,
@@ -27,7 +25,6 @@ from twinlog.wire.source_offset import (
     encode_connect_key,
     encode_document,
     encode_source_offset,
-    heartbeat_offset_key,
     source_offset_key,
 )
 
@@ -39,11 +36,10 @@ def _key_of(connector: str, fields: dict[str, Any]) -> bytes:
         case "MirrorSourceConnector":
             return source_offset_key(fields["cluster"], TopicPartition(fields["topic"], fields["partition"]))
         case "MirrorCheckpointConnector":
-            return checkpoint_offset_key(
-                fields["group"], TopicPartition(fields["topic"], fields["partition"])
-            )
+            named = {key: fields[key] for key in ("partition", "topic", "group")}
         case _:
-            return heartbeat_offset_key(Flow(fields["source"], fields["target"]))
+            named = {"sourceClusterAlias": fields["source"], "targetClusterAlias": fields["target"]}
+    return encode_connect_key(ConnectKey(connector=connector, partition=named))
 
 
 def test_keys_are_connects(golden: Golden) -> None:
@@ -74,14 +70,7 @@ def test_values_are_connects_and_hold_the_last_offset(golden: Golden) -> None:
 def test_documented_bytes() -> None:
     key = source_offset_key("A", TopicPartition("t1", 0))
     assert key == b'["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"t1"}]'
-    assert checkpoint_offset_key("g1", TopicPartition("A.t1", 3)) == (
-        b'["MirrorCheckpointConnector",{"partition":3,"topic":"A.t1","group":"g1"}]'
-    )
-    assert heartbeat_offset_key(Flow("A", "B")) == (
-        b'["MirrorHeartbeatConnector",{"sourceClusterAlias":"A","targetClusterAlias":"B"}]'
-    )
     assert encode_source_offset(42) == b'{"offset":41}'
-    assert PLACEHOLDER_OFFSET == b'{"offset":0}'
 
 
 def test_a_connect_cluster_may_call_the_connector_otherwise() -> None:

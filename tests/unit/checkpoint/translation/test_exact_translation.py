@@ -9,7 +9,6 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Record
 from twinlog.testing.fakes.cluster import Call
 from twinlog.testing.fakes.cluster_state import Transaction
-from twinlog_checkpoint.translation.alignment_log import RecordLog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_sides import COUNT_BYTES, READ_BYTES
@@ -17,6 +16,7 @@ from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_rig import one_turn
 from unit.checkpoint.exact_questions import GOOD, check_all, translate, translator
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
+from unit.checkpoint.record_log import RecordLog
 
 
 async def test_far_from_any_sync_records_are_counted() -> None:
