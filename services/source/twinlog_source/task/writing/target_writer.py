@@ -9,9 +9,7 @@ Invariant C: after new ids nothing is sent before the driver allowed it: who kep
 been replaced, and new ids would fence the present owner.
 Invariant D: `run` and then `store_rest` return only when every position is certain and on the log; else they
 raise, and the driver must read the log.
-Invariant E: a position that was decided elsewhere (an operator, a recorded gap) stands until it is stored:
-what a commit before it turns out to have written does not replace it.
-Invariant F: a round is committed only after the round before it was: a position never stands for records of a
+Invariant E: a round is committed only after the round before it was: a position never stands for records of a
 round that was lost.
 
 Over a long way rounds overlap: while the commit of one is unanswered, the next is sent and stored.
@@ -24,20 +22,19 @@ then, with whatever else is committed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import structlog
 
-from twinlog.batches import NewRecord, OutgoingBatch
-from twinlog.batches.joining import join
+from twinlog.batches import NewRecord
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import Backoff, wait_or_stop
-from twinlog_source.log.fact_records import fact_record, partition_key
+from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import EpochStart, Fact, LeaderEpochsFact
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.task.partition import PartitionCopy, retry_wait
@@ -45,29 +42,17 @@ from twinlog_source.task.reading.loss import extended
 from twinlog_source.task.reading.source_reader import PreparedChunk, SourceReader
 from twinlog_source.task.writing.positions_topic import PositionsTopic
 from twinlog_source.task.writing.round import Round
+from twinlog_source.task.writing.round_sending import RoundSending
 from twinlog_source.task.writing.round_size import RoundSize
 from twinlog_source.task.writing.settling import settle_batch
+from twinlog_source.task.writing.stored_positions import StoredPositions
 from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.transport import Transport
-
-FAR_SECONDS = 0.008
-"""From so long an answer on the target is far away: a round trip costs more there than joining small
-batches and keeping two transactions."""
-FEW_BYTES = 128 << 10
-"""A round of so few bytes takes as long as its round trips do."""
-DOUBTFUL_SECONDS = 1.0
-"""For partitions that failed last time, once the others are written; a slow way may take longer for what it
-carries of them."""
 
 TOO_SLOW = frozenset({"KAFKA_TIMEOUT", "KAFKA_UNAVAILABLE"})
 """What a round ends with that was too large for the way to the target."""
 
 log = structlog.get_logger(__name__)
-
-
-def doubtful_seconds(others_took: float, *, doubtful_bytes: int, other_bytes: int) -> float:
-    """How much longer than the others doubtful partitions may take: twice what the way took for as much."""
-    return max(DOUBTFUL_SECONDS, 2 * others_took * doubtful_bytes / max(other_bytes, 1))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,16 +85,6 @@ class TargetWriter:
     """Rounds that failed as a whole, by reason."""
     target_problem: KafkaError | None = None
     """Why the target as a whole cannot be written; None while it can."""
-    _stored: dict[TopicPartition, int] = field(default_factory=dict)
-    """Positions as the log holds them; those it does not hold are absent."""
-    _unstored: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose position moved without a record of it."""
-    _extra_records: list[NewRecord] = field(default_factory=list)
-    """Records of our own (gaps) for the positions topic, written with the next round."""
-    _restarts: dict[TopicPartition, int] = field(default_factory=dict)
-    """Of the partitions of the last commit that was tried: how often each had been restarted before it."""
-    _late: dict[TopicPartition, KafkaError] = field(default_factory=dict)
-    """What the others of the present round did not wait for any longer."""
     _hanging_committed: set[TopicPartition] = field(default_factory=set)
     """Target partitions that were refused because a transaction of ours that was committed hangs there."""
     _size: RoundSize = field(default_factory=RoundSize)
@@ -117,12 +92,21 @@ class TargetWriter:
     """The present one, or the one before."""
     _committing: Round | None = None
     """The one whose commit is unanswered while the present one is sent."""
-    _way_seconds: float = 0.0
-    """How long the target took for a round of few bytes, without its commit."""
+    positions: StoredPositions = field(init=False)
+    sending: RoundSending = field(init=False)
     _tasks: asyncio.TaskGroup | None = None
     _store_now: bool = False
     _transport: Transport | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    def __post_init__(self) -> None:
+        self.positions = StoredPositions(topic=self.positions_topic, copies=self.copies, clock=self.clock)
+        self.sending = RoundSending(
+            copies=self.copies,
+            policies=self.source_reader.policies,
+            target_throttled=self.target_throttled,
+            clock=self.clock,
+        )
 
     async def open(self) -> None:
         """Take the transactional ids over; their former holder is fenced. Raises KafkaError."""
@@ -138,17 +122,16 @@ class TargetWriter:
 
     def note_stored(self, partition: TopicPartition, position: int) -> None:
         """The log holds this position already, by its last owner's word."""
-        self._stored[partition] = position
+        self.positions.note(partition, position)
 
     def is_stored(self, partition: TopicPartition) -> bool:
         """No position of it is only in memory."""
-        return partition not in self._unstored
+        return partition not in self.positions.unstored
 
     def store_soon(self, partition: TopicPartition, extra: Sequence[NewRecord] = ()) -> None:
         """A position moved without data (a reset, a gap, an operator): write it without waiting for
         records."""
-        self._unstored.add(partition)
-        self._extra_records.extend(extra)
+        self.positions.add([partition], extra)
         self._store_now = True
         self.source_reader.arrived.set()
 
@@ -222,7 +205,7 @@ class TargetWriter:
         """Write the positions and gaps that are only in memory; once nothing can be found any more. Raises
         KafkaError."""
         assert self._transport is not None
-        while self._unstored or self._extra_records:
+        while self.positions.is_behind:
             await self._store(self._transport)
 
     async def _await_chunk(self, stop: asyncio.Event) -> None:
@@ -237,12 +220,12 @@ class TargetWriter:
         current = self._round = Round(began_at=self.clock.monotonic())
         chunk: PreparedChunk | None = first
         while chunk is not None:
-            self._collect(current, chunk)
+            self.sending.collect(current, chunk)
             if current.size_bytes >= self._size.size_bytes:
                 break
             chunk = self.source_reader.pop()
-        self._send(transport, current)
-        await self._await_doubtful(current)
+        self.sending.send(transport, current)
+        await self.sending.await_doubtful(current)
         ends = {taken.copy.partition: taken.prepared.next_offset for taken in current.chunks}
         current.epochs = self._new_epochs(current)
         marks = [
@@ -252,75 +235,20 @@ class TargetWriter:
         if current.transaction is None:
             # Only markers and aborted data: there is nothing to be atomic with.
             await self._last_committed()
-            self._unstored |= ends.keys()
-            self._extra_records += marks
+            self.positions.add(ends.keys(), marks)
             self._settle(current)
             self._take_epochs(current)
             return
         await self._put(current, ends, marks)
-        if current.size_bytes <= FEW_BYTES and not self.target_throttled():
-            self._way_seconds = self.clock.monotonic() - current.began_at
+        self.sending.written(current)
         await self._last_committed()
-        await self._commit(current, overlapping=transport.overlaps and self._is_far)
-
-    @property
-    def _is_far(self) -> bool:
-        # Rounds that overlap under a quota would only wait for it one behind the other.
-        return self._way_seconds >= FAR_SECONDS and not self.target_throttled()
-
-    async def _await_doubtful(self, current: Round) -> None:
-        """Partitions that failed last time may not hold up the others for as long as a delivery may take."""
-        doubtful = [(copy, sent) for copy, _, sent in current.sent if copy.failures]
-        others = [sent for copy, _, sent in current.sent if not copy.failures]
-        if not doubtful or not others:
-            return
-        await asyncio.wait(others)  # bounded by the producer's deadline
-        patience_seconds = doubtful_seconds(
-            self.clock.monotonic() - current.began_at,
-            doubtful_bytes=sum(batch.size_bytes for copy, batch, _ in current.sent if copy.failures),
-            other_bytes=sum(batch.size_bytes for copy, batch, _ in current.sent if not copy.failures),
-        )
-        _, late = await asyncio.wait([sent for _, sent in doubtful], timeout=patience_seconds)
-        for copy, sent in doubtful:
-            if sent in late:
-                reason = copy.reason_before or "KAFKA_TIMEOUT"
-                error = TransientKafkaError(f"{copy.partition}: still not written", reason=reason)
-                self._late[copy.partition] = error
-        if self._late:
-            raise next(iter(self._late.values()))
-
-    def _collect(self, current: Round, chunk: PreparedChunk) -> None:
-        current.chunks.append(chunk)
-        chunk.copy.sent = chunk.prepared.next_offset
-        chunk.copy.rounds += 1
-        current.size_bytes += sum([batch.size_bytes for batch in chunk.prepared.batches])
-
-    def _send(self, transport: Transport, current: Round) -> None:
-        for copy, batches in self._batches(current):
-            target = TopicPartition(copy.target_topic, copy.partition.partition)
-            for batch in batches:
-                if current.transaction is None:
-                    current.transaction = transport.begin()
-                current.sent.append((copy, batch, current.transaction.send(target, batch)))
-
-    def _batches(self, current: Round) -> Iterator[tuple[PartitionCopy, Sequence[OutgoingBatch]]]:
-        if not self._is_far:
-            for chunk in current.chunks:
-                yield chunk.copy, chunk.prepared.batches
-            return
-        # A request takes one batch of a partition: small ones that follow one another would wait in turn.
-        by_copy: dict[TopicPartition, list[OutgoingBatch]] = {}
-        for chunk in current.chunks:
-            by_copy.setdefault(chunk.copy.partition, []).extend(chunk.prepared.batches)
-        for partition, batches in by_copy.items():
-            policy = self.source_reader.policies[partition]
-            yield self.copies[partition], join(batches, target=policy.target)
+        await self._commit(current, overlapping=transport.overlaps and self.sending.is_far)
 
     async def _store(self, transport: Transport) -> None:
         """Write the positions that moved without data."""
         await self._last_committed()
         self._store_now = False
-        if self._unstored or self._extra_records:
+        if self.positions.is_behind:
             current = self._round = Round(began_at=self.clock.monotonic(), transaction=transport.begin())
             await self._put(current, {}, [])
             await self._commit(current, overlapping=False)
@@ -329,33 +257,8 @@ class TargetWriter:
         self, current: Round, ends: Mapping[TopicPartition, int], marks: Sequence[NewRecord]
     ) -> None:
         """Write the positions that the round ends with, and those that moved without data, beside it."""
-        before = self._unanswered
         assert current.transaction is not None
-        # What the round before stores, it stores or fails, and nothing of this one counts then.
-        unstored = {
-            partition
-            for partition in self._unstored
-            if before is None or not before.stores(self.copies[partition])
-        }
-        extra = self._extra_records[before.extra_count if before is not None else 0 :]
-        current.moved = {partition: self.copies[partition].committed for partition in unstored}
-        current.positions = {**current.moved, **ends}
-        current.extra_count = len(extra)
-        restarts = {partition: self.copies[partition].restarts for partition in current.positions}
-        self._restarts = restarts if before is None else {**self._restarts, **restarts}
-        leaving_zero = [
-            partition
-            for partition, position in current.positions.items()
-            if position and self._stored.get(partition) == 0
-        ]
-        await current.transaction.store(
-            self.positions_topic.batches(
-                current.positions,
-                [*extra, *self._unknown_epochs(unstored - ends.keys()), *marks],
-                leaving_zero=leaving_zero,
-                now_ms=self.clock.now_ms(),
-            )
-        )
+        await current.transaction.store(self.positions.batches(current, ends, marks, before=self._unanswered))
 
     async def _commit(self, current: Round, *, overlapping: bool) -> None:
         """Commit what was put; `overlapping` returns at once. Raises the failure otherwise."""
@@ -384,15 +287,7 @@ class TargetWriter:
                 self.on_round(current)
 
     def _committed(self, current: Round) -> None:
-        self._stored.update(current.positions)
-        # Not those that were moved once more meanwhile.
-        self._unstored -= {
-            partition
-            for partition in current.positions
-            if current.moved.get(partition, self.copies[partition].committed)
-            == self.copies[partition].committed
-        }
-        del self._extra_records[: current.extra_count]
+        self.positions.committed(current)
         self.committed_rounds += 1
         self._settle(current)
         self._take_epochs(current)
@@ -422,15 +317,6 @@ class TargetWriter:
             if after is not before:
                 changed[partition] = after
         return changed
-
-    def _unknown_epochs(self, moved: Collection[TopicPartition]) -> list[NewRecord]:
-        """What takes back the leader epochs of partitions that continue elsewhere."""
-        alias, now_ms = self.positions_topic.source_alias, self.clock.now_ms()
-        return [
-            NewRecord(partition_key(alias, "epochs", partition), None, now_ms)
-            for partition in moved
-            if partition in self._stored and not self.copies[partition].epochs
-        ]
 
     def _fact(self, fact: Fact) -> NewRecord:
         return NewRecord(*fact_record(self.positions_topic.source_alias, fact), self.clock.now_ms())
@@ -467,8 +353,8 @@ class TargetWriter:
             copy.partition: why
             for target, why in blamed.items()
             if (copy := self.by_target.get(target)) is not None
-        } | self._late
-        self._late = {}
+        } | self.sending.late
+        self.sending.late = {}
         in_round = {
             partition
             for partition, copy in self.copies.items()
@@ -500,15 +386,6 @@ class TargetWriter:
     async def _resume_from_log(self) -> None:
         """The ids are ours again and the failed round is over: go on from what the log says."""
         log_says = await self.read_positions()
-        for partition, copy in self.copies.items():
-            position = log_says.get(partition)
-            if position is None or position == self._stored.get(partition):
-                continue
-            # The answer to the last commit was lost, the commit was not.
-            self._stored[partition] = position
-            if copy.keeps_offsets:
-                continue  # The end of its copy is the position.
-            if copy.restarts == self._restarts.get(partition, copy.restarts):
-                self._unstored.discard(partition)
-                copy.restart_at(position)
-        self._store_now = bool(self._unstored or self._extra_records)
+        for copy, position in self.positions.resume(log_says):
+            copy.restart_at(position)
+        self._store_now = self.positions.is_behind

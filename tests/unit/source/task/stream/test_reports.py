@@ -149,7 +149,7 @@ def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
     (before,) = [each for each in reports.report().partitions if each.partition.topic == GOOD.topic]
     assert not before.HasField("preserved")
     assert not before.needs_translation
-    rig.target_writer._unstored.clear()
+    rig.target_writer.positions.unstored.clear()
     (after,) = [each for each in reports.report().partitions if each.partition.topic == GOOD.topic]
     assert (after.preserved.skip_from, after.preserved.skip_to) == (4, 9)
     assert (after.needs_translation, after.preserved_until, after.position) == (True, 5, 7)
