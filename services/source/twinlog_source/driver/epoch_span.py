@@ -1,4 +1,4 @@
-"""How long an epoch lasts. Pure: takes `now`.
+"""How long an epoch lasts, and how often it is looked at. Pure: takes `now`.
 
 A hand-over costs a Spark job, new connections and some dozens of requests. So an epoch whose plan is still
 the right one stays, and is compared with the best plan every now and then.
@@ -6,6 +6,16 @@ the right one stays, and is compared with the best plan every now and then.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+REPLAN_POLL_SECONDS = 0.25
+LONGEST_REPLAN_POLL_SECONDS = 2.0
+REPLANS_PER_SECOND = 40
+"""Of all flows of a process together, as long as each looks every other second."""
+DEMAND_POLL_SECONDS = 1.0
+LONGEST_DEMAND_POLL_SECONDS = 5.0
+DEMANDS_PER_SECOND = 20
+"""Of all flows of a process together, as long as each looks every few seconds whether it has outgrown its
+epoch."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,3 +48,21 @@ class EpochSpan:
     @property
     def _ends_at(self) -> float:
         return self.began + max(self.soonest_seconds, self.longest_seconds)
+
+
+def replan_poll_seconds(flows: int) -> float:
+    """How often a flow looks whether its epoch should end, in a process of so many flows.
+
+    >>> [replan_poll_seconds(flows) for flows in (1, 10, 20, 100)]
+    [0.25, 0.25, 0.5, 2.0]
+    """
+    return min(LONGEST_REPLAN_POLL_SECONDS, max(REPLAN_POLL_SECONDS, flows / REPLANS_PER_SECOND))
+
+
+def demand_poll_seconds(flows: int) -> float:
+    """How often a flow looks whether it has outgrown its epoch, in a process of so many flows.
+
+    >>> [demand_poll_seconds(flows) for flows in (1, 20, 40, 100)]
+    [1.0, 1.0, 2.0, 5.0]
+    """
+    return min(LONGEST_DEMAND_POLL_SECONDS, max(DEMAND_POLL_SECONDS, flows / DEMANDS_PER_SECOND))

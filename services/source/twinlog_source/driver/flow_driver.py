@@ -13,8 +13,8 @@ after fencing.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -22,7 +22,7 @@ from twinlog.backoff import Backoff, Jitter
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.deadline import deadline
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import Flow
 from twinlog.service.owner_name import OwnerReason
 from twinlog.service.waiting import finish_or_cancel, wait_or_stop
 from twinlog.telemetry.metrics.spec import flow_attributes
@@ -30,16 +30,21 @@ from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.telemetry.tracing import span
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs
-from twinlog_source.driver.epoch_span import EpochSpan
+from twinlog_source.driver.epoch_plans import EpochPlans
+from twinlog_source.driver.epoch_span import (
+    REPLAN_POLL_SECONDS,
+    EpochSpan,
+    demand_poll_seconds,
+    replan_poll_seconds,
+)
 from twinlog_source.driver.instruments import FlowInstruments
-from twinlog_source.driver.shared_workers import is_small, seconds_to_renewal
+from twinlog_source.driver.shared_workers import seconds_to_renewal
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.task_commands import Limit
 from twinlog_source.driver.stream.task_host import TaskHost
-from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.events import FlowStopped
-from twinlog_source.partitions.planner import Load, Plan, plan, slots_needed
+from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.shares import differ
 from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts, idle_words
 from twinlog_source.reasons import EndReason, PartitionReason
@@ -47,38 +52,11 @@ from twinlog_source.reasons import EndReason, PartitionReason
 FINISH_TIMEOUT_SECONDS = 20.0
 LEAVE_SECONDS = 5.0
 """For what is put on the log at the end. A target that hangs must not hold up the process."""
-REPLAN_POLL_SECONDS = 0.25
-LONGEST_REPLAN_POLL_SECONDS = 2.0
-REPLANS_PER_SECOND = 40
-"""Of all flows of a process together, as long as each looks every other second."""
-DEMAND_POLL_SECONDS = 1.0
-LONGEST_DEMAND_POLL_SECONDS = 5.0
-DEMANDS_PER_SECOND = 20
-"""Of all flows of a process together, as long as each looks every few seconds whether it has outgrown its
-epoch."""
 PROBE_POLL_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 5.0
 """How old the reason may be that a flow shows: it is looked at again after so long."""
 
 log = structlog.get_logger(__name__)
-
-
-def replan_poll_seconds(flows: int) -> float:
-    """How often a flow looks whether its epoch should end, in a process of so many flows.
-
-    >>> [replan_poll_seconds(flows) for flows in (1, 10, 20, 100)]
-    [0.25, 0.25, 0.5, 2.0]
-    """
-    return min(LONGEST_REPLAN_POLL_SECONDS, max(REPLAN_POLL_SECONDS, flows / REPLANS_PER_SECOND))
-
-
-def demand_poll_seconds(flows: int) -> float:
-    """How often a flow looks whether it has outgrown its epoch, in a process of so many flows.
-
-    >>> [demand_poll_seconds(flows) for flows in (1, 20, 40, 100)]
-    [1.0, 1.0, 2.0, 5.0]
-    """
-    return min(LONGEST_DEMAND_POLL_SECONDS, max(DEMAND_POLL_SECONDS, flows / DEMANDS_PER_SECOND))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,11 +85,9 @@ class FlowDriver:
     """The worker that it shares with other flows while it has little to copy; None = it shares none."""
     current: Epoch | None = None
     """The epoch that copies now."""
+    plans: EpochPlans = field(init=False)
     _since: float = field(init=False)
     """Monotonic seconds: when the process began to drive its flows."""
-    _most_slots: int = 1
-    _first_backlog: int = 0
-    """Records before the flow when it was planned without an epoch before it."""
     _owned: bool = False
     _was_copied: bool = False
     """An epoch has run since the flow was taken over."""
@@ -122,6 +98,13 @@ class FlowDriver:
 
     def __post_init__(self) -> None:
         self._since = self.clock.monotonic()
+        self.plans = EpochPlans(
+            table=self.state.table,
+            clock=self.clock,
+            count_slots=lambda: self.jobs.runner.slots(),
+            max_slots=self.max_slots,
+            shared_worker=self.shared_worker,
+        )
 
     @property
     def flow(self) -> Flow:
@@ -289,7 +272,7 @@ class FlowDriver:
         await self.state.end_hanging(number)
         with span("prepare epoch", self.span_attributes(number)):
             epoch = await self.jobs.prepare(
-                chosen, number=number, group=group, shared_worker=self._worker_for(chosen)
+                chosen, number=number, group=group, shared_worker=self.plans.worker_for(chosen)
             )
         ready = self.clock.monotonic()
         try:
@@ -332,49 +315,13 @@ class FlowDriver:
                 continue
             partitions = self.state.table.plannable()
             if partitions:
-                self._most_slots = min(self.max_slots or await self.jobs.runner.slots(), MOST_SLOTS)
+                await self.plans.look_at_slots()
                 previous = self.current.plan if self.current else ()
                 backlog = 0 if previous else await self.state.backlog_records(partitions)
-                self._first_backlog = backlog
-                return plan(
-                    self.state.table.rates(partitions),
-                    max_slots=self._slots_needed(partitions, present=len(previous), first_backlog=backlog),
-                    previous=previous,
-                )
+                return self.plans.choose(partitions, previous=previous, first_backlog=backlog)
             await self._end_current(EndReason.PLAN_CHANGED)
             await wait_or_stop(stop, REPLAN_POLL_SECONDS)
         return ()
-
-    def _slots_needed(
-        self, partitions: Collection[TopicPartition], *, present: int, first_backlog: int = 0
-    ) -> int:
-        return slots_needed(self._load(partitions, first_backlog), present=present, most=self._most_slots)
-
-    def _load(self, partitions: Collection[TopicPartition], first_backlog: int = 0) -> Load:
-        load = self.state.table.load(partitions, now=self.clock.monotonic())
-        return replace(load, first_backlog_records=first_backlog)
-
-    def _worker_for(self, chosen: Plan) -> int | None:
-        """The shared worker for a flow with little to copy."""
-        if len(chosen) > 1 or not is_small(self._load(chosen[0], self._first_backlog)):
-            return None
-        return self.shared_worker
-
-    def _outgrew(self, epoch: Epoch) -> bool:
-        """Whether it needs a worker of its own, or more slots. One that needs fewer stays to its end."""
-        load = self._load(epoch.partitions)
-        if epoch.shared_worker is not None and not is_small(load):
-            return True
-        present, most = len(epoch.slots), min(self._most_slots, len(epoch.partitions))
-        return present < most and slots_needed(load, present=present, most=self._most_slots) > present
-
-    def _holds(self, epoch: Epoch) -> bool:
-        """Whether it copies what is to be copied, and no other spread over its slots would be much better."""
-        partitions = self.state.table.plannable()
-        if partitions != epoch.partitions:
-            return False
-        slots = self._slots_needed(partitions, present=len(epoch.slots))
-        return plan(self.state.table.rates(partitions), max_slots=slots, previous=epoch.plan) == epoch.plan
 
     async def _end_current(self, reason: str) -> None:
         previous, self.current = self.current, None
@@ -417,12 +364,12 @@ class FlowDriver:
                 age_seconds=began - self._since,
             )
         span = EpochSpan(began=began, soonest_seconds=self.epoch_seconds, longest_seconds=longest_seconds)
-        while not span.is_over(now := self.clock.monotonic(), lambda: self._holds(epoch)):
+        while not span.is_over(now := self.clock.monotonic(), lambda: self.plans.holds(epoch)):
             if stop.is_set():
                 return
             if now >= looked_at + demand_seconds:
                 looked_at = now
-                if self._outgrew(epoch):
+                if self.plans.outgrew(epoch):
                     return
             failure = epoch.failure
             if failure is not None:
