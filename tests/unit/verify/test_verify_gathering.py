@@ -18,7 +18,7 @@ from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.verify.model import Bounds
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.verify.gathering import GatheredFlow
+from twinlog_source.verify.gathering.flow import GatheredFlow
 from twinlog_source.verify.request import VerifyRequest
 
 FILE = """
@@ -70,7 +70,7 @@ async def gather(
             selector=topic_selector(flow),
         )
         bounds = await gathered.gather()
-    assert {each.source.topic for each in bounds} == set(gathered.pairs)
+    assert {each.source.topic for each in bounds} == set(gathered.topics.pairs)
     assert all(each.source_compacted and each.target_compacted for each in bounds)
     return gathered, bounds
 
@@ -90,10 +90,12 @@ async def test_a_topic_whose_compaction_is_not_known_is_not_compared(
         remove = clusters[number].hooks.add("describe_topic_configs", refuse, after=True)
         gathered, _ = await gather(*clusters, flow)
         remove()
-        assert list(gathered.pairs) == ["bills"]
-        assert [(each.topic, each.reason) for each in gathered.failures] == [("orders", "TOPIC_UNAUTHORIZED")]
+        assert list(gathered.topics.pairs) == ["bills"]
+        assert [(each.topic, each.reason) for each in gathered.topics.failures] == [
+            ("orders", "TOPIC_UNAUTHORIZED")
+        ]
     gathered, _ = await gather(*clusters, flow)
-    assert list(gathered.pairs) == ["bills", "orders"]
+    assert list(gathered.topics.pairs) == ["bills", "orders"]
 
 
 async def test_what_came_after_a_flow_began_is_expected_from_its_first_record_on(

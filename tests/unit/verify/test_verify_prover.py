@@ -20,10 +20,10 @@ from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Chunk, Extended
 from twinlog.verify.model import Bounds, Kind, PartitionProof, Reason
 from twinlog.verify.safety import safe_range
-from twinlog_source.verify.pace import Pace
-from twinlog_source.verify.partition_log import PartitionLog
-from twinlog_source.verify.prover import Prover
-from twinlog_source.verify.waiting import Waiting
+from twinlog_source.verify.proving.pace import Pace
+from twinlog_source.verify.proving.partition_log import PartitionLog
+from twinlog_source.verify.proving.prover import Prover
+from twinlog_source.verify.proving.waiting import Waiting
 
 NOW_MS = 1_700_000_000_000
 

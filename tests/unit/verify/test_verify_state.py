@@ -26,7 +26,7 @@ from twinlog.verify.model import (
     Reason,
     Side,
 )
-from twinlog_source.verify.gathering import TopicPair
+from twinlog_source.verify.gathering.topics import TopicPair
 from twinlog_source.verify.request import Instant, VerifyRequest
 from twinlog_source.verify.state import _NOTED_AFTER_BYTES, ProvenRanges
 

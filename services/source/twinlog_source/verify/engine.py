@@ -11,15 +11,15 @@ from twinlog.config import Configuration
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
 from twinlog.verify.report import FlowFailure, FlowReport, name_moved_records
-from twinlog_source.verify.gathering import GatheredFlow, open_gathering
-from twinlog_source.verify.in_process import InProcess
+from twinlog_source.verify.gathering.flow import GatheredFlow, open_gathering
 from twinlog_source.verify.progress import OnProgress, ProgressBoard
-from twinlog_source.verify.reading import Sides, open_sides
+from twinlog_source.verify.proving.in_process import InProcess
+from twinlog_source.verify.proving.reading import Sides, open_sides
+from twinlog_source.verify.proving.spark_task import first_of
+from twinlog_source.verify.proving.waiting import Waiting
 from twinlog_source.verify.request import NO_SPARK, VerifyRequest
 from twinlog_source.verify.shown import shown_records
-from twinlog_source.verify.spark_task import first_of
 from twinlog_source.verify.state import ProvenRanges
-from twinlog_source.verify.waiting import Waiting
 from twinlog_source.verify.writers import named_writers
 
 LARGE_OFFSETS = 20_000_000
@@ -67,7 +67,7 @@ class Verification:
             max_bytes_per_second=self.request.max_bytes_per_second,
         )
         proofs = await self._prove_all(gathered, sides, bounds, stack)
-        changed = await gathered.changed_topics()
+        changed = await gathered.topics.changed()
         for proof in proofs:
             if proof.source.topic in changed:
                 _forget(proof, changed[proof.source.topic])
@@ -85,13 +85,13 @@ class Verification:
         proofs: Sequence[PartitionProof],
         failures: Sequence[FlowFailure],
     ) -> FlowReport:
-        ordered = sorted((*proofs, *gathered.proofs), key=lambda proof: proof.source)
+        ordered = sorted((*proofs, *gathered.topics.refused), key=lambda proof: proof.source)
         return FlowReport(
             flow=self.request.flow,
             began_at_ms=began_at_ms,
             ended_at_ms=self.clock.now_ms(),
             proofs=ordered,
-            failures=[*failures, *gathered.failures],
+            failures=[*failures, *gathered.topics.failures],
         )
 
     async def _prove_all(
@@ -101,7 +101,7 @@ class Verification:
             gathered=gathered, give_up_at=asyncio.get_running_loop().time() + self.request.wait_seconds
         )
         state = ProvenRanges.open(
-            self.request, gathered.pairs, self.memory, read_committed=gathered.read_committed
+            self.request, gathered.topics.pairs, self.memory, read_committed=gathered.read_committed
         )
         stack.callback(state.close)
         progress = ProgressBoard(on_progress=self.on_progress)
@@ -117,7 +117,7 @@ class Verification:
                 progress=progress,
             )
             return await here.prove_all(bounds)
-        from twinlog_source.verify.on_spark import OnSpark  # a JVM is only for what is large
+        from twinlog_source.verify.proving.on_spark import OnSpark  # a JVM is only for what is large
 
         on_spark = OnSpark(
             gathered=gathered,

@@ -27,8 +27,8 @@ from twinlog.verify.standing import ProofStanding, advanced, standings
 from twinlog_source.log.facts import ProofFact
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.proof_facts import range_key, to_fact, to_standing, to_store
+from twinlog_source.verify.proving.spark_task import first_of
 from twinlog_source.verify.request import NO_SPARK, VerifyRequest
-from twinlog_source.verify.spark_task import first_of
 
 _ARRIVAL_SECONDS = 5.0
 """How long the copy may take to arrive at the source's ends; what is missing then is lag."""

@@ -10,7 +10,7 @@ from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Chunk, Extend, Extended, Read, Steps, Window
 from twinlog.verify.judge import judge
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
-from twinlog_source.verify.locating import HEAD, Locator, OffsetForTime, are_at_the_same_place
+from twinlog_source.verify.proving.locating import HEAD, Locator, OffsetForTime, are_at_the_same_place
 
 _NOTED_EVERY_STEPS = 8
 

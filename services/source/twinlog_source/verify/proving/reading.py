@@ -9,8 +9,8 @@ from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import BatchReader, DataClientPool
 from twinlog.model import TopicPartition
 from twinlog.verify.model import Side
-from twinlog_source.verify.pace import Pace
-from twinlog_source.verify.partition_log import PartitionLog
+from twinlog_source.verify.proving.pace import Pace
+from twinlog_source.verify.proving.partition_log import PartitionLog
 
 _TIMEOUT_SECONDS = 30.0
 

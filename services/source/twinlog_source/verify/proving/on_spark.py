@@ -28,16 +28,16 @@ from twinlog_source.pipeline.session import (
     open_context,
 )
 from twinlog_source.pipeline.verify_job import run_verification
-from twinlog_source.verify.desk import Desk
-from twinlog_source.verify.gathering import GatheredFlow
-from twinlog_source.verify.locating import HEAD, Locator
-from twinlog_source.verify.partition_log import PartitionLog
+from twinlog_source.verify.gathering.flow import GatheredFlow
 from twinlog_source.verify.progress import ProgressBoard
-from twinlog_source.verify.reading import Sides
+from twinlog_source.verify.proving.desk import Desk
+from twinlog_source.verify.proving.locating import HEAD, Locator
+from twinlog_source.verify.proving.partition_log import PartitionLog
+from twinlog_source.verify.proving.reading import Sides
+from twinlog_source.verify.proving.spark_task import PartSpec, prove_part
+from twinlog_source.verify.proving.waiting import Waiting, offset_for_time
 from twinlog_source.verify.request import VerifyRequest
-from twinlog_source.verify.spark_task import PartSpec, prove_part
 from twinlog_source.verify.state import ProvenRanges
-from twinlog_source.verify.waiting import Waiting, offset_for_time
 
 _PARALLELISM_OF_A_CLUSTER = 8
 """Tasks that share a limit of bytes per second, where Spark has not said how many cores it has."""

@@ -11,7 +11,7 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.comparing.sides import Extended
-from twinlog_source.verify.locating import OffsetForTime
+from twinlog_source.verify.proving.locating import OffsetForTime
 
 _POLL_SECONDS = 0.5
 _LookUp = Callable[

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Extended
 from twinlog.verify.model import Bounds, PartitionProof, Side
-from twinlog_source.verify.gathering import GatheredFlow
+from twinlog_source.verify.gathering.flow import GatheredFlow
 from twinlog_source.verify.progress import ProgressBoard
-from twinlog_source.verify.prover import Prover
-from twinlog_source.verify.reading import Sides
+from twinlog_source.verify.proving.prover import Prover
+from twinlog_source.verify.proving.reading import Sides
+from twinlog_source.verify.proving.waiting import Waiting, offset_for_time
 from twinlog_source.verify.request import VerifyRequest
 from twinlog_source.verify.state import ProvenRanges
-from twinlog_source.verify.waiting import Waiting, offset_for_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

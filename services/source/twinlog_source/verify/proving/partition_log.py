@@ -14,7 +14,7 @@ from twinlog.kafka.raw.fetch.reader import FetchedBatches
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.comparing.sides import Chunk
-from twinlog_source.verify.pace import Pace
+from twinlog_source.verify.proving.pace import Pace
 
 FETCH_BYTES = 4 << 20
 _KEPT_BYTES = 12 << 20

@@ -13,10 +13,10 @@ from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Extended
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
 from twinlog_source.task.memory import give_back_memory
-from twinlog_source.verify.desk import DeskClient
-from twinlog_source.verify.locating import OffsetForTime
-from twinlog_source.verify.prover import Prover
-from twinlog_source.verify.reading import open_sides
+from twinlog_source.verify.proving.desk import DeskClient
+from twinlog_source.verify.proving.locating import OffsetForTime
+from twinlog_source.verify.proving.prover import Prover
+from twinlog_source.verify.proving.reading import open_sides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,272 @@
+"""What is known before the first record is compared: topics, the ends of logs, positions, gaps, settings.
+
+The order makes loss and lag different things. First the source's ends: that is what has to be on the target.
+Then the stored positions, then the target's ends: what is below a position was on the target before its end
+was taken. Last the source's ends once more: whatever the target showed had been on the source by then.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+
+from twinlog.config import Configuration, FlowConfig
+from twinlog.config.client_settings import ClientConfig
+from twinlog.errors import KafkaError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.model import TopicPartition
+from twinlog.selection import TopicSelector
+from twinlog.selection_configured import topic_selector
+from twinlog.service.waiting import wait_or_stop
+from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Range, Reason, Side
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.verify.gathering.bounds import bounds_of_nothing, narrowed, with_truncations
+from twinlog_source.verify.gathering.recorded import AFTER_ALL, RecordedCopies
+from twinlog_source.verify.gathering.topics import VerifiedTopics
+from twinlog_source.verify.request import Instant, VerifyRequest
+
+_TIMEOUT_SECONDS = 30.0
+_POLL_SECONDS = 0.5
+
+
+@dataclass(slots=True, kw_only=True)
+class GatheredFlow:
+    """The two clusters of a flow, while they are verified. An async context manager."""
+
+    flow: FlowConfig
+    request: VerifyRequest
+    source: KafkaCluster
+    target: KafkaCluster
+    positions: PositionsLog
+    selector: TopicSelector
+    topics: VerifiedTopics = field(init=False)
+    recorded: RecordedCopies = field(init=False)
+    open_copies: dict[TopicPartition, NotCompared] = field(default_factory=dict)
+    """By source partition: what a transaction hides that stayed open on the copy."""
+    _positions_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.topics = VerifiedTopics(
+            flow=self.flow,
+            request=self.request,
+            selector=self.selector,
+            source=self.source,
+            target=self.target,
+        )
+        self.recorded = RecordedCopies(
+            flow=self.flow,
+            positions=self.positions,
+            pairs=self.topics.pairs,
+            is_complete=self.request.complete,
+        )
+
+    @property
+    def read_committed(self) -> bool:
+        asked = self.request.read_committed
+        return self.flow.source.read_committed if asked is None else asked
+
+    @property
+    def source_end(self) -> OffsetSpec:
+        return OffsetSpec.LAST_STABLE if self.read_committed else OffsetSpec.LATEST
+
+    async def gather(self) -> list[Bounds]:
+        """Bounds of every partition that can be compared. Raises KafkaError when a cluster does not answer,
+        ConfigError for a topic that the flow does not have."""
+        await self.topics.find()
+        partitions = self.topics.partitions()
+        source_ends = await self._offsets(self.source, self.source_end, partitions)
+        positions = await self.stored_positions()
+        copies = {partition: self.topics.copy_of(partition) for partition in partitions}
+        target_ends, behind = await self._target_ends(list(copies.values()))
+        self.open_copies = {partition: behind[copy] for partition, copy in copies.items() if copy in behind}
+        limits = await self._offsets(self.source, self.source_end, partitions)
+        target_starts = await self._offsets(self.target, OffsetSpec.EARLIEST, list(copies.values()))
+        source_starts = await self._offsets(self.source, OffsetSpec.EARLIEST, partitions)
+        begins = await self._instants(self.request.begin, partitions)
+        ends = self.request.ends
+        if ends is None:
+            ends = await self._instants(self.request.end, partitions)
+        gathered = []
+        for partition in partitions:
+            copy = copies[partition]
+            answers = (
+                source_ends[partition], limits[partition], source_starts[partition],
+                target_ends[copy], target_starts[copy],
+            )  # fmt: skip
+            refusal = next((answer for answer in answers if isinstance(answer, KafkaError)), None)
+            if refusal is not None:
+                self.topics.refuse(partition, copy, refusal.reason, str(refusal))
+                continue
+            goal, limit, start, target_end, target_start = (int(answer) for answer in answers)  # type: ignore[arg-type]
+            kept_from, kept_until = self.recorded.offsets_kept(partition)
+            bounds = Bounds(
+                source=partition,
+                target=copy,
+                source_start=start,
+                source_goal=goal,
+                source_limit=max(goal, limit),
+                target_start=target_start,
+                target_goal=target_end,
+                target_limit=target_end,
+                position=self.recorded.position_of(partition, positions) if copy not in behind else None,
+                source_lost=(Range(0, start),) if start or self.recorded.was_recreated(partition) else (),
+                target_lost=(Range(0, target_start),) if target_start else (),
+                gaps=self.recorded.known_gaps(partition),
+                offsets_kept_from=kept_from,
+                offsets_kept_until=kept_until,
+                source_log_start=start,
+                source_compacted=self.topics.pairs[partition.topic].source_compacted,
+                target_compacted=self.topics.pairs[partition.topic].target_compacted,
+                begins_anywhere=self.recorded.begins_anywhere(partition),
+            )
+            gathered.append(
+                narrowed(with_truncations(bounds), begins, ends, is_whole_copy=self.request.ends is not None)
+            )
+        return [*gathered, *await self._only_on_target()]
+
+    async def _only_on_target(self) -> list[Bounds]:
+        """Partitions that only the copy has: what is in them, the source has not."""
+        if self.request.ends is not None:
+            return []
+        extra = [
+            TopicPartition(pair.target.name, number)
+            for pair in self.topics.pairs.values()
+            for number in range(pair.source.partition_count, pair.target.partition_count)
+            if not self.request.partitions or number in self.request.partitions
+        ]
+        ends = await self._offsets(self.target, OffsetSpec.LAST_STABLE, extra)
+        starts = await self._offsets(self.target, OffsetSpec.EARLIEST, extra)
+        topics = {pair.target.name: topic for topic, pair in self.topics.pairs.items()}
+        found = []
+        for copy in extra:
+            partition = TopicPartition(topics[copy.topic], copy.partition)
+            start, end = starts[copy], ends[copy]
+            refusal = next((answer for answer in (start, end) if isinstance(answer, KafkaError)), None)
+            if refusal is not None:
+                self.topics.refuse(partition, copy, refusal.reason, str(refusal))
+            elif end > start:  # type: ignore[operator]
+                found.append(bounds_of_nothing(partition, copy, int(start), int(end)))  # type: ignore[arg-type]
+        return found
+
+    async def stored_positions(self) -> Mapping[TopicPartition, int]:
+        """Next offset to copy of each partition, as committed now. Raises KafkaError."""
+        async with self._positions_lock:
+            if not self.positions.partition_count:
+                topic = self.positions.topic
+                found = (await self.target.describe_topics([topic]))[topic]
+                if isinstance(found, KafkaError):
+                    if found.reason == KafkaReason.TOPIC_UNKNOWN:
+                        return {}
+                    raise found
+                self.positions.partition_count = found.partition_count
+            await self.positions.peek()
+            return self.positions.known()
+
+    async def target_end(self, copy: TopicPartition, spec: OffsetSpec = OffsetSpec.LAST_STABLE) -> int:
+        """What readers of the copy see ends here now, or what is written. Raises KafkaError."""
+        answer = (await self.target.list_offsets(spec, [copy]))[copy]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    def copy_of(self, partition: TopicPartition) -> TopicPartition:
+        return self.topics.copy_of(partition)
+
+    def position_of(self, partition: TopicPartition, positions: Mapping[TopicPartition, int]) -> int | None:
+        return self.recorded.position_of(partition, positions)
+
+    def say_what_is_hidden(self, proof: PartitionProof) -> None:
+        """Where a transaction stayed open on the copy. That, and no lack of a position, is why it cannot be
+        said what of the end was copied."""
+        hidden = self.open_copies.get(proof.source)
+        if hidden is None:
+            return
+        proof.not_compared = [
+            replace(each, detail="") if each.reason == Reason.NOT_COPIED_YET else each
+            for each in proof.not_compared
+        ]
+        proof.not_compared.append(hidden)
+
+    async def _target_ends(
+        self, copies: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int | KafkaError], dict[TopicPartition, NotCompared]]:
+        """Where each copy ends for its readers, once transactions that are open now have ended; and what
+        cannot be seen of those where one stayed open."""
+        wanted = await self._offsets(self.target, OffsetSpec.LATEST, copies)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self.request.wait_seconds
+        while True:
+            ends = await self._offsets(self.target, OffsetSpec.LAST_STABLE, copies)
+            behind = {
+                copy: hidden for copy in copies if (hidden := _hidden(ends[copy], wanted[copy])) is not None
+            }
+            if not behind or loop.time() > give_up_at:
+                return ends, behind
+            await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
+
+    async def _instants(
+        self, instant: Instant | None, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        if instant is None:
+            return {}
+        if instant.offset is not None:
+            return dict.fromkeys(partitions, instant.offset)
+        assert instant.timestamp_ms is not None
+        found = await self.source.offsets_for_times(dict.fromkeys(partitions, instant.timestamp_ms))
+        refused = next((answer for answer in found.values() if isinstance(answer, KafkaError)), None)
+        if refused is not None:
+            raise refused
+        # None: nothing is that young, so the range begins, or ends, at the end.
+        return {
+            partition: AFTER_ALL if answer is None else int(answer)  # type: ignore[arg-type]
+            for partition, answer in found.items()
+        }
+
+    async def _offsets(
+        self, cluster: KafkaCluster, spec: OffsetSpec, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | KafkaError]:
+        return dict(await cluster.list_offsets(spec, partitions)) if partitions else {}
+
+
+def _hidden(end: int | KafkaError, wanted: int | KafkaError) -> NotCompared | None:
+    """What an open transaction hides of a copy."""
+    if isinstance(end, KafkaError) or isinstance(wanted, KafkaError) or end >= wanted:
+        return None
+    return NotCompared(
+        side=Side.TARGET, from_offset=end, to_offset=wanted, reason=Reason.TARGET_OPEN_TRANSACTION
+    )
+
+
+async def open_gathering(
+    configuration: Configuration, request: VerifyRequest, stack: AsyncExitStack
+) -> GatheredFlow:
+    """Connections to both clusters of a flow; they close with the stack. Raises ConfigError."""
+    flow = configuration.flow(request.flow)
+    clients = flow.clients
+    source = await stack.enter_async_context(_open(clients.source_admin))
+    target = await stack.enter_async_context(_open(clients.target_admin))
+    reading = await stack.enter_async_context(_open(clients.target_consumer))
+    positions = PositionsLog(
+        list_offsets=target.list_offsets,
+        reader=await stack.enter_async_context(reading.reader(read_committed=True)),
+        topic=flow.source.offset_storage.topic,
+        partition_count=0,
+        source_alias=flow.flow.source,
+        connector_name=flow.source.connector_name,
+    )
+    return GatheredFlow(
+        flow=flow,
+        request=request,
+        source=source,
+        target=target,
+        positions=positions,
+        selector=topic_selector(flow),
+    )
+
+
+def _open(client: ClientConfig) -> KafkaCluster:
+    return open_cluster(
+        client.alias, client.properties, timeout_seconds=_TIMEOUT_SECONDS, client_id_suffix="verify"
+    )

@@ -1,0 +1,77 @@
+"""What the positions topic and the configuration say of a copy: its beginning, its position, its gaps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from twinlog.config import FlowConfig
+from twinlog.config.flow.settings import AutoOffsetReset, OffsetsMode
+from twinlog.model import TopicPartition
+from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.verify.model import KnownGap
+from twinlog_source.log.gaps import Gap
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.verify.gathering.topics import TopicPair
+
+_RECREATED = "TOPIC_RECREATED"
+AFTER_ALL = 1 << 62
+"""Behind every offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCopies:
+    flow: FlowConfig
+    positions: PositionsLog
+    pairs: Mapping[str, TopicPair]
+    is_complete: bool
+    """Everything is taken as copied."""
+
+    def position_of(self, partition: TopicPartition, positions: Mapping[TopicPartition, int]) -> int | None:
+        """None also where the stored one is of a topic that is gone: nothing of this one is copied yet."""
+        if self.is_complete:
+            return AFTER_ALL
+        mark = self.positions.control.topics.get(partition.topic)
+        is_another = mark is not None and mark.topic_id != self.pairs[partition.topic].source.topic_id
+        return None if is_another else positions.get(partition)
+
+    def was_recreated(self, partition: TopicPartition) -> bool:
+        """The source topic was deleted and created again: the copy has records of the one before, too."""
+        mark = self.positions.control.topics.get(partition.topic)
+        if mark is None:
+            return False
+        return mark.topic_id != self.pairs[partition.topic].source.topic_id or not mark.known_partitions
+
+    def offsets_kept(self, partition: TopicPartition) -> tuple[int | None, int | None]:
+        """From where to where the copy is to have the source's offsets: its writer has put that down, else
+        the file says it."""
+        fact = self.positions.control.copies.get(partition)
+        if fact is None or fact.target_topic_id != self.pairs[partition.topic].target.topic_id:
+            wanted = OffsetsRule(self.flow.source.offsets).wanted(partition.topic)
+            return (0 if wanted is OffsetsMode.PRESERVED else None), None
+        if fact.preserved:
+            return fact.since, None
+        return (0, fact.since) if fact.since > 0 and not self.was_recreated(partition) else (None, None)
+
+    def known_gaps(self, partition: TopicPartition) -> tuple[KnownGap, ...]:
+        found = [gap for gap in self.positions.gaps.values() if gap.partition == partition]
+        # Those of a topic that is gone are told in offsets that mean nothing now.
+        forgotten = max((gap.found_at_ms for gap in found if gap.reason == _RECREATED), default=-1)
+        return tuple(_known_gap(gap) for gap in found if gap.found_at_ms > forgotten)
+
+    def begins_anywhere(self, partition: TopicPartition) -> bool:
+        """What came after the flow began is copied from its earliest record, whatever the file says."""
+        mark = self.positions.control.topics.get(partition.topic)
+        if mark is not None and partition.partition >= mark.known_partitions:
+            return False
+        settings = self.flow.source
+        named = settings.start_group or settings.start_time_ms is not None
+        return bool(named) or settings.auto_offset_reset is not AutoOffsetReset.EARLIEST
+
+
+def _known_gap(gap: Gap) -> KnownGap:
+    return KnownGap(
+        from_offset=gap.from_offset,
+        to_offset=gap.to_offset,
+        reason=gap.reason,
+        acknowledged=bool(gap.acknowledged_by),
+        is_joined=gap.lost_of_joined is not None,
+    )

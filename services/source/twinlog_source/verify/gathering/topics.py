@@ -1,0 +1,167 @@
+"""Which topics and partitions of a flow are verified, and why others cannot be."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from twinlog.config import FlowConfig
+from twinlog.errors import ConfigError, KafkaError
+from twinlog.kafka.ports import KafkaCluster, TopicDescription
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.model import TopicPartition
+from twinlog.selection import TopicSelector
+from twinlog.verify.model import NotCompared, PartitionProof, Reason, Side
+from twinlog.verify.report import FlowFailure
+from twinlog_source.verify.request import VerifyRequest
+
+_COMPACT = "compact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPair:
+    source: TopicDescription
+    target: TopicDescription
+    source_compacted: bool
+    target_compacted: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class VerifiedTopics:
+    flow: FlowConfig
+    request: VerifyRequest
+    selector: TopicSelector
+    source: KafkaCluster
+    target: KafkaCluster
+    pairs: dict[str, TopicPair] = field(default_factory=dict)
+    """By source topic."""
+    failures: list[FlowFailure] = field(default_factory=list)
+    refused: list[PartitionProof] = field(default_factory=list)
+    """Of partitions that cannot be compared at all."""
+
+    async def find(self) -> None:
+        """Raises KafkaError when a cluster does not answer, ConfigError for a topic that the flow does not
+        have."""
+        asked = self.request.topics
+        there = await self.source.list_topics()
+        for topic in sorted(asked):
+            decision = self.selector.decide(topic)
+            if topic not in there:
+                raise ConfigError(
+                    f"--topic {topic}: cluster {self.flow.flow.source} has no such topic",
+                    metadata={"topic": topic},
+                )
+            if not decision.selected:
+                raise ConfigError(
+                    f"--topic {topic}: {self.flow.flow} does not copy it: {decision.rule}",
+                    metadata={"topic": topic},
+                )
+        names = sorted(topic for topic in (asked or there) if self.selector.selects(topic))
+        if not names:
+            self.failures.append(
+                FlowFailure(
+                    reason="NO_TOPICS_SELECTED",
+                    detail=f"{self.flow.flow} selects none of the topics of cluster {self.flow.flow.source}",
+                )
+            )
+            return
+        copies = {
+            name: self.selector.policy.format_remote_topic(self.flow.flow.source, name) for name in names
+        }
+        on_source = await self.source.describe_topics(names)
+        on_target = await self.target.describe_topics(list(copies.values()))
+        source_compacted = await _compacted(self.source, names)
+        target_compacted = await _compacted(self.target, list(copies.values()))
+        for name, copy in copies.items():
+            here, its_copy = on_source[name], on_target[copy]
+            of_source, of_target = source_compacted[name], target_compacted[copy]
+            if isinstance(here, KafkaError):
+                self._refuse_topic(name, here)
+            elif isinstance(its_copy, KafkaError):
+                missing = Reason.TARGET_MISSING if its_copy.reason == KafkaReason.TOPIC_UNKNOWN else None
+                self._refuse_topic(name, its_copy, missing)
+            elif isinstance(of_source, KafkaError):
+                self._refuse_topic(name, of_source)
+            elif isinstance(of_target, KafkaError):
+                self._refuse_topic(name, of_target)
+            else:
+                self.pairs[name] = TopicPair(
+                    source=here, target=its_copy, source_compacted=of_source, target_compacted=of_target
+                )
+
+    def _refuse_topic(self, topic: str, error: KafkaError, reason: str | None = None) -> None:
+        self.failures.append(FlowFailure(topic=topic, reason=reason or error.reason, detail=str(error)))
+
+    async def changed(self) -> dict[str, FlowFailure]:
+        """Topics that are not those any more that were compared: what was found of them means nothing."""
+        changed: dict[str, FlowFailure] = {}
+        for cluster, side in ((self.source, Side.SOURCE), (self.target, Side.TARGET)):
+            names = {getattr(pair, side).name: topic for topic, pair in self.pairs.items()}
+            try:
+                found = await cluster.describe_topics(list(names))
+            except KafkaError:
+                continue  # what was compared stands: nothing says that the topics are others
+            for name, topic in names.items():
+                answer, before = found[name], getattr(self.pairs[topic], side)
+                if isinstance(answer, KafkaError):
+                    if answer.reason == KafkaReason.TOPIC_UNKNOWN:
+                        changed[topic] = FlowFailure(
+                            topic=topic, reason=answer.reason, detail=f"{name} was deleted meanwhile"
+                        )
+                elif answer.topic_id != before.topic_id:
+                    changed[topic] = FlowFailure(
+                        topic=topic,
+                        reason="TOPIC_CHANGED",
+                        detail=f"{name} was deleted and created again meanwhile",
+                    )
+        return changed
+
+    def copy_of(self, partition: TopicPartition) -> TopicPartition:
+        return TopicPartition(self.pairs[partition.topic].target.name, partition.partition)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Raises ConfigError for a number that no topic has."""
+        counts = [
+            max(pair.source.partition_count, pair.target.partition_count) for pair in self.pairs.values()
+        ]
+        most = max(counts, default=None)
+        for number in sorted(self.request.partitions):
+            if most is not None and number >= most:
+                raise ConfigError(
+                    f"--partition {number}: no topic that is verified has it", metadata={"key": "--partition"}
+                )
+        found = []
+        for topic, pair in self.pairs.items():
+            for number in range(pair.source.partition_count):
+                if self.request.partitions and number not in self.request.partitions:
+                    continue
+                partition = TopicPartition(topic, number)
+                if self.request.ends is not None and partition not in self.request.ends:
+                    continue
+                if number < pair.target.partition_count:
+                    found.append(partition)
+                else:
+                    detail = f"{pair.target.name} has {pair.target.partition_count} partitions"
+                    copy = TopicPartition(pair.target.name, number)
+                    self.refuse(partition, copy, Reason.TARGET_MISSING, detail)
+        return found
+
+    def refuse(self, partition: TopicPartition, copy: TopicPartition, reason: str, detail: str) -> None:
+        proof = PartitionProof(
+            source=partition, target=copy, source_from=0, source_to=0, target_from=0, target_to=0
+        )
+        proof.not_compared.append(
+            NotCompared(side=Side.SOURCE, from_offset=0, to_offset=0, reason=reason, detail=detail)
+        )
+        self.refused.append(proof)
+
+
+async def _compacted(cluster: KafkaCluster, topics: Sequence[str]) -> dict[str, bool | KafkaError]:
+    """Of each topic. One that cannot be read may be compacted: nothing that it lacks can be called lost."""
+    if not topics:
+        return {}
+    found = await cluster.describe_topic_configs(topics, keys=("cleanup.policy",))
+    return {
+        topic: entries
+        if isinstance(entries, KafkaError)
+        else any(entry.name == "cleanup.policy" and _COMPACT in (entry.value or "") for entry in entries)
+        for topic, entries in found.items()
+    }
