@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.coordinators import GroupCoordinators
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.encoding import (
     INT16,
     INT32,

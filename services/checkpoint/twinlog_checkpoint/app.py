@@ -9,7 +9,7 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import add_Checkpoint
 from twinlog.config import ClientConfig
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.app import ServiceContext, ServiceParts

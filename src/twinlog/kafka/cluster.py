@@ -26,7 +26,7 @@ from twinlog.kafka.groups.election import KafkaCandidate
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin
 from twinlog.kafka.ports import Candidate, KafkaCluster, ManagedReader, ManagedWriter, never_gone
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.writer import KafkaLogWriter

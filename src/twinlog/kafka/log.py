@@ -9,7 +9,7 @@ from twinlog.kafka.admin.topics import TopicAdminMixin
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import NO_LEADER, from_code, from_reason
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.offset_lookup import list_offsets, look_up_offsets
 from twinlog.model import TopicPartition
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from twinlog.batches import CopyPolicy, Lane, LaneReason, OutgoingBatch, prepare
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw import (
     FetchedPartition,
     FetchFailure,

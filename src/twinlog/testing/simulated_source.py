@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import ANSWER_TOO_LARGE, from_reason
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.encoding import take_int32, take_string
 from twinlog.kafka.protocol.patience import throttle_seconds
 from twinlog.kafka.protocol.requests import HandWrittenRequest

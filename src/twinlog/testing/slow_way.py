@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.protocol.connection import DataClient, DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
 
 _PIECE_BYTES = 16 << 10

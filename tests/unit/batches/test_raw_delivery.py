@@ -6,7 +6,8 @@ from typing import Any, cast
 
 from twinlog.batches import NewRecord, build_batch
 from twinlog.kafka.deadline import pause
-from twinlog.kafka.protocol.connection import DataClient, DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.raw import ProducerSettings
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.produce.delivery import Delivery

@@ -13,7 +13,7 @@ from twinlog.kafka.clients import (
     fetch_options,
     librdkafka_options,
 )
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.security.client_security import client_security, ssl_context
 from twinlog.kafka.security.tls_limits import TlsLimitError, tls_limits
 from unit.library.config_files import TWO_CLUSTERS, load_text, problems

@@ -8,7 +8,8 @@ import pytest
 from aiokafka.protocol.metadata import MetadataRequest_v5, MetadataResponse_v1
 
 from twinlog.errors import TransientKafkaError
-from twinlog.kafka.protocol.connection import DataClient, DataClientPool, close_client
+from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.connection import DataClient, close_client
 
 ONE_BROKER = [(1, "one", 9092, None)]
 NONE_UP: list[tuple[int, str, int, None]] = []

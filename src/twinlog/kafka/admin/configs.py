@@ -15,7 +15,7 @@ from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 
 _SOURCES = {
     LibrdkafkaConfigSource.DYNAMIC_TOPIC_CONFIG.value: ConfigSource.TOPIC,

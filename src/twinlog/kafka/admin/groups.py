@@ -8,7 +8,7 @@ from twinlog.kafka.groups.descriptions import DescribedGroup, GroupDescriptionsC
 from twinlog.kafka.groups.listing import ListedGroup, list_groups
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.ports import CommittedOffset, GroupDescription
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.model import TopicPartition
 
 _CLASSIC = "classic"

@@ -17,7 +17,7 @@ from twinlog.kafka.deadline import deadline
 from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.groups.descriptions import GroupDescriptionsClient
 from twinlog.kafka.ports import NewTopic
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity, end_request
 
 _FETCH: Final = 1

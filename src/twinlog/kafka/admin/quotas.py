@@ -9,7 +9,7 @@ from twinlog.kafka.admin.quota_requests import AlterClientQuotas, DescribeClient
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import QuotaEntity
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 
 
 class QuotaAdminMixin:

@@ -23,7 +23,7 @@ from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.kafka.ports import BrokerDescription, NewTopic, TopicDescription
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.metadata import Metadata, TopicMetadata, metadata_request
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})

@@ -17,7 +17,7 @@ _SINGLY_AT_ONCE = 8
 
 
 class BrokerSession(Protocol):
-    """What is needed of `twinlog.kafka.protocol.connection.DataClientPool`."""
+    """What is needed of `twinlog.kafka.protocol.client_pool.DataClientPool`."""
 
     @property
     def alias(self) -> str: ...

@@ -18,7 +18,7 @@ from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.ports import ElectionResult, never_gone
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 
 PROTOCOL_TYPE = "twinlog"
 _PROTOCOL = "leader"

@@ -15,7 +15,7 @@ from aiokafka.protocol.types import CompactArray, CompactString, Int16, Int32, S
 from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 
 _TEXT = CompactString("utf-8")
 LISTED_PROTOCOLS = frozenset({"consumer", "", "share", "streams"})

@@ -1,24 +1,22 @@
-"""The aiokafka connection under readers and writers: opened when first needed, replaced when it has failed.
+"""aiokafka's client, corrected: finds brokers by hosts that are asked side by side, and says what went wrong.
 
 aiokafka's client learns new broker addresses only from brokers it can still reach, says "unable to bootstrap"
 for a wrong password as for a dead host, and asks hosts one after the other, waiting the full time-out for one
-that hangs. While it knows of no topic it reads the metadata of the whole cluster. `DataClient` corrects that,
-`DataClientPool` throws a client away that no longer gets an answer: after an outage of any length the next
-call starts again from `bootstrap.servers`.
+that hangs. While it knows of no topic it reads the metadata of the whole cluster. `DataClient` corrects that.
 """
 
 import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeGuard
+from collections.abc import Callable, Collection
+from typing import Any
 
 import aiokafka.errors
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.protocol.metadata import MetadataRequest
 
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import (
@@ -30,7 +28,6 @@ from twinlog.kafka.errors import (
     translate,
 )
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.security.oauth.login import TokenError
 from twinlog.model import TopicPartition
 
@@ -39,9 +36,6 @@ _CLOSE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
 _UNKNOWN_TOPIC_SECONDS = 1.0
 """How long an unknown topic is asked for again: brokers learn of a new topic one after the other."""
-FIRST_CONNECTION_GROUP = 2
-"""Connection group of the first request that is under way at a broker; those below are aiokafka's own
-(metadata, coordination)."""
 
 log = logging.getLogger("aiokafka.client")
 
@@ -263,165 +257,8 @@ async def close_client(client: DataClient) -> None:
     client.abandon()
 
 
-class DataClientPool:
-    """One lazily opened client with what readers need of it. Not to be shared between event loops."""
-
-    def __init__(
-        self,
-        alias: str,
-        options: Mapping[str, Any],
-        *,
-        timeout_seconds: float,
-        new_client: Callable[..., DataClient] = DataClient,
-    ) -> None:
-        """`options` are those of `aiokafka_client_options`; `new_client` takes them."""
-        self.alias = alias
-        self._new_client = new_client
-        self._options = {"request_timeout_ms": request_timeout_ms(timeout_seconds), **options}
-        self.timeout_seconds = timeout_seconds
-        self._client: DataClient | None = None
-        self._suspect = False
-        self._opening = asyncio.Lock()
-        self._busy: set[tuple[int, int]] = set()
-        self._throttled_until: dict[tuple[int, int], float] = {}
-        """By broker and API key, loop time."""
-
-    async def client(self, doing: str) -> DataClient:
-        """The connected client. Raises KafkaError; bounded by the caller's deadline."""
-        if self._client is not None and not self._suspect:
-            return self._client
-        async with self._opening:
-            if self._client is not None and self._suspect and not await self._answers(self._client):
-                await self._drop()
-            if self._client is None:
-                client = self._new_client(**self._options)
-                try:
-                    await client.bootstrap()
-                except KAFKA_CLIENT_ERRORS as error:
-                    raise translate(error, doing, alias=self.alias) from error
-                self._client = client
-            self._suspect = False
-            return self._client
-
-    def suspect(self) -> None:
-        """Tell that a request got no answer: the next call makes sure that brokers can still be reached."""
-        self._suspect = True
-
-    async def leader(self, partition: TopicPartition, doing: str) -> int:
-        """Node id of the partition's leader; see `DataClient.leader`."""
-        client = await self.client(doing)
-        try:
-            return await client.leader(partition, doing, alias=self.alias)
-        except TransientKafkaError:
-            self.suspect()
-            raise
-
-    async def any_node(self, doing: str) -> int:
-        """Node id of some broker. Raises KafkaError."""
-        node_id: int | None = (await self.client(doing)).get_random_node()
-        if node_id is None:
-            self.suspect()
-            raise from_reason(UNAVAILABLE, doing, alias=self.alias)
-        return node_id
-
-    async def make_known(self, node_ids: Collection[int], doing: str) -> None:
-        """Read the metadata again when a broker's address is not known. Raises KafkaError."""
-        client = await self.client(doing)
-        if any(client.cluster.broker_metadata(node_id) is None for node_id in node_ids):
-            await client.refreshed()
-
-    async def forget_leader(self, doing: str) -> None:
-        """Read the metadata again after a broker said that it no longer leads."""
-        await (await self.client(doing)).refreshed()
-        await pause(_PAUSE_SECONDS)
-
-    async def send(self, node_id: int, request: Any, doing: str) -> Any:
-        """One request to one broker, on a connection of its own while it lasts (a waiting fetch blocks
-        others).
-
-        A broker that throttles requests of this kind is not asked before it is over (`throttled_seconds`).
-        Raises KafkaError. When the caller is cancelled its connection is closed: an answer may still be
-        coming.
-        """
-        client = await self.client(doing)
-        api_key = _api_key(request)
-        throttled_seconds = self.throttled_seconds(node_id, api_key)
-        if throttled_seconds > 0:
-            await pause(throttled_seconds)
-        lane = FIRST_CONNECTION_GROUP
-        while (node_id, lane) in self._busy or _is_muted(client._conns.get((node_id, lane))):
-            lane += 1
-        place = node_id, lane
-        self._busy.add(place)
-        try:
-            connection: DataConnection | None = client._conns.get(place)
-            if connection is not None and connection.connected() and isinstance(request, HandWrittenRequest):
-                answer = await connection.post(request)
-            else:
-                answer = await client.send(node_id, request, group=lane)
-            connection = client._conns.get(place)
-            if _is_muted(connection):
-                self._throttled_until[node_id, api_key] = (
-                    asyncio.get_running_loop().time() + connection.throttled_seconds
-                )
-            return answer
-        except KAFKA_CLIENT_ERRORS as error:
-            self.suspect()
-            raise translate(error, doing, alias=self.alias, node_id=node_id) from error
-        except asyncio.CancelledError:
-            self.suspect()
-            connection = client._conns.pop(place, None)
-            if connection is not None:
-                connection.close()
-            raise
-        finally:
-            self._busy.discard(place)
-
-    def throttled_seconds(self, node_id: int, api_key: int) -> float:
-        """For how much longer a broker asked not to be sent such requests, at most a minute; 0 if it did
-        not."""
-        until = self._throttled_until.get((node_id, api_key), 0.0)
-        return max(0.0, until - asyncio.get_running_loop().time()) if until else 0.0
-
-    @property
-    def is_throttled(self) -> bool:
-        """Whether any broker asks to be left alone for now, as a quota says: also one that told so on a
-        connection which others use, as producers do."""
-        now = asyncio.get_running_loop().time()
-        connections = () if self._client is None else self._client._conns.values()
-        return any(until > now for until in self._throttled_until.values()) or any(
-            map(_is_muted, connections)
-        )
-
-    async def close(self) -> None:
-        """Close the client. Takes at most a second or so."""
-        await self._drop()
-
-    async def _answers(self, client: DataClient) -> bool:
-        try:
-            async with asyncio.timeout(self.timeout_seconds / 4):
-                return await client.refreshed()
-        except TimeoutError:
-            return False
-
-    async def _drop(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await close_client(client)
-
-
 def _with_brokers(answer: Any) -> Any:
     """The answer, or the error that stands for one without any broker."""
     if isinstance(answer, BaseException) or answer.brokers:
         return answer
     return aiokafka.errors.BrokerNotAvailableError("the broker that answers knows of none that is up")
-
-
-def _is_muted(connection: DataConnection | None) -> TypeGuard[DataConnection]:
-    """The broker reads nothing from it: it throttles its client."""
-    return connection is not None and connection.connected() and connection.throttled_seconds > 0
-
-
-def _api_key(request: Any) -> int:
-    key: int = request.api_key if isinstance(request, HandWrittenRequest) else request.API_KEY
-    return key

@@ -24,7 +24,7 @@ partitions are to blame. Leave its `async with`, take a new one with the same id
 position.
 """
 
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.fetcher import RawFetcher
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, FetchSizes

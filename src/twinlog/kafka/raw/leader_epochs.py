@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.encoding import INT32, Frame, string, take_int32, take_string
 from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders

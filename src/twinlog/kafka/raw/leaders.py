@@ -8,7 +8,8 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.protocol.connection import FIRST_CONNECTION_GROUP, DataClient, DataClientPool
+from twinlog.kafka.protocol.client_pool import FIRST_CONNECTION_GROUP, DataClientPool
+from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.raw.errors import about, again, not_told, partition_error
 from twinlog.model import TopicPartition

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.list_offsets import LATEST_TIMESTAMP, LogOffset, list_offsets_request
 from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders

@@ -14,7 +14,7 @@ from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import TIMEOUT
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, list_offsets_request
 from twinlog.kafka.raw.errors import about, again, not_told, partition_error
 from twinlog.model import TopicPartition

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.encoding import (
     INT32,
     NO_TAGS,

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.metadata import topic_ids_request
 from twinlog.kafka.raw.leaders import ask_leaders
 from twinlog.model import TopicPartition

@@ -15,7 +15,8 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.errors import ANSWER_TOO_LARGE, TIMEOUT, from_code
-from twinlog.kafka.protocol.connection import DataClient, DataClientPool, request_timeout_ms
+from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.connection import DataClient, request_timeout_ms
 from twinlog.kafka.raw.errors import about, again
 from twinlog.kafka.raw.fetch.answers import NO_REPLICA, FetchAnswers
 from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, FetchSizes

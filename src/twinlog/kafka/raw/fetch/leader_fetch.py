@@ -5,7 +5,7 @@ import asyncio
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import extend, pause
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request

@@ -24,7 +24,8 @@ from twinlog.kafka.errors import (
     from_reason,
     translate,
 )
-from twinlog.kafka.protocol.connection import DataClient, DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.errors import about
 from twinlog.kafka.raw.leaders import leader_of

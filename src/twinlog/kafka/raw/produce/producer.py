@@ -7,7 +7,7 @@ from typing import Self
 
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError, StateError
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.produce.delivery import Delivery
 from twinlog.kafka.raw.settings import ProducerSettings

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import pause
-from twinlog.kafka.protocol.connection import DataClient, DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.leaders import leader_of, meet_leaders, no_leader, refresh_metadata
 from twinlog.kafka.raw.settings import ProducerSettings

@@ -19,7 +19,7 @@ from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.protocol.broker_features import BrokerFeatures, broker_features_request
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.transactions.wire import (
     EndAnswer,

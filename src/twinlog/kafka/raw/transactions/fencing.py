@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity
 

@@ -13,7 +13,7 @@ from typing import Self
 
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
-from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.produce.producer import ProducerState, RawProducer
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.model import TopicPartition
