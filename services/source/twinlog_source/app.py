@@ -26,7 +26,8 @@ from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.flow_monitor import FlowMonitor
-from twinlog_source.driver.instruments import FlowInstruments, observe_flows
+from twinlog_source.driver.gauges import observe_flows
+from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.moves import PositionMoves
 from twinlog_source.driver.ownership import Fence, Ownership
 from twinlog_source.driver.positions_follower import PositionsFollower

@@ -37,6 +37,7 @@ from twinlog_source.driver.epoch_span import (
     demand_poll_seconds,
     replan_poll_seconds,
 )
+from twinlog_source.driver.gauges import FlowGauges
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.shared_workers import seconds_to_renewal
 from twinlog_source.driver.state import FlowState
@@ -109,6 +110,10 @@ class FlowDriver:
     @property
     def flow(self) -> Flow:
         return self.state.flow.flow
+
+    @property
+    def gauges(self) -> FlowGauges:
+        return self.instruments.gauges
 
     @property
     def owned(self) -> bool:
