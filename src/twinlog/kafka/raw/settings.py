@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+TIMER_MARGIN_SECONDS = 0.001
+"""A timer may come early by a rounding, and then there is nothing to send yet."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:

@@ -9,7 +9,7 @@ a batch that only waits for its turn is not late while its broker takes others.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 
 from twinlog.backoff import backoff_seconds
@@ -28,7 +28,6 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.errors import about
-from twinlog.kafka.raw.leaders import leader_of
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.produce.answers import (
     ABOUT_THE_PRODUCER,
@@ -38,17 +37,15 @@ from twinlog.kafka.raw.produce.answers import (
 from twinlog.kafka.raw.produce.broker_ways import BrokerWays, SentRequest
 from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
 from twinlog.kafka.raw.produce.routes import Routes
-from twinlog.kafka.raw.settings import ProducerSettings
-from twinlog.kafka.raw.transactions.coordinator import RefusedPartitionsError, TransactionCoordinator
-from twinlog.kafka.raw.transactions.hanging_guard import HangingGuard
+from twinlog.kafka.raw.produce.transaction_partitions import TransactionPartitions
+from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings
+from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity
 from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
 
 _LONGEST_PAUSE = 32
 """In first pauses."""
-_TIMER_MARGIN_SECONDS = 0.001
-"""A timer may come early by a rounding, and then there is nothing to send yet."""
 
 
 class Delivery:
@@ -88,26 +85,25 @@ class Delivery:
         self._open = 0
         self._wake = asyncio.Event()
         self._ways = BrokerWays(settings, self._wake.set)
-        self._added: set[TopicPartition] = set()
-        self._adding: set[TopicPartition] = set()
         self._children: set[asyncio.Task[None]] = set()
         self._deadline_timer: asyncio.TimerHandle | None = None
-        self._look_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._routes = Routes(session, settings, self._spawn, self._wake.set)
-        self._guard = HangingGuard(
-            session.alias,
-            pause_seconds=settings.retry_pause_seconds,
-            refuse=self._refuse,
-            not_clear=self._not_clear,
+        self._transaction = TransactionPartitions(
+            session,
+            settings,
+            coordinator,
+            self._routes,
+            spawn=self._spawn,
             changed=self._wake.set,
-            now=self._loop.time,
+            refuse=self._refuse,
+            fail=self.fail,
         )
 
     def start(self, tasks: OwnedTasks, identity: ProducerIdentity) -> None:
         self._tasks = tasks
         self._identity = identity
-        self._guard.all_committed_from(identity.producer_epoch)
+        self._transaction.start(identity)
         self._spawn(self._run(), "send batches")
 
     def put(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
@@ -137,7 +133,7 @@ class Delivery:
     def has_transaction(self) -> bool:
         """Whether the coordinator knows of partitions in the present transaction, as far as they are
         acknowledged."""
-        return bool(self._added)
+        return bool(self._transaction.added)
 
     def transaction_ended(self, identity: ProducerIdentity) -> None:
         """Everything is committed and the next transaction is sent as `identity`."""
@@ -146,16 +142,11 @@ class Delivery:
         if identity.producer_id != self._identity.producer_id:
             self._queues.clear()
             self._busy.clear()
-            self._guard.forget()
-            self._guard.all_committed_from(identity.producer_epoch)
         elif identity != self._identity:
-            for partition in self._added:
+            for partition in self._transaction.added:
                 self._queues[partition].begin_epoch()
-        if identity.producer_id == self._identity.producer_id:
-            self._guard.ended(self._added)
-            self._look_later()
+        self._transaction.ended(identity)
         self._identity = identity
-        self._added.clear()
 
     def fail(self, error: KafkaError) -> None:
         """Send nothing more; the first failure is the one that is kept."""
@@ -173,9 +164,8 @@ class Delivery:
         for child in self._children:
             child.cancel()
         self._ways.stop()
-        for timer in (self._deadline_timer, self._look_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
 
     # ------------------------------------------------------------------------------------ sending
 
@@ -198,11 +188,7 @@ class Delivery:
             return
         entering: set[TopicPartition] = set()
         if self._transactional_id is not None:
-            entering = self._clear_of(client, self._busy.keys() - self._added - self._adding)
-            if entering and self._must_add(client):
-                self._adding |= entering
-                self._spawn(self._add_partitions(entering), "add partitions")
-                entering = set()
+            entering = self._transaction.enter(client, self._busy.keys())
         while round_ := self._next_round(client, entering):
             for (node, connection), pending_batches in round_.items():
                 self._produce(node, connection, pending_batches)
@@ -221,7 +207,7 @@ class Delivery:
             if queue.is_empty:
                 del self._busy[partition]
                 continue
-            if not (is_open_to_all or partition in self._added or partition in entering):
+            if not (is_open_to_all or partition in self._transaction.added or partition in entering):
                 continue
             route = self._routes.find(client, partition)
             if route is None:
@@ -242,43 +228,12 @@ class Delivery:
             chosen.setdefault(route, []).append(
                 queue.take(*self._identity, transactional=self._transactional_id is not None)
             )
-            if self._transactional_id is not None and partition not in self._added:
-                self._added.add(partition)  # at the latest by the broker that gets it
-                self._guard.begun(partition)
+            if self._transactional_id is not None:
+                self._transaction.taken(partition)
             sizes[leader] = size
             # To the end of the queue: no partition starves the others.
             self._busy[partition] = self._busy.pop(partition)
         return chosen
-
-    def _clear_of(self, client: DataClient, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Those that may be in the transaction; the leaders of the others are asked.
-
-        The others are not added either: the end of the transaction would be written to them.
-        """
-        clear: set[TopicPartition] = set()
-        unclear: dict[DataConnection, set[TopicPartition]] = {}
-        for partition in partitions:
-            route = self._routes.find(client, partition)
-            if route is None:
-                continue
-            _, connection = route
-            if self._guard.is_clear(partition, connection):
-                clear.add(partition)
-            else:
-                unclear.setdefault(connection, set()).add(partition)
-        if unclear:
-            self._guard.ask(unclear, self._identity.producer_id)
-        return clear
-
-    def _must_add(self, client: DataClient) -> bool:
-        """Whether the coordinator has to be told of partitions before anything is sent to them.
-
-        In transactions of version 2 a broker adds those it gets a batch for. Where several would do so at
-        once all but one find the coordinator busy and wait 20 ms (KAFKA-18654): one request is faster.
-        """
-        if not self._coordinator.version_2:
-            return True
-        return len({leader_of(client, partition) for partition in self._busy}) > 1
 
     def _produce(self, node: int, connection: DataConnection, pending_batches: list[PendingBatch]) -> None:
         """Write the request at once: what is called in order is on the wire in order."""
@@ -357,7 +312,7 @@ class Delivery:
         first = self._settings.retry_pause_seconds
         pause_seconds = backoff_seconds(pending.attempts - 1, first=first, longest=_LONGEST_PAUSE * first)
         self._queues[pending.partition].give_back(pending, self._loop.time() + pause_seconds)
-        self._loop.call_later(pause_seconds + _TIMER_MARGIN_SECONDS, self._wake.set)
+        self._loop.call_later(pause_seconds + TIMER_MARGIN_SECONDS, self._wake.set)
 
     def _check_deadlines(self) -> None:
         """Runs at the deadline of what was then the oldest batch: mostly it is long delivered."""
@@ -383,52 +338,6 @@ class Delivery:
         moved = max(pending.deadline, taken_until + self._settings.delivery_timeout_seconds)
         return min(moved, pending.latest)
 
-    def _not_clear(self, error: KafkaError | None) -> None:
-        """A leader did not say whether something hangs, or (None) it may be ending just now."""
-        if self._stopped:
-            return
-        if error is not None:
-            self._routes.suspect(connection=error.code is None)
-        self._loop.call_later(self._settings.retry_pause_seconds + _TIMER_MARGIN_SECONDS, self._wake.set)
-
-    def _look_later(self) -> None:
-        """Look when the first of the ended transactions is old enough; soon, if a look was in vain."""
-        if self._look_timer is not None or self._stopped:
-            return
-        first, after_seconds = self._guard.first_ended_at, self._settings.end_look_seconds
-        if first is not None:
-            at = max(first + after_seconds, self._loop.time() + after_seconds / 5)
-            self._look_timer = self._loop.call_at(at, self._look_now)
-
-    def _look_now(self) -> None:
-        self._spawn(self._look(), "look for transactions that hang")
-
-    async def _look(self) -> None:
-        """Ask whether transactions ended on partitions that no other has followed on."""
-        try:
-            client = await self._session.client("look for transactions that hang")
-            ended = self._guard.ended_before(self._loop.time() - self._settings.end_look_seconds)
-            if ended:
-                self._guard.look(self._connections(client, ended), self._identity.producer_id)
-                self._routes.refresh_if_stale(client, ended, self._refuse, self._loop.time())
-        except KafkaError as error:
-            if not error.retriable:
-                self.fail(error)
-        finally:
-            self._look_timer = None
-            self._look_later()
-
-    def _connections(
-        self, client: DataClient, partitions: Iterable[TopicPartition]
-    ) -> dict[DataConnection, set[TopicPartition]]:
-        """Of those whose leader is known and connected."""
-        found: dict[DataConnection, set[TopicPartition]] = {}
-        for partition in partitions:
-            route = self._routes.find(client, partition)
-            if route is not None:
-                found.setdefault(route[1], set()).add(partition)
-        return found
-
     def _lateness(self, pending: PendingBatch) -> KafkaError:
         error = pending.last_error or from_reason(
             TIMEOUT,
@@ -440,25 +349,6 @@ class Delivery:
 
     # ------------------------------------------------------------------------------------ around it
 
-    async def _add_partitions(self, partitions: set[TopicPartition]) -> None:
-        try:
-            await self._coordinator.add_partitions(
-                self._identity,
-                partitions,
-                timeout_seconds=self._settings.delivery_timeout_seconds,
-                unknown_topic_seconds=self._settings.unknown_topic_seconds,
-            )
-            for partition in partitions:
-                self._guard.begun(partition)
-            self._added |= partitions
-        except RefusedPartitionsError as refused:
-            self._refuse(refused.partitions)
-        except KafkaError as error:
-            self.fail(error)
-        finally:
-            self._adding -= partitions
-            self._wake.set()
-
     def _refuse(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
         if not self._stopped:
             self.partition_failures.update(refused)
@@ -466,6 +356,7 @@ class Delivery:
 
     def _stop_with(self, error: KafkaError) -> None:
         self._stopped = True
+        self._transaction.stop()
         for partition, queue in self._queues.items():
             own = self.partition_failures.get(partition)
             other = from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send to {partition}", detail=str(error))

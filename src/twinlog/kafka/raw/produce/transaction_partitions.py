@@ -1,0 +1,191 @@
+"""Which partitions are in a producer's transaction, which may be, and whether the last one ended in them.
+
+A partition enters when its leader has said that nothing of this producer hangs there (`HangingGuard`). Of
+transactions of version 2 the broker that gets the first batch adds it; else the coordinator is told before.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.connection import DataClient
+from twinlog.kafka.protocol.data_connection import DataConnection
+from twinlog.kafka.raw.leaders import leader_of
+from twinlog.kafka.raw.produce.routes import Routes, Spawn
+from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings
+from twinlog.kafka.raw.transactions.coordinator import RefusedPartitionsError, TransactionCoordinator
+from twinlog.kafka.raw.transactions.hanging_guard import HangingGuard
+from twinlog.kafka.raw.transactions.wire import ProducerIdentity
+from twinlog.model import TopicPartition
+
+
+class TransactionPartitions:
+    def __init__(
+        self,
+        session: DataClientPool,
+        settings: ProducerSettings,
+        coordinator: TransactionCoordinator,
+        routes: Routes,
+        *,
+        spawn: Spawn,
+        changed: Callable[[], None],
+        refuse: Callable[[Mapping[TopicPartition, KafkaError]], None],
+        fail: Callable[[KafkaError], None],
+    ) -> None:
+        """`changed` is called when more may be sent, `refuse` with partitions that cannot be written, `fail`
+        when the producer cannot continue."""
+        self.added: set[TopicPartition] = set()
+        """Those in the transaction, as far as the coordinator or a broker was told."""
+        self._session = session
+        self._settings = settings
+        self._coordinator = coordinator
+        self._routes = routes
+        self._spawn = spawn
+        self._changed = changed
+        self._refuse = refuse
+        self._fail = fail
+        self._identity = ProducerIdentity(-1, -1)
+        self._stopped = False
+        self._adding: set[TopicPartition] = set()
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._guard = HangingGuard(
+            session.alias,
+            pause_seconds=settings.retry_pause_seconds,
+            refuse=refuse,
+            not_clear=self._not_clear,
+            changed=changed,
+            now=self._loop.time,
+        )
+
+    def start(self, identity: ProducerIdentity) -> None:
+        self._identity = identity
+        self._guard.all_committed_from(identity.producer_epoch)
+
+    def enter(self, client: DataClient, busy: Set[TopicPartition]) -> set[TopicPartition]:
+        """Those with something to send that may be in the transaction, and that a batch adds to it. Others
+        are asked about, or the coordinator is told of them."""
+        entering = self._clear_of(client, busy - self.added - self._adding)
+        if entering and self._must_add(client, busy):
+            self._adding |= entering
+            self._spawn(self._add_partitions(entering), "add partitions")
+            return set()
+        return entering
+
+    def taken(self, partition: TopicPartition) -> None:
+        """A batch is sent to it."""
+        if partition not in self.added:
+            self.added.add(partition)  # at the latest by the broker that gets it
+            self._guard.begun(partition)
+
+    def ended(self, identity: ProducerIdentity) -> None:
+        """It is committed, and the next one is sent as `identity`."""
+        if identity.producer_id != self._identity.producer_id:
+            self._guard.forget()
+            self._guard.all_committed_from(identity.producer_epoch)
+        else:
+            self._guard.ended(self.added)
+            self._look_later()
+        self._identity = identity
+        self.added.clear()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+
+    def _clear_of(self, client: DataClient, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those that may be in the transaction; the leaders of the others are asked.
+
+        The others are not added either: the end of the transaction would be written to them.
+        """
+        clear: set[TopicPartition] = set()
+        unclear: dict[DataConnection, set[TopicPartition]] = {}
+        for partition in partitions:
+            route = self._routes.find(client, partition)
+            if route is None:
+                continue
+            _, connection = route
+            if self._guard.is_clear(partition, connection):
+                clear.add(partition)
+            else:
+                unclear.setdefault(connection, set()).add(partition)
+        if unclear:
+            self._guard.ask(unclear, self._identity.producer_id)
+        return clear
+
+    def _must_add(self, client: DataClient, busy: Collection[TopicPartition]) -> bool:
+        """Whether the coordinator has to be told of partitions before anything is sent to them.
+
+        In transactions of version 2 a broker adds those it gets a batch for. Where several would do so at
+        once all but one find the coordinator busy and wait 20 ms (KAFKA-18654): one request is faster.
+        """
+        if not self._coordinator.version_2:
+            return True
+        return len({leader_of(client, partition) for partition in busy}) > 1
+
+    def _not_clear(self, error: KafkaError | None) -> None:
+        """A leader did not say whether something hangs, or (None) it may be ending just now."""
+        if self._stopped:
+            return
+        if error is not None:
+            self._routes.suspect(connection=error.code is None)
+        self._loop.call_later(self._settings.retry_pause_seconds + TIMER_MARGIN_SECONDS, self._changed)
+
+    def _look_later(self) -> None:
+        """Look when the first of the ended transactions is old enough; soon, if a look was in vain."""
+        if self._look_timer is not None or self._stopped:
+            return
+        first, after_seconds = self._guard.first_ended_at, self._settings.end_look_seconds
+        if first is not None:
+            at = max(first + after_seconds, self._loop.time() + after_seconds / 5)
+            self._look_timer = self._loop.call_at(at, self._look_now)
+
+    def _look_now(self) -> None:
+        self._spawn(self._look(), "look for transactions that hang")
+
+    async def _look(self) -> None:
+        """Ask whether transactions ended on partitions that no other has followed on."""
+        try:
+            client = await self._session.client("look for transactions that hang")
+            ended = self._guard.ended_before(self._loop.time() - self._settings.end_look_seconds)
+            if ended:
+                self._guard.look(self._connections(client, ended), self._identity.producer_id)
+                self._routes.refresh_if_stale(client, ended, self._refuse, self._loop.time())
+        except KafkaError as error:
+            if not error.retriable:
+                self._fail(error)
+        finally:
+            self._look_timer = None
+            self._look_later()
+
+    def _connections(
+        self, client: DataClient, partitions: Iterable[TopicPartition]
+    ) -> dict[DataConnection, set[TopicPartition]]:
+        """Of those whose leader is known and connected."""
+        found: dict[DataConnection, set[TopicPartition]] = {}
+        for partition in partitions:
+            route = self._routes.find(client, partition)
+            if route is not None:
+                found.setdefault(route[1], set()).add(partition)
+        return found
+
+    async def _add_partitions(self, partitions: set[TopicPartition]) -> None:
+        try:
+            await self._coordinator.add_partitions(
+                self._identity,
+                partitions,
+                timeout_seconds=self._settings.delivery_timeout_seconds,
+                unknown_topic_seconds=self._settings.unknown_topic_seconds,
+            )
+            for partition in partitions:
+                self._guard.begun(partition)
+            self.added |= partitions
+        except RefusedPartitionsError as refused:
+            self._refuse(refused.partitions)
+        except KafkaError as error:
+            self._fail(error)
+        finally:
+            self._adding -= partitions
+            self._changed()
