@@ -4,18 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 from twinlog.batches import TargetTopicLimits
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog_source.driver.stream.task_commands import Start
 from twinlog_source.driver.stream.worker_messages import (
     assignment_message,
     command_message,
     limits_message,
 )
-from twinlog_source.log.facts import CopyFact, EpochStart
+from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import LogBounds
-from twinlog_source.partitions.assignments import Assignment, Setback
+from twinlog_source.partitions.assignments import Setback
 from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
@@ -35,45 +34,9 @@ from twinlog_source.task.stream.order_messages import (
     start_of,
     withdrawal_of,
 )
+from unit.source.driver.stream.test_worker_messages import ASSIGNMENT, TOPIC, TRANSLATED, P
 
-P = TopicPartition("t", 3)
-TOPIC = ReplicatedTopic(
-    flow=Flow("A", "B"),
-    source_topic="t",
-    target_topic="A.t",
-    partition_count=4,
-    target_partition_count=4,
-    source_topic_id="id",
-    target_topic_id="copy",
-    generation=1,
-    created_after_start=False,
-    state=TopicState.READY,
-    reason="",
-    message="",
-    target_max_message_bytes=1000,
-    target_compression_type="zstd",
-    target_timestamp_type="CreateTime",
-    source_cleanup_policy="delete",
-)
-TRANSLATED = CopyFact(partition=P, preserved=False, since=0, reason="", target_topic_id="copy")
-LEAST = Assignment(
-    partition=P,
-    topic=TOPIC,
-    position=7,
-    position_stored=False,
-    copy=TRANSLATED,
-    offsets_required=False,
-    former_task_seconds=None,
-    skip_former_task_seconds=None,
-    end_reason="",
-    hole_costs=(),
-    paused=False,
-    setback=None,
-    epochs=(),
-    target_end=None,
-    target_end_is_exact=False,
-    sync_pace=None,
-)
+LEAST = replace(ASSIGNMENT, position_stored=False, epochs=())
 TAKEN = TaskAssignment(
     partition=P,
     target_topic="A.t",
