@@ -6,15 +6,21 @@ HYPOTHESIS_PROFILE chooses: `ci` gives every run the same examples, `exhaustive`
 import asyncio
 import gc
 import io
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from hypothesis import settings
 
 from twinlog.testing.virtual_time import VirtualTimeLoop
+
+Golden = Callable[[str], list[dict[str, Any]]]
+_GOLDEN = Path(__file__).parents[1] / "golden"
 
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, max_examples=25)
 settings.register_profile("exhaustive", deadline=None, max_examples=2000)
@@ -51,3 +57,15 @@ def log_stream() -> Iterator[io.StringIO]:
     logging.captureWarnings(capture=False)
     logging.raiseExceptions = raises
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def golden() -> Golden:
+    """Read what the real MirrorMaker 2 answered (tests/golden) by the name of its file, without `.json`."""
+
+    def read(name: str) -> list[dict[str, Any]]:
+        vectors: list[dict[str, Any]] = json.loads((_GOLDEN / f"{name}.json").read_text())
+        assert vectors, f"no golden vectors in {name}"
+        return vectors
+
+    return read

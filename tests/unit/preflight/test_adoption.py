@@ -16,7 +16,7 @@ from twinlog.preflight.adoption import (
 )
 from twinlog.preflight.gather_adoption import PositionsRead
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from unit.library.config_files import load_more
+from unit.config.config_files import load_more
 
 P, Q = TopicPartition("orders", 0), TopicPartition("orders", 1)
 SOURCE = "MirrorSourceConnector"

@@ -12,7 +12,7 @@ from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.task.assembly import copy_settings
 from twinlog_source.task.orders import TaskAssignment
-from unit.library.config_files import load_more
+from unit.config.config_files import load_more
 
 
 def record(offset: int, value: bytes) -> DecodedRecord:

@@ -11,7 +11,7 @@ from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.topics.start_positions import StartPositions, came_later
-from unit.library.config_files import load_more
+from unit.config.config_files import load_more
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 

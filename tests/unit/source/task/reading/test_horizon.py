@@ -17,7 +17,7 @@ from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.assembly import horizon_of
 from twinlog_source.task.reading.horizon import FOR_EVER, Horizon
-from unit.library.config_files import load_more
+from unit.config.config_files import load_more
 
 NOW_MS = 1_700_000_000_000
 ORDERS = TopicPartition("orders", 0)

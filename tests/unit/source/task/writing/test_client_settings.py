@@ -10,7 +10,7 @@ from twinlog_source.driver.stream.task_settings import TaskSettings, every_trans
 from twinlog_source.log.facts import WriterFact
 from twinlog_source.task.assembly import copy_settings
 from twinlog_source.task.writing.producer_settings import producer_settings
-from unit.library.config_files import load_more
+from unit.config.config_files import load_more
 
 
 def flow_of(*lines: str) -> SourceFlow:

@@ -16,7 +16,7 @@ from twinlog.kafka.clients import (
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.security.client_security import client_security, ssl_context
 from twinlog.kafka.security.tls_limits import TlsLimitError, tls_limits
-from unit.library.config_files import TWO_CLUSTERS, load_text, problems
+from unit.config.config_files import TWO_CLUSTERS, load_text, problems
 
 TLS = {"bootstrap.servers": "one:9092", "security.protocol": "SSL"}
 GCM = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"

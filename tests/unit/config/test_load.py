@@ -21,7 +21,7 @@ from twinlog.config import (
 from twinlog.config.flow.fixed_configs import fixed_configs
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
-from unit.library.config_files import FILE, TWO_CLUSTERS, OneFile, load_more, load_text, problems
+from unit.config.config_files import FILE, TWO_CLUSTERS, OneFile, load_more, load_text, problems
 
 A_TO_B = Flow("A", "B")
 B_TO_A = Flow("B", "A")

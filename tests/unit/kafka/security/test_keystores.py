@@ -27,7 +27,7 @@ from twinlog.kafka.security.identity import StoreError
 from twinlog.kafka.security.keystores import encrypt_key, pem_identity, read_identity, read_trusted
 from twinlog.testing.jks_files import jks_keystore, jks_truststore
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[3] / "golden"
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 

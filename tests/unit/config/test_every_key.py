@@ -23,7 +23,7 @@ OF_FLOWS = {
             admin.timeout.ms
         """,
     },
-    "unit/library/test_config_security.py": {
+    "unit/config/test_security.py": {
         "test_each_key_of_a_port_is_obeyed_for_one_service_and_for_all": """
             twinlog.tls.certificate.file twinlog.tls.key.file twinlog.tls.ca.file
             twinlog.tls.client.auth twinlog.tls.server.name twinlog.insecure
@@ -157,7 +157,7 @@ OF_FLOWS = {
             sync.topic.acls.enabled
         """,
     },
-    "unit/library/test_config_errors.py": {
+    "unit/config/test_errors.py": {
         "test_wrong_value": """
             source.cluster.alias replication.policy.class transforms
         """,
@@ -170,12 +170,12 @@ OF_FLOWS = {
             twinlog.start.group twinlog.start.time
         """,
     },
-    "unit/library/test_config_key_effects.py": {
+    "unit/config/test_key_effects.py": {
         "test_classes_that_are_not_kafkas_own_and_what_would_change_records_are_refused": """
             forwarding.admin.class predicates target.cluster.alias
         """,
     },
-    "unit/library/test_config_providers.py": {
+    "unit/config/test_providers.py": {
         "test_what_finds_nothing_stays_as_written_and_is_said_once": """
             config.providers
         """,
@@ -245,7 +245,7 @@ OF_CLIENTS = {
             reconnect.backoff.ms reconnect.backoff.max.ms
         """,
     },
-    "unit/library/test_kafka_kerberos.py": {
+    "unit/kafka/security/test_kerberos.py": {
         "test_a_key_table_a_ticket_and_the_service_are_read_as_java_reads_them": """
             sasl.kerberos.service.name
         """,
@@ -285,7 +285,7 @@ OF_CLIENTS = {
             compression.type
         """,
     },
-    "unit/library/test_kafka_oauth.py": {
+    "unit/kafka/security/test_oauth.py": {
         "test_each_key_of_tokens_is_obeyed": """
             sasl.login.callback.handler.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
             sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds

@@ -4,7 +4,7 @@ import pickle
 
 from twinlog.config import ClientConfig, Configuration
 from twinlog.model import Flow
-from unit.library.config_files import TWO_CLUSTERS, load_more, load_text
+from unit.config.config_files import TWO_CLUSTERS, load_more, load_text
 
 A_TO_B = Flow("A", "B")
 SECRET = "p4ssw0rd-of-nobody"

@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.config import NoticeLevel
 from twinlog.errors import ConfigError
-from unit.library.config_files import FILE, TWO_CLUSTERS, load_more, load_text
+from unit.config.config_files import FILE, TWO_CLUSTERS, load_more, load_text
 
 
 @pytest.mark.parametrize(
