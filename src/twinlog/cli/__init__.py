@@ -87,11 +87,11 @@ COMMANDS: dict[str, LazyCommand] = {
         summary="Show or acknowledge source offsets that are missing on the target.",
     ),
     "verify": LazyCommand(
-        target="twinlog.cli.verify:verify_command",
+        target="twinlog.cli.verify.command:verify_command",
         summary="Prove that the copies of a flow equal their source, or name what does not.",
     ),
     "repair": LazyCommand(
-        target="twinlog.cli.repair:repair_command",
+        target="twinlog.cli.verify.repair:repair_command",
         summary="Repair the differences that a verification found, or say why not.",
     ),
     "copy": LazyCommand(
@@ -99,7 +99,7 @@ COMMANDS: dict[str, LazyCommand] = {
         summary="Copy a flow up to now, a time or offsets, verify the copy, and end.",
     ),
     "safe-to-delete": LazyCommand(
-        target="twinlog.cli.safe_to_delete:safe_to_delete_command",
+        target="twinlog.cli.verify.safe_to_delete:safe_to_delete_command",
         summary="Say up to which source offset everything is on the target, proven.",
     ),
     "groups": LazyCommand(

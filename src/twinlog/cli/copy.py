@@ -12,9 +12,11 @@ from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOpt
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.times import EXPECTED, parse_time
-from twinlog.cli.verify import check_writable, flow_of, print_report, write_reports
-from twinlog.cli.verify_progress import shown_copy
-from twinlog.cli.verifying import engine, verified
+from twinlog.cli.verify.engine import engine, verified
+from twinlog.cli.verify.files import check_writable, write_reports
+from twinlog.cli.verify.options import flow_of
+from twinlog.cli.verify.progress import shown_copy
+from twinlog.cli.verify.tables import print_report
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import TopicPartition

@@ -3,7 +3,7 @@
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.cli.copying import Arrivals
-from twinlog.cli.verify_progress import copy_line
+from twinlog.cli.verify.progress import copy_line
 from twinlog.model import TopicPartition
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 1)

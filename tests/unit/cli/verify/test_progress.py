@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.cli.verify_progress import WINDOW_SECONDS, TimeLeft, progress_line, shown_time
+from twinlog.cli.verify.progress import WINDOW_SECONDS, TimeLeft, progress_line, shown_time
 from twinlog_source.verify.progress import Progress
 
 

@@ -9,8 +9,8 @@ from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOpt
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.common.times import EXPECTED
-from twinlog.cli.verify import IsolationOption, flow_of, instant_of, reads_committed
-from twinlog.cli.verifying import engine, verified
+from twinlog.cli.verify.engine import engine, verified
+from twinlog.cli.verify.options import IsolationOption, flow_of, instant_of, reads_committed
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:

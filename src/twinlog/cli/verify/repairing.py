@@ -22,7 +22,7 @@ from twinlog.cli.source.client import (
     source_stub,
     who,
 )
-from twinlog.cli.verifying import engine, verified
+from twinlog.cli.verify.engine import engine, verified
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.model import Flow

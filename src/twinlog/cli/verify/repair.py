@@ -70,7 +70,7 @@ def repair_command(
         ]
         if feasible and not yes:
             _ask(feasible, output)
-        from twinlog.cli.repairing import repair
+        from twinlog.cli.verify.repairing import repair
 
         done = run_async(repair(str(told["flow"]), found, config, endpoint, new_copies=new_copies))
         _show(found, done, output, flow=str(told["flow"]))

@@ -1,0 +1,1 @@
+"""`twinlog verify`, `repair` and `safe-to-delete`: proofs of copies, and what follows from them."""

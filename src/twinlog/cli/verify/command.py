@@ -1,0 +1,198 @@
+"""`twinlog verify A->B`: whether the copies of a flow equal their source."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, required_flow
+from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.times import EXPECTED
+from twinlog.cli.verify.engine import engine, verified
+from twinlog.cli.verify.files import check_parquet, check_writable, write_reports
+from twinlog.cli.verify.options import (
+    IsolationOption,
+    bytes_of,
+    check_range,
+    flow_of,
+    instant_of,
+    reads_committed,
+)
+from twinlog.cli.verify.progress import shown_progress
+from twinlog.cli.verify.tables import print_report
+from twinlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twinlog.verify.report import FlowReport
+
+_HELP = """Prove that the copies of a flow equal their source, or name what does not.
+
+Both clusters are read, and nothing is written. No service has to run; they may. Of every partition the \
+records of the copy are compared with those of the source, in order, up to the ends that are taken at the \
+start: keys, values, headers, timestamps, null against empty, partition. Batches that were copied unopened \
+are compared as bytes.
+
+Differences are MISSING, DUPLICATE, FOREIGN, CHANGED and ORDER, each with both offsets. What cannot be \
+compared is said with its reason: retention, known gaps, what is not copied yet. --show prints the records.
+
+EQUAL means that what both clusters hold is equal. It does not mean that the target holds everything: what \
+retention took there is no difference. `twinlog safe-to-delete` answers that. Once the copier has ended, \
+--complete counts what the copy lacks at its end.
+
+For a copy that MirrorMaker 2 made with its default isolation: --isolation read_uncommitted.
+
+Exit codes: 0 equal; 1 different; 3 nothing differs, but not everything could be compared; 2 wrong use.
+
+Examples:
+
+twinlog verify 'A->B' --config mm2.properties
+
+twinlog verify 'A->B' --config mm2.properties --topic orders --partition 3 --show
+
+twinlog verify 'A->B' --config mm2.properties --from -1d --report proof.json --html proof.html
+"""
+
+
+def verify_command(
+    flow: OptionalFlowArgument = None,
+    config: ConfigOption = None,
+    flow_option: OptionalFlowOption = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "--topics", metavar="TOPIC", help="Only this source topic. May be repeated."),
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "--partitions", min=0, help="Only this partition. May be repeated."),
+    ] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME|OFFSET",
+            help=f"Begin at this time ({EXPECTED}) or offset of the source.",
+        ),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="TIME|OFFSET", help="End before this time or source offset.")
+    ] = None,
+    isolation: IsolationOption = None,
+    wait: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that the copy may take to arrive at the source's ends.")
+    ] = 30.0,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete",
+            help="The copier has ended: what the copy lacks at its end is MISSING, and no lag.",
+        ),
+    ] = False,
+    max_bytes: Annotated[
+        str,
+        typer.Option(
+            "--max-bytes-per-second",
+            metavar="BYTES",
+            help="Read no faster of each cluster (50M); 0 = no limit.",
+        ),
+    ] = "0",
+    parallel: Annotated[
+        int, typer.Option(min=1, max=256, help="Partitions that are compared at the same time.")
+    ] = 8,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep what is proven there; continue behind it the next time."),
+    ] = None,
+    spark_master: Annotated[
+        str | None,
+        typer.Option(
+            "--spark-master",
+            metavar="MASTER|none",
+            help="Compare on Spark: local[*], spark://host:7077. Default: in this process, and with more than"
+            " 20 million offsets on the twinlog.spark.master of the file; none = always in this process.",
+        ),
+    ] = None,
+    part_offsets: Annotated[
+        int, typer.Option(min=1_000, help="On Spark, cut partitions into tasks of about so many offsets.")
+    ] = 2_000_000,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep a row for each part of a partition there, as Parquet; runs on Spark."
+        ),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the records that differ, with keys and values.")
+    ] = False,
+    report_file: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write the report there too, as JSON.")
+    ] = None,
+    html_file: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page with a picture of every partition."),
+    ] = None,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema",
+            is_eager=True,
+            callback=lambda asked: _print_schema(asked),
+            help="Print the JSON schema of the report, and nothing else.",
+        ),
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    from twinlog.verify.report import EXIT_CODES, Verdict, document
+
+    incomplete = EXIT_CODES[Verdict.INCOMPLETE]
+    with reported_failures(incomplete):
+        if config is None:
+            raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+        request = engine("request").VerifyRequest(
+            flow=flow_of(required_flow(flow, flow_option)),
+            topics=frozenset(topic or ()),
+            partitions=frozenset(partition or ()),
+            begin=instant_of("--from", begin),
+            end=instant_of("--to", end),
+            read_committed=reads_committed(isolation),
+            wait_seconds=wait,
+            complete=complete,
+            max_bytes_per_second=bytes_of(max_bytes),
+            parallel=parallel,
+            state_directory=None if state is None else str(state),
+            spark_master=spark_master,
+            part_offsets=part_offsets,
+            parquet_directory=None if parquet is None else str(parquet),
+            show=show,
+        )
+        if parquet is not None and spark_master == "none":
+            raise ConfigError(
+                "--parquet needs Spark: leave out --spark-master none", metadata={"key": "--parquet"}
+            )
+        configuration = load_config(config)
+        for file in (report_file, html_file):
+            check_writable(file)
+        check_parquet(parquet)
+        check_range(request.begin, request.end)
+    with shown_progress() as on_progress:
+        report: FlowReport = run_async(verified(configuration, request, on_progress), incomplete)
+    with reported_failures(incomplete):
+        told = document(report)
+        if output is Output.JSON:
+            print_json(told)
+        else:
+            print_report(told)
+        write_reports(told, report_file, html_file)
+    raise typer.Exit(EXIT_CODES[report.verdict])
+
+
+verify_command.__doc__ = _HELP
+
+
+def _print_schema(asked: bool) -> None:
+    if asked:
+        from twinlog.verify.schema import report_schema
+
+        print_json(report_schema())
+        raise typer.Exit

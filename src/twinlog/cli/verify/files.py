@@ -1,0 +1,63 @@
+"""The files that a verification writes: tried before the hours that it may take, written after it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from twinlog.errors import ConfigError
+
+_PARQUET = re.compile(r"_SUCCESS|\.?_SUCCESS\.crc|\.?part-.*\.parquet(\.crc)?")
+"""What an earlier run has left in its directory."""
+
+
+def check_writable(file: Path | None) -> None:
+    """Before the hours that a verification may take. Raises ConfigError."""
+    if file is None:
+        return
+    if not file.resolve().parent.is_dir():
+        raise ConfigError(f"{file}: there is no such directory", metadata={"file": str(file)})
+    was_there = file.exists()
+    try:
+        with file.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise _not_written(file, error) from error
+    if not was_there:
+        file.unlink(missing_ok=True)
+
+
+def check_parquet(directory: Path | None) -> None:
+    """Spark replaces all that is in it."""
+    if directory is None or not directory.exists():
+        return
+    if not directory.is_dir():
+        raise ConfigError(f"--parquet {directory}: not a directory", metadata={"key": "--parquet"})
+    others = [each.name for each in directory.iterdir() if not _PARQUET.fullmatch(each.name)]
+    if others:
+        raise ConfigError(
+            f"--parquet {directory}: it holds {min(others)}, and all that is in it would be deleted: name"
+            " a new directory, or that of an earlier run",
+            metadata={"key": "--parquet"},
+        )
+
+
+def write_reports(told: dict[str, Any], report_file: Path | None, html_file: Path | None) -> None:
+    """After the report was printed: a full disk must not take the result of hours. Raises ConfigError."""
+    if report_file is not None:
+        _write(report_file, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    if html_file is not None:
+        from twinlog.verify.page import page
+
+        _write(html_file, page(told))
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _not_written(file, error) from error
+
+
+def _not_written(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{file}: cannot be written: {error.strerror or error}", metadata={"file": str(file)})

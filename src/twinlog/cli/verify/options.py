@@ -1,0 +1,72 @@
+"""What the options of verifying commands say, and whether it can be."""
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from twinlog.cli.common.times import parse_time
+from twinlog.cli.verify.engine import engine
+from twinlog.clock import SystemClock
+from twinlog.errors import ConfigError
+
+_ISOLATIONS = {"read_committed": True, "read_uncommitted": False}
+IsolationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--isolation",
+        metavar="read_committed|read_uncommitted",
+        help="What the copier saw of the source, when the file does not say it.",
+    ),
+]
+_SIZE = re.compile(r"(\d+)\s*([kKmMgG]?)")
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
+
+
+def flow_of(text: str) -> Any:
+    from twinlog.model import Flow
+
+    try:
+        return Flow.parse(text)
+    except ValueError as error:
+        raise ConfigError(str(error), metadata={"key": "FLOW"}) from None
+
+
+def instant_of(option: str, text: str | None) -> Any:
+    """Raises ConfigError when it is neither an offset nor a time."""
+    if text is None:
+        return None
+    instant = engine("request").Instant
+    if text.isdecimal():
+        return instant(offset=int(text))
+    return instant(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms()))
+
+
+def reads_committed(text: str | None) -> bool | None:
+    """What `--isolation` says; None = what the file says. Raises ConfigError."""
+    if text is None:
+        return None
+    try:
+        return _ISOLATIONS[text]
+    except KeyError:
+        raise ConfigError(
+            f"--isolation {text}: expected {' or '.join(_ISOLATIONS)}", metadata={"key": "--isolation"}
+        ) from None
+
+
+def bytes_of(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(
+            f"--max-bytes-per-second {text}: expected a number of bytes, such as 50M",
+            metadata={"key": "--max-bytes-per-second"},
+        )
+    return int(match.group(1)) * _UNITS[match.group(2).lower()]
+
+
+def check_range(begin: Any, end: Any) -> None:
+    """Of two offsets, or of two times; an offset and a time are compared by the source only."""
+    for of in ("offset", "timestamp_ms"):
+        first, behind = getattr(begin, of, None), getattr(end, of, None)
+        if first is not None and behind is not None and first >= behind:
+            raise ConfigError("--from has to lie before --to", metadata={"key": "--from"})

@@ -1,0 +1,127 @@
+"""The report of a verification, for people."""
+
+import json
+from typing import Any
+
+import typer
+
+from twinlog.cli.common.output import Column, print_table
+from twinlog.printable import printable
+
+_COLOURS = {"EQUAL": typer.colors.GREEN, "DIFFERENT": typer.colors.RED, "INCOMPLETE": typer.colors.YELLOW}
+_MOST_ROWS = 200
+
+
+def print_report(told: dict[str, Any]) -> None:
+    print_table(
+        f"flow {told['flow']}",
+        [
+            Column(title="topic"),
+            Column(title="partition", right=True),
+            Column(title="verdict"),
+            Column(title="source offsets", spare=2),
+            Column(title="records", right=True),
+            Column(title="unopened", right=True, spare=3),
+            Column(title="differences", right=True),
+        ],
+        [_partition_row(told, each) for each in told["partitions"]],
+        empty="no partition was compared",
+    )
+    if told["differences"]:
+        shown = told["differences"][:_MOST_ROWS]
+        print_table(
+            "differences",
+            [
+                Column(title="topic"),
+                Column(title="partition", right=True),
+                Column(title="kind"),
+                Column(title="source offset", right=True),
+                Column(title="target offset", right=True),
+                Column(title="records", right=True),
+                Column(title="what"),
+            ],
+            [_difference_row(each) for each in shown],
+        )
+        if len(shown) < len(told["differences"]):
+            typer.echo(f"… and {len(told['differences']) - len(shown)} more: -o json has them all")
+        _print_records(shown)
+    if told["not_compared"]:
+        print_table(
+            "not compared",
+            [
+                Column(title="topic"),
+                Column(title="partition", right=True),
+                Column(title="cluster"),
+                Column(title="from", right=True),
+                Column(title="to", right=True),
+                Column(title="reason"),
+                Column(title="detail", spare=1),
+            ],
+            [_not_compared_row(each) for each in told["not_compared"][:_MOST_ROWS]],
+        )
+    typer.secho(_summary(told), fg=_COLOURS[told["verdict"]], bold=True)
+
+
+def _partition_row(told: dict[str, Any], each: dict[str, Any]) -> list[str]:
+    count = sum(
+        difference["count"]
+        for difference in told["differences"]
+        if (difference["topic"], difference["partition"]) == (each["topic"], each["partition"])
+    )
+    share = each["unopened_records"] / each["records"] if each["records"] else 0.0
+    return [
+        each["topic"],
+        str(each["partition"]),
+        each["verdict"],
+        f"{each['source_from']}-{each['source_to']}",
+        str(each["records"]),
+        f"{share:.0%}",
+        str(count),
+    ]
+
+
+def _offset(offset: int | None) -> str:
+    return "end" if offset is None else str(offset)
+
+
+def _difference_row(each: dict[str, Any]) -> list[str]:
+    what = ", ".join(each.get("changed", ()))
+    if "found_in" in each:
+        what = f"it is in {each['found_in']}"
+    elif each["kind"] == "FOREIGN" and "written_by" in each:
+        what = f"written by producer id {each['written_by']['producer_id']}"
+    return [
+        each["topic"],
+        str(each["partition"]),
+        each["kind"],
+        _offset(each["source_offset"]),
+        _offset(each["target_offset"]),
+        str(each["count"]),
+        what,
+    ]
+
+
+def _not_compared_row(each: dict[str, Any]) -> list[str]:
+    return ["" if each[name] is None else str(each[name]) for name in _NOT_COMPARED_FIELDS]
+
+
+_NOT_COMPARED_FIELDS = ("topic", "partition", "side", "from_offset", "to_offset", "reason", "detail")
+
+
+def _print_records(differences: list[dict[str, Any]]) -> None:
+    for each in differences:
+        for side in ("source", "target"):
+            record = each.get(f"{side}_record")
+            if record is not None:
+                text = json.dumps(record, ensure_ascii=False)
+                typer.echo(printable(f"{each['topic']}-{each['partition']} {each['kind']} {side}: {text}"))
+
+
+def _summary(told: dict[str, Any]) -> str:
+    seconds = max(0.001, (told["ended_at_ms"] - told["began_at_ms"]) / 1000)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in told["differences_by_kind"].items())
+    rate = told["bytes"] / 1e6 / seconds
+    count = len(told["partitions"])
+    partitions = "1 partition" if count == 1 else f"{count} partitions"
+    text = f"{told['verdict']}: {told['records']} records equal in {partitions}"
+    return f"{text}{'; ' + kinds if kinds else ''} ({seconds:.1f} s, {rate:.0f} MB/s)"
