@@ -22,8 +22,9 @@ from contract.quota_admin_contract import QuotaAdminContract
 from contract.topic_admin_contract import TopicAdminContract
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.inspector import ClusterInspector
+from twinlog.kafka.admin.options import librdkafka_options
 from twinlog.kafka.admin.topics import TOPICS_A_REQUEST
-from twinlog.kafka.clients import aiokafka_producer_options, librdkafka_options
+from twinlog.kafka.clients import aiokafka_producer_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.producers import close_producer, new_producer

@@ -7,7 +7,8 @@ import pytest
 
 from integration.kdc import REALM, Kdc, missing, running_kdc
 from twinlog.errors import ConfigError, KafkaError
-from twinlog.kafka.clients import admin_knows_kerberos, aiokafka_producer_options
+from twinlog.kafka.admin.options import admin_knows_kerberos
+from twinlog.kafka.clients import aiokafka_producer_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
 from twinlog.kafka.security.kerberos import EXTRA

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 
 from twinlog.config import load
 from twinlog.errors import KafkaError
-from twinlog.kafka.clients import librdkafka_options
+from twinlog.kafka.admin.options import librdkafka_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, ManagedWriter, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster

@@ -1,27 +1,20 @@
-"""Java client properties, as MM2's file writes them, turned into the settings of the two Python clients.
+"""Java client properties, as MM2's file writes them, turned into the settings of aiokafka, which moves data.
 
-aiokafka moves data, confluent-kafka (librdkafka) administers: both get the same cluster, credentials and
-trust. Properties are those of one cluster with its prefixes already removed (`bootstrap.servers`,
+confluent-kafka (librdkafka) administers, with the same cluster, credentials and trust: `admin/options.py`.
+Properties are those of one cluster with its prefixes already removed (`bootstrap.servers`,
 `sasl.jaas.config`, …). Every function raises ConfigError naming cluster, key and remedy, never a secret; none
 touches the network. Reading trust and key stores touches files.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
-
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from twinlog.config.keys.client import OAUTH_KEYS
 from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import SaslLogin, refused
-from twinlog.kafka.security.kerberos import GSSAPI, OWN_LIBRDKAFKA, KerberosLogin
-from twinlog.kafka.security.oauth.keeper import TokenKeeper
-from twinlog.kafka.security.oauth.login import OAuthLogin
 
 _SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:%.]+\]|[0-9a-zA-Z\-%._]+):(\d{1,5})")
 """A bootstrap server as Java reads it: an optional protocol, which it ignores, and a host with its port."""
@@ -35,26 +28,8 @@ _CLIENT_NUMBERS = {
     "retry.backoff.ms": "retry_backoff_ms",
 }
 _PRODUCER_NUMBERS = {"max.request.size": "max_request_size"}
-_ADMIN_NUMBERS = {
-    "retry.backoff.ms": (1, 300_000),
-    "reconnect.backoff.ms": (0, 3_600_000),
-    "reconnect.backoff.max.ms": (0, 3_600_000),
-    "request.timeout.ms": (10, 300_000),
-    "metadata.max.age.ms": (1, 86_400_000),
-}
-"""What librdkafka takes, with the range it accepts: values outside are moved to its edge."""
-_LIBRDKAFKA_NAMES = {
-    "request.timeout.ms": "socket.timeout.ms",
-    "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
-}
-"""Where librdkafka has another name than Java."""
-_CALL_TIMEOUT_KEY = "default.api.timeout.ms"
-_BACKOFF_KEY = "reconnect.backoff.ms"
-_BACKOFF_MAX_KEY = "reconnect.backoff.max.ms"
-_MOST_USED = 0.75
-"""librdkafka asks for another token after 80 % of the life of one, and must not be given the same again: it
-would log in by it so near to its end that brokers refuse the next login, which comes within a second."""
-_IDLE_KEY = "connections.max.idle.ms"
+CALL_TIMEOUT_KEY = "default.api.timeout.ms"
+IDLE_KEY = "connections.max.idle.ms"
 """Java's -1 (never) is None for aiokafka and 0 for librdkafka."""
 _SECURITY_KEYS = (
     "security.protocol",
@@ -77,9 +52,8 @@ _SECURITY_KEYS = (
     "ssl.cipher.suites",
 )
 
-CLIENT_KEYS = frozenset(("bootstrap.servers", "client.id", *_SECURITY_KEYS, *_CLIENT_NUMBERS, _IDLE_KEY))
+CLIENT_KEYS = frozenset(("bootstrap.servers", "client.id", *_SECURITY_KEYS, *_CLIENT_NUMBERS, IDLE_KEY))
 """Keys every client takes and that have an effect here."""
-ADMIN_KEYS = frozenset((*_ADMIN_NUMBERS, _CALL_TIMEOUT_KEY)) - CLIENT_KEYS
 PRODUCER_KEYS = frozenset(
     ("compression.type", "delivery.timeout.ms", "transaction.timeout.ms", *_PRODUCER_NUMBERS)
 )
@@ -138,10 +112,10 @@ def aiokafka_client_options(
         "bootstrap_servers": bootstrap_servers(properties, alias=alias),
         "client_id": client_id(properties, client_id_suffix),
     }
-    options.update(_numbers(properties, _CLIENT_NUMBERS, alias))
-    idle_ms = _idle_ms(properties, alias)
-    if idle_ms is not None:
-        options["connections_max_idle_ms"] = idle_ms if idle_ms >= 0 else None
+    options.update(whole_numbers(properties, _CLIENT_NUMBERS, alias))
+    idle = idle_ms(properties, alias)
+    if idle is not None:
+        options["connections_max_idle_ms"] = idle if idle >= 0 else None
     options.update(_aiokafka_security(ClusterAccess(properties, alias=alias)))
     return options
 
@@ -156,9 +130,9 @@ def aiokafka_producer_options(
     lose.
     """
     options = aiokafka_client_options(properties, alias=alias, client_id_suffix=client_id_suffix)
-    options.update(_numbers(properties, _PRODUCER_NUMBERS, alias))
+    options.update(whole_numbers(properties, _PRODUCER_NUMBERS, alias))
     options.update(
-        _numbers(properties, {"transaction.timeout.ms": "transaction_timeout_ms"}, alias, minimum=1)
+        whole_numbers(properties, {"transaction.timeout.ms": "transaction_timeout_ms"}, alias, minimum=1)
     )
     codec = properties.get("compression.type", "none").strip().lower()
     if codec not in _CODECS:
@@ -174,7 +148,7 @@ def fetch_options(properties: Mapping[str, str], *, alias: str = "") -> FetchOpt
     level = properties.get("isolation.level", "read_committed").strip().lower()
     if level not in _ISOLATION_LEVELS:
         raise refused(alias, "isolation.level", f"{level!r} is none of {', '.join(_ISOLATION_LEVELS)}")
-    numbers = _numbers(
+    numbers = whole_numbers(
         properties,
         {
             "fetch.min.bytes": "min_bytes",
@@ -187,7 +161,7 @@ def fetch_options(properties: Mapping[str, str], *, alias: str = "") -> FetchOpt
     if numbers.get("min_bytes", 1) > 1:
         # Then a little data does not end the wait: it is how late a record may come.
         numbers.setdefault("max_wait_ms", _JAVA_MAX_WAIT_MS)
-    request_timeout_ms = _numbers(properties, {"request.timeout.ms": "timeout"}, alias, minimum=1).get(
+    request_timeout_ms = whole_numbers(properties, {"request.timeout.ms": "timeout"}, alias, minimum=1).get(
         "timeout"
     )
     if request_timeout_ms is not None:
@@ -206,62 +180,15 @@ def delivery_timeout_seconds(
     properties: Mapping[str, str], *, alias: str = "", default: float = 120.0
 ) -> float:
     """`delivery.timeout.ms` in seconds: how long one record may take until it is acknowledged."""
-    number = _numbers(properties, {"delivery.timeout.ms": "delivery_timeout_ms"}, alias, minimum=1)
+    number = whole_numbers(properties, {"delivery.timeout.ms": "delivery_timeout_ms"}, alias, minimum=1)
     return number["delivery_timeout_ms"] / 1000 if number else default
 
 
 def call_timeout_seconds(properties: Mapping[str, str], *, alias: str = "", default: float) -> float:
     """`default.api.timeout.ms` of an admin client in seconds: the bound of each of its calls. A flow's
     `admin.timeout.ms` is handed on under this name."""
-    number = _numbers(properties, {_CALL_TIMEOUT_KEY: "timeout"}, alias, minimum=1)
+    number = whole_numbers(properties, {CALL_TIMEOUT_KEY: "timeout"}, alias, minimum=1)
     return number["timeout"] / 1000 if number else default
-
-
-def librdkafka_options(
-    properties: Mapping[str, str],
-    *,
-    alias: str = "",
-    client_id_suffix: str = "",
-    timeout_seconds: float = 30.0,
-    access: ClusterAccess | None = None,
-) -> dict[str, Any]:
-    """The configuration dict of confluent-kafka's AdminClient. It holds secrets: never log it.
-
-    `timeout_seconds` is that of a whole call: a broker gets a part of it to accept a connection. `access` is
-    one that was made of the properties before; its credentials are those of this moment.
-    """
-    if access is None:
-        access = ClusterAccess(properties, alias=alias)
-    else:
-        access.refresh()
-    options: dict[str, Any] = {
-        "bootstrap.servers": ",".join(bootstrap_servers(properties, alias=alias)),
-        "client.id": client_id(properties, client_id_suffix),
-        "log.connection.close": False,
-        "enable.metrics.push": False,
-        "socket.connection.setup.timeout.ms": min(max(int(timeout_seconds * 250), 1000), 10_000),
-        "reconnect.backoff.ms": 250,
-        "reconnect.backoff.max.ms": 2000,
-    }
-    for key, (least, most) in _ADMIN_NUMBERS.items():
-        for number in _numbers(properties, {key: key}, alias).values():
-            options[_LIBRDKAFKA_NAMES.get(key, key)] = min(max(number, least), most)
-    _order_backoffs(options, max_is_set=bool(properties.get(_BACKOFF_MAX_KEY, "").strip()))
-    idle_ms = _idle_ms(properties, alias)
-    if idle_ms is not None:
-        options[_IDLE_KEY] = min(max(idle_ms, 0), (1 << 31) - 1)
-    options.update(_librdkafka_security(access))
-    return options
-
-
-def _order_backoffs(options: dict[str, Any], *, max_is_set: bool) -> None:
-    """As Java, which takes any two values: a maximum that is set bounds the first back-off, a larger first
-    back-off is the maximum otherwise. librdkafka refuses a maximum below the first one."""
-    first, most = options[_BACKOFF_KEY], options[_BACKOFF_MAX_KEY]
-    if max_is_set:
-        options[_BACKOFF_KEY] = min(first, most)
-    else:
-        options[_BACKOFF_MAX_KEY] = max(first, most)
 
 
 def client_id(properties: Mapping[str, str], suffix: str = "") -> str:
@@ -284,69 +211,7 @@ def _aiokafka_security(access: ClusterAccess) -> dict[str, Any]:
     return options
 
 
-def _librdkafka_security(access: ClusterAccess) -> dict[str, Any]:
-    security = access.security
-    options: dict[str, Any] = {"security.protocol": security.protocol}
-    if security.sasl is not None:
-        options["sasl.mechanism"] = security.sasl.mechanism
-    if isinstance(security.sasl, SaslLogin):
-        options["sasl.username"] = security.sasl.username
-        options["sasl.password"] = security.sasl.password
-    if isinstance(security.sasl, KerberosLogin):
-        options.update(_librdkafka_kerberos(security.sasl))
-    if access.keeper is not None and isinstance(security.sasl, OAuthLogin):
-        options["oauth_cb"] = _token_callback(access.keeper, dict(security.sasl.extensions))
-    if security.tls is not None:
-        options["ssl.endpoint.identification.algorithm"] = "https" if security.tls.check_hostname else "none"
-        if security.tls.limits.ciphers:
-            options["ssl.cipher.suites"] = security.tls.limits.ciphers
-        if security.tls.trusted_pem is not None:
-            options["ssl.ca.pem"] = security.tls.trusted_pem
-        if security.tls.identity is not None:
-            options["ssl.certificate.pem"] = security.tls.identity.certificate_chain_pem
-            options["ssl.key.pem"] = security.tls.identity.key_pem
-    return options
-
-
-@cache
-def admin_knows_kerberos() -> bool:
-    """Whether librdkafka, as it is installed, can log in by GSSAPI."""
-    asked = KerberosLogin(service="kafka")
-    try:
-        AdminClient(
-            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": GSSAPI, **_librdkafka_kerberos(asked)}
-        )
-    except KafkaException:
-        return False
-    return True
-
-
-def require_kerberos_of_admin(access: ClusterAccess, *, alias: str) -> None:
-    """Raises ConfigError for a login by Kerberos that librdkafka cannot make."""
-    if isinstance(access.security.sasl, KerberosLogin) and not admin_knows_kerberos():
-        raise refused(alias, "sasl.mechanism", OWN_LIBRDKAFKA)
-
-
-def _librdkafka_kerberos(login: KerberosLogin) -> dict[str, Any]:
-    """librdkafka gets tickets of a key table by `kinit`, into the default cache."""
-    options = {"sasl.kerberos.service.name": login.service}
-    if not login.keytab:
-        return {**options, "sasl.kerberos.kinit.cmd": "true"}  # somebody else renews the tickets
-    named = {"sasl.kerberos.principal": login.principal, "sasl.kerberos.keytab": login.keytab}
-    return {**options, **named}
-
-
-def _token_callback(keeper: TokenKeeper, extensions: dict[str, str]) -> Callable[[str], tuple[Any, ...]]:
-    """What confluent-kafka calls from a thread of its own when it needs a token."""
-
-    def on_token_needed(_config: str) -> tuple[Any, ...]:
-        token = keeper.token(most_used=_MOST_USED)
-        return token.text, token.expires_at, "", extensions
-
-    return on_token_needed
-
-
-def _numbers(
+def whole_numbers(
     properties: Mapping[str, str], names: Mapping[str, str], alias: str, *, minimum: int = 0
 ) -> dict[str, int]:
     found: dict[str, int] = {}
@@ -360,10 +225,10 @@ def _numbers(
     return found
 
 
-def _idle_ms(properties: Mapping[str, str], alias: str) -> int | None:
-    if properties.get(_IDLE_KEY, "").strip() == "-1":
+def idle_ms(properties: Mapping[str, str], alias: str) -> int | None:
+    if properties.get(IDLE_KEY, "").strip() == "-1":
         return -1
-    return _numbers(properties, {_IDLE_KEY: _IDLE_KEY}, alias).get(_IDLE_KEY)
+    return whole_numbers(properties, {IDLE_KEY: IDLE_KEY}, alias).get(IDLE_KEY)
 
 
 def _boolean(properties: Mapping[str, str], key: str, *, default: bool, alias: str) -> bool:

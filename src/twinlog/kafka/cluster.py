@@ -11,14 +11,13 @@ from twinlog.kafka.admin.acls import AclAdminMixin
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.configs import ConfigAdminMixin
 from twinlog.kafka.admin.groups import GroupAdminMixin
+from twinlog.kafka.admin.options import librdkafka_options, require_kerberos_of_admin
 from twinlog.kafka.admin.quotas import QuotaAdminMixin
 from twinlog.kafka.clients import (
     aiokafka_client_options,
     aiokafka_producer_options,
     call_timeout_seconds,
     fetch_options,
-    librdkafka_options,
-    require_kerberos_of_admin,
 )
 from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.groups.descriptions import GroupDescriptionsClient

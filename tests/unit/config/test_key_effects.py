@@ -7,12 +7,8 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 from confluent_kafka.admin import AdminClient
 
-from twinlog.kafka.clients import (
-    aiokafka_client_options,
-    call_timeout_seconds,
-    fetch_options,
-    librdkafka_options,
-)
+from twinlog.kafka.admin.options import librdkafka_options
+from twinlog.kafka.clients import aiokafka_client_options, call_timeout_seconds, fetch_options
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.security.client_security import client_security, ssl_context
 from twinlog.kafka.security.tls_limits import TlsLimitError, tls_limits

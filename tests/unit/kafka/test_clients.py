@@ -12,6 +12,7 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest
 from confluent_kafka.admin import AdminClient
 
 from twinlog.errors import ConfigError
+from twinlog.kafka.admin.options import librdkafka_options
 from twinlog.kafka.clients import (
     CLIENT_KEYS,
     CONSUMER_KEYS,
@@ -22,7 +23,6 @@ from twinlog.kafka.clients import (
     bootstrap_servers,
     delivery_timeout_seconds,
     fetch_options,
-    librdkafka_options,
 )
 from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
 from twinlog.kafka.security.client_security import client_security

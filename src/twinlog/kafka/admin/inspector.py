@@ -11,7 +11,8 @@ from confluent_kafka.admin import NewTopic as LibrdkafkaNewTopic
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.acl_requests import AclOperation
 from twinlog.kafka.admin.client import AdminSession
-from twinlog.kafka.clients import aiokafka_client_options, librdkafka_options
+from twinlog.kafka.admin.options import librdkafka_options
+from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.groups.coordinators import GroupCoordinators

@@ -10,7 +10,8 @@ import pytest
 
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
-from twinlog.kafka.clients import aiokafka_client_options, librdkafka_options
+from twinlog.kafka.admin.options import librdkafka_options
+from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import client_security
 from twinlog.kafka.security.oauth.login import AwsIdentity, OAuthLogin

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
-from twinlog.kafka.clients import aiokafka_client_options, librdkafka_options
+from twinlog.kafka.admin.options import librdkafka_options
+from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.errors import translate
 from twinlog.kafka.security.client_security import client_security
 from twinlog.kafka.security.oauth.fetching import fetch_token
