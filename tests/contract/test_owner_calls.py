@@ -13,7 +13,7 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2, heartbeat_service_pb
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import StateError, TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.owner_calls import owner_of
+from twinlog.service.owner.calls import owner_of
 from twinlog.service.peers import credentials_for, open_to_owner
 from twinlog.testing.certificates import Authority
 

@@ -16,7 +16,7 @@ from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.feeds.rules import RulesWatch
 from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.grpc_server import GrpcService
-from twinlog.service.lease import open_lease
+from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog_checkpoint.api.board import CheckpointBoard
 from twinlog_checkpoint.api.servicer import CheckpointServicer

@@ -8,7 +8,8 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSync
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
-from twinlog.service.lease import FlowLease, open_lease
+from twinlog.service.owner.lease import FlowLease
+from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES

@@ -10,7 +10,7 @@ from twinlog.kafka.ports import KafkaCluster, LogWriter
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.feeds.rules import RulesWatch, follow_rules
 from twinlog.service.grpc_server import GrpcService
-from twinlog.service.lease import open_lease
+from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog_heartbeat.api.servicer import HeartbeatServicer
 from twinlog_heartbeat.api.source_log_ends import SourceLogEnds

@@ -15,7 +15,8 @@ from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.clusters import UNKNOWN, Clusters
 from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.grpc_server import GrpcService
-from twinlog.service.lease import FlowLease, open_lease
+from twinlog.service.owner.lease import FlowLease
+from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog.telemetry.process import observe_tasks
 from twinlog.verify.standing import ProofStanding

@@ -10,7 +10,7 @@ from twinlog.policy import OffsetSyncsLocation as SyncsHost
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
-from twinlog.service.deployments import selection_fingerprint
+from twinlog.service.owner.deployments import selection_fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,10 +35,10 @@ from twinlog.service.clusters import Clusters
 from twinlog.service.credentials import LoginCertificates, Tokens
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.options import load_configuration, parse_options
+from twinlog.service.owner.standings import FlowStandings
 from twinlog.service.peers import Peers
 from twinlog.service.runtime import Backoff, Loop, supervise, wait_or_stop
 from twinlog.service.signals import handle_signals
-from twinlog.service.standings import FlowStandings
 from twinlog.telemetry import instruments
 from twinlog.telemetry.exporter import open_telemetry
 from twinlog.telemetry.logging import configure_logging

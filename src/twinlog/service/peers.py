@@ -13,7 +13,7 @@ from twinlog.errors import NotFoundError
 from twinlog.service.access.client import Credentials, SecureChannel
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog.service.outgoing import outgoing_interceptors
-from twinlog.service.owner_calls import OwnerChannel
+from twinlog.service.owner.calls import OwnerChannel
 from twinlog.service.waiting import wait_or_stop
 
 CALL_TIMEOUT_SECONDS = 5.0

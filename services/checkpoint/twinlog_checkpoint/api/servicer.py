@@ -13,7 +13,7 @@ from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.feeds.pages import checked_page_size, page_of
 from twinlog.service.grpc_server import Context
-from twinlog.service.owner_name import OWNER_ADDRESS, OwnerReason
+from twinlog.service.owner.name import OWNER_ADDRESS, OwnerReason
 from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.board import CheckpointBoard, flow_progress
 from twinlog_checkpoint.api.group_explainer import explain_group

@@ -7,7 +7,7 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.owner_name import OwnerReason
+from twinlog.service.owner.name import OwnerReason
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
 
 _PAGE = 5000

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class LeaseGuard(Protocol):
-    """Whether this process is the one that works at the flow: `twinlog.service.lease.FlowLease`."""
+    """Whether this process is the one that works at the flow: `twinlog.service.owner.lease.FlowLease`."""
 
     def refusal(self) -> TwinlogError | None:
         """Why it must not now; None when it may."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from opentelemetry.metrics import Meter, Observation
 
 from twinlog.clock import Clock
-from twinlog.service.owner_name import STANDS_BY
+from twinlog.service.owner.name import STANDS_BY
 from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.configsync import CONFIGSYNC_AGE, CONFIGSYNC_DRIFT, CONFIGSYNC_TOPICS
 from twinlog.telemetry.metrics.spec import flow_attributes

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.errors import TwinlogError
-from twinlog.service.owner_name import STANDS_BY
+from twinlog.service.owner.name import STANDS_BY
 from twinlog_configsync.model.actions import is_drift, scope_of
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Problem

@@ -23,7 +23,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow
-from twinlog.service.owner_name import OwnerReason
+from twinlog.service.owner.name import OwnerReason
 from twinlog.service.waiting import finish_or_cancel, wait_or_stop
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.repeats import RepeatLimiter

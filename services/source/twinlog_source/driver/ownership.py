@@ -1,6 +1,6 @@
 """Who copies a flow: one process at a time, the one that claimed it last.
 
-Who should copy is elected (`twinlog.service.lease`): only the elected process claims. Who still can is
+Who should copy is elected (`twinlog.service.owner.lease`): only the elected process claims. Who still can is
 decided here, so that an election that errs costs a pause and never a record.
 A claim is written first, then every id of earlier owners is fenced. Between a task's initialising of its ids
 and its start the owner looks whether the newest claim is still its own.
@@ -17,8 +17,8 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog.model import TopicPartition
-from twinlog.service.deployments import are_twins, twin_deployment
-from twinlog.service.owner_name import OwnerReason
+from twinlog.service.owner.deployments import are_twins, twin_deployment
+from twinlog.service.owner.name import OwnerReason
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.stream.task_settings import every_transactional_id, ids_of_slot
 from twinlog_source.log.facts import ClaimFact, OwnerFact

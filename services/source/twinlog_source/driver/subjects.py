@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from twinlog.errors import NotFoundError, StateError
 from twinlog.model import TopicPartition
-from twinlog.service.owner_name import OwnerReason
+from twinlog.service.owner.name import OwnerReason
 from twinlog_source.driver.flow_driver import FlowDriver
 
 

@@ -12,9 +12,9 @@ import pytest
 from twinlog.config import Address, load
 from twinlog.errors import ConflictError, FatalKafkaError, StateError
 from twinlog.model import Flow
-from twinlog.service.deployments import selection_fingerprint
-from twinlog.service.lease import FlowLease, LeaseState
-from twinlog.service.owner_name import own_address
+from twinlog.service.owner.deployments import selection_fingerprint
+from twinlog.service.owner.lease import FlowLease, LeaseState
+from twinlog.service.owner.name import own_address
 from twinlog.service.runtime import Backoff, Loop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock

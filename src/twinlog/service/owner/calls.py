@@ -14,7 +14,7 @@ import grpc
 from twinlog.config import Address
 from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.owner_name import OWNER_ADDRESS, OwnerReason
+from twinlog.service.owner.name import OWNER_ADDRESS, OwnerReason
 
 OpenChannel = Callable[[str], grpc.aio.Channel]
 """To HOST:PORT, as the first one was. Raises ConfigError where it must not be called so."""

@@ -6,7 +6,7 @@ import json
 from twinlog.config import FlowConfig
 from twinlog.errors import StateError
 from twinlog.model import Flow
-from twinlog.service.owner_name import OwnerReason
+from twinlog.service.owner.name import OwnerReason
 
 
 def are_twins(rules: str, others: str) -> bool:

@@ -6,37 +6,30 @@ before the others may begin: what it was told last counts for less than a sessio
 """
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.config import Service
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
-from twinlog.kafka.ports import Candidate, ElectionResult, KafkaCluster
+from twinlog.kafka.ports import Candidate, ElectionResult
 from twinlog.model import Flow
-from twinlog.policy.names import lease_group
-from twinlog.service.app import ServiceContext
-from twinlog.service.deployments import (
+from twinlog.service.owner.deployments import (
     are_twins,
-    selection_fingerprint,
     twin_deployment,
 )
-from twinlog.service.owner_name import OWNER_ADDRESS, OwnerName, OwnerReason, own_address
-from twinlog.service.process_mark import is_gone, process_mark
+from twinlog.service.owner.name import OWNER_ADDRESS, OwnerName, OwnerReason
 from twinlog.service.runtime import Backoff, Loop, LoopExited, finish_or_cancel, wait_for_any
 from twinlog.service.waiting import STEP_GRACE_SECONDS
 from twinlog.telemetry.repeats import RepeatLimiter
 
 T = TypeVar("T")
 
-_STEPS_PER_SESSION: Final = 4
+STEPS_PER_SESSION: Final = 4
 """One that gets no answer leaves time for another, also on a machine that is busy."""
 _LEAST_VALID_SHARE: Final = 0.4
 _REQUIRE_SECONDS: Final = 10.0
@@ -252,7 +245,7 @@ class FlowLease:
         if standing is not None:
             self._backoff.reset()
             self._learn(standing, asked_at)
-        return self._session_seconds / _STEPS_PER_SESSION
+        return self._session_seconds / STEPS_PER_SESSION
 
     def _learn(self, standing: ElectionResult, asked_at: float) -> None:
         state = LeaseState.OWNER if standing.leads else LeaseState.ELSEWHERE
@@ -347,41 +340,3 @@ class FlowLease:
 
 async def _idle(stop: asyncio.Event) -> None:
     await stop.wait()
-
-
-def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> FlowLease:
-    """The lease of a flow for the service of this context. Connects nothing yet."""
-    seconds = context.configuration.runtime.owner_timeout_seconds
-    group = lease_group(context.name, flow)
-    rules = selection_fingerprint(context.configuration.flow(flow))
-    candidate = target.candidate(
-        group,
-        name=_process_name(context, rules),
-        session_seconds=seconds,
-        mark=process_mark(),
-        is_gone=is_gone,
-    )
-    lease = FlowLease(
-        flow,
-        candidate,
-        group=group,
-        session_seconds=seconds,
-        clock=context.clock,
-        backoff=context.backoff(0.2, seconds / _STEPS_PER_SESSION),
-        rules=rules,
-        on_owner=partial(context.standings.owner_changed, flow),
-    )
-    context.standings.add(flow, lease.is_owner)
-    return lease
-
-
-def _process_name(context: ServiceContext, rules: str) -> Callable[[], str]:
-    """What people need to find the process, where it is called, and what tells twins apart."""
-
-    def name() -> str:
-        host, port = socket.gethostname(), context.bound.number
-        places = context.configuration.endpoints[Service(context.name)]
-        address = own_address(endpoint=places.endpoint, listen=places.listen, port=port, host=host)
-        return str(OwnerName(process=f"{host}:{port}, process {os.getpid()}", address=address, rules=rules))
-
-    return name
