@@ -7,7 +7,7 @@ from random import random
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError
-from twinlog.kafka.ports import CommittedOffset, KafkaCluster, LogWriter, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, LogWriter
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
@@ -16,38 +16,28 @@ from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import span
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
+from twinlog_checkpoint.groups.candidates import Candidate, candidates_of
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
-from twinlog_checkpoint.groups.directory import GroupDirectory, GroupOffsets
+from twinlog_checkpoint.groups.directory import GroupDirectory
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
-from twinlog_checkpoint.groups.progress import GroupProgress, ProgressTable, unreadable_verdict
+from twinlog_checkpoint.groups.progress import ProgressTable
+from twinlog_checkpoint.groups.progress_rows import ProgressRows
 from twinlog_checkpoint.groups.topic_choice import TopicChoice
+from twinlog_checkpoint.groups.verdicts import Verdicts
 from twinlog_checkpoint.side_by_side import each_at_once, in_turns
 from twinlog_checkpoint.translation.history import PairHistory
+from twinlog_checkpoint.translation.log_ranges import log_ends
 from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import (
     COMPARED,
     SourcePosition,
     Translation,
     Translator,
-    Verdict,
 )
 
 WRITES_AT_ONCE = 256
 """Checkpoints on their way at a time: they share batches, and none waits for another's acknowledgement."""
 CLUSTER_LOOK_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
-    """One committed offset of one group."""
-
-    group: str
-    committed: CommittedOffset
-    position: SourcePosition
-
-    @property
-    def source(self) -> TopicPartition:
-        return self.position.partition
 
 
 async def no_rules() -> None:
@@ -83,6 +73,8 @@ class Checkpointer:
     """Takes over the rules that were changed while the flow ran, before anything is written."""
     passes: int = 0
     """Passes done since the offset syncs were read."""
+    verdicts: Verdicts = field(init=False)
+    rows: ProgressRows = field(init=False)
     _restored: bool = False
     _next_pass_at: float = field(default=0.0)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -92,6 +84,11 @@ class Checkpointer:
 
     def __post_init__(self) -> None:
         self.tail.on_turn = self._pass_now
+        flow = self.entry.flow
+        self.verdicts = Verdicts(flow=flow, topics=self.topics, tail=self.tail, translator=self.translator)
+        self.rows = ProgressRows(
+            flow=flow, source=self.source, target=self.target, target_of=self._target, clock=self.clock
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop: a pass when one is due, until `stop`. May run again after another process had the flow."""
@@ -173,15 +170,15 @@ class Checkpointer:
         self._targets.clear()
         offsets = await self.groups.offsets()
         readable = {group: held for group, held in offsets.items() if not isinstance(held, KafkaError)}
-        candidates = list(_candidates(readable))
+        candidates = list(candidates_of(readable))
         ready = self.tail.store.read_to_end
-        translations = await self._translations(candidates)
+        translations = await self.verdicts.of(candidates)
         if ready:
             await self._emit(writer, candidates, translations, read_at)
             if len(readable) == len(offsets):
                 self.history.forget_old((each.group, self._target(each.source)) for each in candidates)
             self.passes += 1
-        rows = await self._rows(candidates, translations)
+        rows = await self.rows.of(candidates, translations)
         away = self.away()
         if away is not None:
             raise away
@@ -192,45 +189,10 @@ class Checkpointer:
         )
         await self.tail.keep(writer)
 
-    async def _translations(self, candidates: Iterable[_Candidate]) -> Mapping[SourcePosition, Translation]:
-        """A verdict for each position; those of topics that are not copied never reach the translator."""
-        positions = {candidate.position for candidate in candidates}
-        verdicts: dict[SourcePosition, Translation] = {}
-        for position in positions:
-            known = self._without_translation(position)
-            if known is not None:
-                verdicts[position] = known
-        answers = await self.translator.translate(positions - verdicts.keys())
-        for position, answer in answers.items():
-            verdicts[position] = self._explained(position, answer)
-        return verdicts
-
-    def _without_translation(self, position: SourcePosition) -> Translation | None:
-        rule = self.topics.refusal(position.partition.topic)
-        if rule is not None:
-            return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
-        if self.tail.store.read_to_end or self.tail.obstacle is None:
-            return None
-        missing = self.tail.obstacle.reason == KafkaReason.TOPIC_UNKNOWN
-        return Translation(
-            verdict=Verdict.NO_SYNC if missing else unreadable_verdict(self.entry.flow, self.tail.obstacle),
-            downstream_offset=None,
-            message=self.tail.problem,
-        )
-
-    def _explained(self, position: SourcePosition, answer: Translation) -> Translation:
-        """No sync, because the flow's other rules keep the topic from being copied: say which."""
-        if answer.verdict is not Verdict.NO_SYNC:
-            return answer
-        rule = self.topics.why_never_copied(position.partition.topic)
-        if rule is None:
-            return answer
-        return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
-
     async def _emit(
         self,
         writer: LogWriter,
-        candidates: Iterable[_Candidate],
+        candidates: Iterable[Candidate],
         translations: Mapping[SourcePosition, Translation],
         read_at: float,
     ) -> None:
@@ -252,7 +214,7 @@ class Checkpointer:
                 due.append(checkpoint)
             elif checkpoint.downstream_offset < self._last(checkpoint).downstream_offset:
                 held_back.append(checkpoint)
-        ends = await _ends(self.target, {checkpoint.partition for checkpoint in held_back})
+        ends = await log_ends(self.target, {checkpoint.partition for checkpoint in held_back})
         for checkpoint in held_back:
             end = ends.get(checkpoint.partition)
             # The log was created again or cut: what the last checkpoint points at is gone.
@@ -272,7 +234,7 @@ class Checkpointer:
 
         await each_at_once(due, write, most=WRITES_AT_ONCE, name="write checkpoints")
 
-    def _may_be_lower(self, candidate: _Candidate, checkpoint: Checkpoint, translation: Translation) -> bool:
+    def _may_be_lower(self, candidate: Candidate, checkpoint: Checkpoint, translation: Translation) -> bool:
         """Whether it replaces a last one that is ahead of it: records were compared, or the offset syncs
         contradict the last one, as after the copy lost its tail."""
         last = self.history.latest(checkpoint.group).get(checkpoint.partition)
@@ -283,42 +245,6 @@ class Checkpointer:
     def _last(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint before it, which there is."""
         return self.history.latest(checkpoint.group)[checkpoint.partition]
-
-    async def _rows(
-        self, candidates: list[_Candidate], translations: Mapping[SourcePosition, Translation]
-    ) -> list[GroupProgress]:
-        """The table's rows, with where each group stands on the target and the lags on both sides."""
-        groups = {candidate.group for candidate in candidates}
-        on_target = await self.target.group_offsets(groups) if groups else {}
-        source_ends = await _ends(self.source, {candidate.source for candidate in candidates})
-        target_ends = await _ends(
-            self.target,
-            {
-                self._target(candidate.source)
-                for candidate in candidates
-                if translations[candidate.position].downstream_offset is not None
-            },
-        )
-        now_ms = self.clock.now_ms()
-        rows: list[GroupProgress] = []
-        async for candidate in in_turns(candidates):
-            translation = translations[candidate.position]
-            target = self._target(candidate.source)
-            rows.append(
-                GroupProgress(
-                    flow=self.entry.flow,
-                    group=candidate.group,
-                    source=candidate.source,
-                    target=target,
-                    upstream_offset=candidate.committed.next_offset,
-                    translation=translation,
-                    as_of_ms=now_ms,
-                    offset_on_target=_committed(on_target.get(candidate.group), target),
-                    source_lag=_lag(source_ends.get(candidate.source), candidate.committed.next_offset),
-                    target_lag=_lag(target_ends.get(target), translation.downstream_offset),
-                )
-            )
-        return rows
 
     def _target(self, source: TopicPartition) -> TopicPartition:
         """The same object each time within a pass: a flow has far more offsets than partitions."""
@@ -331,30 +257,3 @@ class Checkpointer:
 def is_void(pairs: PairHistory | None, checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint is of records that the copy lost: the offset syncs contradict it."""
     return pairs is not None and pairs.contradicts(checkpoint.upstream_offset, checkpoint.downstream_offset)
-
-
-def _candidates(offsets: Mapping[str, GroupOffsets]) -> Iterable[_Candidate]:
-    for group in sorted(offsets):
-        for partition in sorted(offsets[group]):
-            committed = offsets[group][partition]
-            position = SourcePosition(partition=partition, next_offset=committed.next_offset)
-            yield _Candidate(group=group, committed=committed, position=position)
-
-
-async def _ends(cluster: KafkaCluster, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
-    """Log ends; a partition that has none (deleted, not visible) is left out. Raises KafkaError."""
-    if not partitions:
-        return {}
-    answers = await cluster.list_offsets(OffsetSpec.LATEST, partitions)
-    return {partition: end for partition, end in answers.items() if not isinstance(end, KafkaError)}
-
-
-def _committed(held: GroupOffsets | KafkaError | None, partition: TopicPartition) -> int | None:
-    if held is None or isinstance(held, KafkaError):
-        return None
-    committed = held.get(partition)
-    return None if committed is None else committed.next_offset
-
-
-def _lag(end: int | None, next_offset: int | None) -> int | None:
-    return None if end is None or next_offset is None else max(0, end - next_offset)

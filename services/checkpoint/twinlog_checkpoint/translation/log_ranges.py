@@ -34,3 +34,11 @@ async def log_ranges(
         if not isinstance(start, KafkaError) and not isinstance(end, KafkaError):
             ranges[partition] = LogRange(start=start, end=end)
     return ranges
+
+
+async def log_ends(admin: LogAdmin, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
+    """Log ends; a partition that has none (deleted, not visible) is left out. Raises KafkaError."""
+    if not partitions:
+        return {}
+    answers = await admin.list_offsets(OffsetSpec.LATEST, partitions)
+    return {partition: end for partition, end in answers.items() if not isinstance(end, KafkaError)}
