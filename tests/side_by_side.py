@@ -8,7 +8,7 @@ TOGETHER = {
     "tests/e2e/one_run/": "one run",
     "tests/e2e/test_secured_flow.py": _TLS_AND_SASL,
     "tests/integration/test_kafka_security.py": _TLS_AND_SASL,
-    "tests/contract/test_real_cluster.py": _TLS_AND_SASL,
+    "tests/contract/cluster/test_real_cluster.py": _TLS_AND_SASL,
     "tests/integration/test_configsync_access.py": _GUARDED,
     "tests/integration/test_checkpoint_operations.py": _GUARDED,
     "tests/integration/test_preflight_command.py": _GUARDED,

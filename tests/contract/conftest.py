@@ -12,4 +12,4 @@ for _suite in (
     "log_reader_contract",
     "log_writer_contract",
 ):
-    pytest.register_assert_rewrite(f"contract.{_suite}")
+    pytest.register_assert_rewrite(f"contract.cluster.{_suite}")

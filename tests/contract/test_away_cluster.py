@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 
-from contract.cluster_rig import append_values, failure
+from contract.cluster.cluster_rig import append_values, failure
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from contract.access_rig import TIMEOUT_SECONDS, Port, look, opened, person
+from contract.access.access_rig import TIMEOUT_SECONDS, Port, look, opened, person
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2, heartbeat_service_pb2_grpc
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import StateError, TwinlogError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.access_rig import TIMEOUT_SECONDS, opened
+from contract.access.access_rig import TIMEOUT_SECONDS, opened
 
 
 async def asked(*arguments: str) -> tuple[int, str]:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from contract.cluster_rig import new_topic, read_all
+from contract.cluster.cluster_rig import new_topic, read_all
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetSpec

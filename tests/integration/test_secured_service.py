@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from contract.access_rig import got, put
+from contract.access.access_rig import got, put
 from integration.test_service_runtime_process import _PROPERTIES, _service
 from twinlog.config.security import ClientSecurity, TlsFiles
 from twinlog.service.peers import open_channel

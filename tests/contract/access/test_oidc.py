@@ -14,7 +14,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from contract.access_rig import METHODS, TIMEOUT_SECONDS, expected, opened
+from contract.access.access_rig import METHODS, TIMEOUT_SECONDS, expected, opened
 from twinlog.clock import SystemClock
 from twinlog.config.security import AuthSettings, OidcSettings
 from twinlog.errors import TwinlogError

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from contract.cluster_rig import ClusterRig, failure
+from contract.cluster.cluster_rig import ClusterRig, failure
 from twinlog.kafka.ports import AclBinding
 from twinlog.testing.brokers import eventually, unique_name
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Set
 from contextlib import asynccontextmanager
 
-from contract.cluster_rig import ClusterRig
+from contract.cluster.cluster_rig import ClusterRig
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import Candidate, ElectionResult
 from twinlog.service.waiting import wait_or_stop

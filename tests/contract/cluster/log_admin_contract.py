@@ -1,6 +1,6 @@
 """What every `LogAdmin` does."""
 
-from contract.cluster_rig import ClusterRig, Ending, append_values, failure, new_topic
+from contract.cluster.cluster_rig import ClusterRig, Ending, append_values, failure, new_topic
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from contract.cluster_rig import ClusterRig, Ending, append_values, new_topic, read_all
+from contract.cluster.cluster_rig import ClusterRig, Ending, append_values, new_topic, read_all
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog.kafka.ports import FetchedRecords
 from twinlog.model import TopicPartition

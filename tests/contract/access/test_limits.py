@@ -8,7 +8,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from contract.access_rig import TIMEOUT_SECONDS, opened
+from contract.access.access_rig import TIMEOUT_SECONDS, opened
 from twinlog.config.security import AuthSettings, ClientSecurity
 from twinlog.errors import TwinlogError
 from twinlog.service.access.gate import Gate

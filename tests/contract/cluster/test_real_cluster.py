@@ -9,17 +9,17 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer
 
-from contract.acl_admin_contract import AclAdminContract, NoAuthorizerContract
-from contract.cluster_rig import ClusterRig, Ending, append_values, failure, new_topic, success
-from contract.config_admin_contract import ConfigAdminContract
-from contract.election_contract import ElectionContract
-from contract.group_admin_contract import GroupAdminContract
-from contract.log_admin_contract import LogAdminContract
-from contract.log_reader_contract import LogReaderContract
-from contract.log_writer_contract import LogWriterContract
-from contract.modern_members import modern_member
-from contract.quota_admin_contract import QuotaAdminContract
-from contract.topic_admin_contract import TopicAdminContract
+from contract.cluster.acl_admin_contract import AclAdminContract, NoAuthorizerContract
+from contract.cluster.cluster_rig import ClusterRig, Ending, append_values, failure, new_topic, success
+from contract.cluster.config_admin_contract import ConfigAdminContract
+from contract.cluster.election_contract import ElectionContract
+from contract.cluster.group_admin_contract import GroupAdminContract
+from contract.cluster.log_admin_contract import LogAdminContract
+from contract.cluster.log_reader_contract import LogReaderContract
+from contract.cluster.log_writer_contract import LogWriterContract
+from contract.cluster.modern_members import modern_member
+from contract.cluster.quota_admin_contract import QuotaAdminContract
+from contract.cluster.topic_admin_contract import TopicAdminContract
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.admin.options import librdkafka_options

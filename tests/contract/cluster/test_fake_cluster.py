@@ -5,16 +5,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from contract.acl_admin_contract import AclAdminContract, NoAuthorizerContract
-from contract.cluster_rig import ClusterRig, Ending
-from contract.config_admin_contract import ConfigAdminContract
-from contract.election_contract import ElectionContract
-from contract.group_admin_contract import GroupAdminContract
-from contract.log_admin_contract import LogAdminContract
-from contract.log_reader_contract import LogReaderContract
-from contract.log_writer_contract import LogWriterContract
-from contract.quota_admin_contract import QuotaAdminContract
-from contract.topic_admin_contract import TopicAdminContract
+from contract.cluster.acl_admin_contract import AclAdminContract, NoAuthorizerContract
+from contract.cluster.cluster_rig import ClusterRig, Ending
+from contract.cluster.config_admin_contract import ConfigAdminContract
+from contract.cluster.election_contract import ElectionContract
+from contract.cluster.group_admin_contract import GroupAdminContract
+from contract.cluster.log_admin_contract import LogAdminContract
+from contract.cluster.log_reader_contract import LogReaderContract
+from contract.cluster.log_writer_contract import LogWriterContract
+from contract.cluster.quota_admin_contract import QuotaAdminContract
+from contract.cluster.topic_admin_contract import TopicAdminContract
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster

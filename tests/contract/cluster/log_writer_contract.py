@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from contract.cluster_rig import ClusterRig, append_values, new_topic, read_all
+from contract.cluster.cluster_rig import ClusterRig, append_values, new_topic, read_all
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog.model import Headers, TimestampType, TopicPartition
 

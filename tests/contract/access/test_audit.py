@@ -12,7 +12,7 @@ import grpc
 import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
-from contract.access_rig import AUTH, TIMEOUT_SECONDS
+from contract.access.access_rig import AUTH, TIMEOUT_SECONDS
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint_pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import (
     CheckpointServiceServicer,

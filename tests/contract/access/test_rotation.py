@@ -8,7 +8,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from contract.access_rig import look, opened, person, put
+from contract.access.access_rig import look, opened, person, put
 from twinlog.errors import ConfigError
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.peers import open_channel

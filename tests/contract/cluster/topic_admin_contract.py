@@ -2,7 +2,7 @@
 
 import re
 
-from contract.cluster_rig import ClusterRig, append_values, failure, new_topic, read_all, success
+from contract.cluster.cluster_rig import ClusterRig, append_values, failure, new_topic, read_all, success
 from twinlog.kafka.ports import NewTopic
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, unique_name

@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from contract.access_rig import got, look, opened, person, put
+from contract.access.access_rig import got, look, opened, person, put
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import ConfigError
 from twinlog.service.errors_wire import error_from_rpc

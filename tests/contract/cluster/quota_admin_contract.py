@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from contract.cluster_rig import ClusterRig, failure
+from contract.cluster.cluster_rig import ClusterRig, failure
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.testing.brokers import eventually, unique_name
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from contract.cluster_rig import ClusterRig, append_values, failure, new_topic, success
+from contract.cluster.cluster_rig import ClusterRig, append_values, failure, new_topic, success
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import CommittedOffset, GroupDescription
 from twinlog.model import TopicPartition

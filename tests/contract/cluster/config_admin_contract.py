@@ -1,6 +1,6 @@
 """What every `ConfigAdmin` does."""
 
-from contract.cluster_rig import ClusterRig, failure, new_topic, success
+from contract.cluster.cluster_rig import ClusterRig, failure, new_topic, success
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
 from twinlog.testing.brokers import eventually
 

@@ -8,7 +8,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from contract.access_rig import METHODS, PEOPLE, ROLES, TIMEOUT_SECONDS, expected, look, opened, person
+from contract.access.access_rig import METHODS, PEOPLE, ROLES, TIMEOUT_SECONDS, expected, look, opened, person
 from twinlog.config.security import ClientSecurity
 from twinlog.service.access.roles import Role
 from twinlog.service.errors_wire import error_from_rpc
