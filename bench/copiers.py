@@ -9,11 +9,11 @@ from typing import Protocol
 from bench.results import Copier
 from twinlog.batches import Codec
 from twinlog.errors import StateError
-from twinlog.local.mm2 import MirrorMaker2
 from twinlog.local.processes.process import ProcessError
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow
 from twinlog.properties_text import render_properties
+from twinlog.testing.java.mm2 import MirrorMaker2
 
 TASKS = 2
 _MM2_HEAP_MEGABYTES = 2048

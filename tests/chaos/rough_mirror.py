@@ -18,10 +18,10 @@ from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import CommittedOffset, ConfigChange, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.mm2 import quick_mm2_properties
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
+from twinlog.testing.java.mm2 import quick_mm2_properties
 
 LONG_PATIENCE_SECONDS = 300.0
 """For a million records."""

@@ -17,10 +17,10 @@ from twinlog.clock import SystemClock
 from twinlog.demo.comparison import compare
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
-from twinlog.local.connect_worker import ConnectWorker
 from twinlog.local.processes.process import ProcessError
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.java.connect_worker import ConnectWorker
 from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java

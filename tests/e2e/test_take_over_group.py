@@ -21,10 +21,10 @@ from twinlog.demo.comparison import Comparison, compare
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.java_tools import run_java_tool
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.java.tools import run_java_tool
 from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java

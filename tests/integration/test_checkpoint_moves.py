@@ -15,11 +15,11 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.groups.consumer import GroupConsumer
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.mm2 import quick_mm2_properties
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
+from twinlog.testing.java.mm2 import quick_mm2_properties
 
 PARTITIONS = 2
 VERDICTS = {"auto": {"PRESERVED"}, "translated": {"EXACT", "UP_TO_DATE"}}

@@ -17,10 +17,10 @@ from twinlog.kafka.ports import (
     TopicDescription,
 )
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.mm2 import MirrorMaker2, quick_mm2_properties
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import Flow
 from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters
+from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
 from twinlog.testing.service_process import run_service
 
 pytestmark = pytest.mark.java

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.local.java_tools import run_java_tool
-from twinlog.local.mm2 import MirrorMaker2
 from twinlog.local.processes.process import ProcessError
 from twinlog.testing.brokers import KafkaPair
+from twinlog.testing.java.mm2 import MirrorMaker2
+from twinlog.testing.java.tools import run_java_tool
 
 pytestmark = pytest.mark.java
 

@@ -13,9 +13,9 @@ from twinlog.demo.failover import read_some
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.java_tools import Formatter, read_formatted
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
+from twinlog.testing.java.tools import Formatter, read_formatted
 from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from twinlog import properties
+from twinlog import local, properties
 from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
 from twinlog.local.processes.log_tail import LogTail, last_lines
 from twinlog.local.processes.process import GuardedProcess, ProcessError
@@ -16,7 +16,7 @@ from twinlog.model import ClusterAlias, Flow
 from twinlog.properties_text import render_properties
 
 _MAIN_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
-_LOGGING_FILE = Path(__file__).with_name("broker_log4j2.properties")
+_LOGGING_FILE = Path(local.__file__).with_name("broker_log4j2.properties")
 _CONNECTORS: Final = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 _HERDER_STARTED = re.compile(r"\[Worker clientId=(\S+?),.*\] Herder started")
 _CONNECTOR_CREATED = re.compile(r"Finished creating connector (\w+)")

@@ -1,8 +1,8 @@
 """The properties that MirrorMaker 2 gets in tests."""
 
 from twinlog import properties
-from twinlog.local.mm2 import quick_mm2_properties
 from twinlog.model import Flow
+from twinlog.testing.java.mm2 import quick_mm2_properties
 
 _CLUSTERS = {"A": {"bootstrap.servers": "a:1"}, "B": {"bootstrap.servers": "b:1", "security.protocol": "SSL"}}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from twinlog import local
 from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.log_tail import last_lines
@@ -17,7 +18,7 @@ from twinlog.machine.java import find_java
 from twinlog.properties_text import render_properties
 
 _MAIN_CLASS: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
-_LOGGING_FILE = Path(__file__).with_name("broker_log4j2.properties")
+_LOGGING_FILE = Path(local.__file__).with_name("broker_log4j2.properties")
 _BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _START_SECONDS = 180.0
 _STOP_SECONDS = 30.0
