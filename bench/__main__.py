@@ -11,15 +11,15 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench.comparison import Comparison, Part, Plan
+from bench.comparing.comparison import Comparison, Part, Plan
+from bench.comparing.goals import judge
+from bench.comparing.idle import IdlePlan
+from bench.comparing.latency import LatencyPlan
+from bench.comparing.loads import LATENCY_LOADS, LOADS, choose_latency_loads, choose_loads
+from bench.comparing.results import Copier, to_json, write_results
+from bench.comparing.stage import open_stage
+from bench.comparing.tables import all_tables, markdown, show
 from bench.display import Display
-from bench.goals import judge
-from bench.idle import IdlePlan
-from bench.latency import LatencyPlan
-from bench.loads import LATENCY_LOADS, LOADS, choose_latency_loads, choose_loads
-from bench.results import Copier, to_json, write_results
-from bench.stage import open_stage
-from bench.tables import all_tables, markdown, show
 from twinlog.errors import TwinlogError
 from twinlog.machine.work_directory import WorkDirectory
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import uvloop
 
-from bench.loads import LOADS, make_pool
+from bench.comparing.loads import LOADS, make_pool
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.errors import StateError

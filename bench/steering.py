@@ -15,13 +15,13 @@ from itertools import pairwise
 
 import uvloop
 
-from bench.copiers import copier_properties
+from bench.comparing.copiers import copier_properties
+from bench.comparing.loads import LOADS, BatchPool, make_pool
+from bench.comparing.priming import put_first_records, wait_for_first_records
+from bench.comparing.replay import replay
+from bench.comparing.results import Copier
+from bench.comparing.stage import Stage, open_stage
 from bench.display import Display
-from bench.loads import LOADS, BatchPool, make_pool
-from bench.priming import put_first_records, wait_for_first_records
-from bench.replay import replay
-from bench.results import Copier
-from bench.stage import Stage, open_stage
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub

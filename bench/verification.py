@@ -15,9 +15,9 @@ from pathlib import Path
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ClientPartition
 
-from bench.loads import LOADS, Load, make_pool
-from bench.replay import replay
-from bench.stage import Side, Stage, open_stage
+from bench.comparing.loads import LOADS, Load, make_pool
+from bench.comparing.replay import replay
+from bench.comparing.stage import Side, Stage, open_stage
 from twinlog.clock import SystemClock
 from twinlog.config import load as load_config
 from twinlog.machine.work_directory import WorkDirectory

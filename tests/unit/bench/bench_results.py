@@ -1,8 +1,8 @@
 """Results made up for tests."""
 
-from bench.figures import Drain, Stretch
-from bench.process_tree import TreeMemory
-from bench.results import CeilingRun, Copier, DrainRun, IdleRun, LatencyRun, LoadFacts, Results
+from bench.comparing.figures import Drain, Stretch
+from bench.comparing.process_tree import TreeMemory
+from bench.comparing.results import CeilingRun, Copier, DrainRun, IdleRun, LatencyRun, LoadFacts, Results
 
 
 def stretch(records_per_second: float, records_per_cpu_second: float) -> Stretch:

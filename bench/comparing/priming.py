@@ -3,9 +3,9 @@
 import asyncio
 import time
 
-from bench.loads import LOADS, make_pool
-from bench.replay import replay
-from bench.stage import Stage
+from bench.comparing.loads import LOADS, make_pool
+from bench.comparing.replay import replay
+from bench.comparing.stage import Stage
 from twinlog.errors import StateError
 from twinlog.service.waiting import wait_or_stop
 

@@ -1,9 +1,9 @@
 """Loads and what the copiers are told."""
 
 import pytest
-from bench.copiers import copier_properties
-from bench.loads import LOADS, choose_loads, make_pool
-from bench.results import Copier
+from bench.comparing.copiers import copier_properties
+from bench.comparing.loads import LOADS, choose_loads, make_pool
+from bench.comparing.results import Copier
 
 from twinlog.batches import Codec, Seal, decode_batch, read_batches, sealed
 from twinlog.errors import ConfigError

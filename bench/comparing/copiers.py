@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from bench.results import Copier
+from bench.comparing.results import Copier
 from twinlog.batches import Codec
 from twinlog.errors import StateError
 from twinlog.local.processes.process import ProcessError

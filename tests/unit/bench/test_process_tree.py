@@ -1,7 +1,7 @@
 """CPU time of a tree whose members come and go."""
 
 import pytest
-from bench.process_tree import CpuUsage, ProcessKey, TreeCpu, TreeMemory, process_label
+from bench.comparing.process_tree import CpuUsage, ProcessKey, TreeCpu, TreeMemory, process_label
 
 ROOT, JVM, WORKER = ProcessKey(1, 10.0), ProcessKey(2, 11.0), ProcessKey(3, 12.0)
 

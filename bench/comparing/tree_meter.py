@@ -1,6 +1,6 @@
 """Measures the process tree of a copier from the outside."""
 
-from bench.process_tree import TreeCpu, TreeMemory, cpu_snapshot, living_tree, memory_now
+from bench.comparing.process_tree import TreeCpu, TreeMemory, cpu_snapshot, living_tree, memory_now
 
 _MEMORY_EVERY_SECONDS = 1.0
 

@@ -8,8 +8,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from bench.figures import Drain, Stretch, middle
-from bench.process_tree import TreeMemory
+from bench.comparing.figures import Drain, Stretch, middle
+from bench.comparing.process_tree import TreeMemory
 
 
 class Copier(StrEnum):

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.copiers import copier_in, copier_properties, starting
-from bench.priming import put_first_records, wait_for_first_records
-from bench.results import Copier, IdleRun
-from bench.stage import Stage
-from bench.tree_meter import TreeMeter
+from bench.comparing.copiers import copier_in, copier_properties, starting
+from bench.comparing.priming import put_first_records, wait_for_first_records
+from bench.comparing.results import Copier, IdleRun
+from bench.comparing.stage import Stage
+from bench.comparing.tree_meter import TreeMeter
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_or_stop
 

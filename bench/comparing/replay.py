@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
 
-from bench.loads import BatchPool
+from bench.comparing.loads import BatchPool
 from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer
 from twinlog.model import TopicPartition
 

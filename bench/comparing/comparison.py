@@ -12,15 +12,15 @@ from pathlib import Path
 
 import psutil
 
+from bench.comparing.drain import Backlog, run_drain
+from bench.comparing.idle import PARTITIONS, IdlePlan, run_idle
+from bench.comparing.latency import LatencyPlan, run_latency
+from bench.comparing.loads import LOADS, BatchPool, Load, make_pool
+from bench.comparing.replay import replay
+from bench.comparing.results import CeilingRun, Copier, LoadFacts, Results
+from bench.comparing.stage import Side, Stage
+from bench.comparing.warm_up import warm_brokers
 from bench.display import Display
-from bench.drain import Backlog, run_drain
-from bench.idle import PARTITIONS, IdlePlan, run_idle
-from bench.latency import LatencyPlan, run_latency
-from bench.loads import LOADS, BatchPool, Load, make_pool
-from bench.replay import replay
-from bench.results import CeilingRun, Copier, LoadFacts, Results
-from bench.stage import Side, Stage
-from bench.warm_up import warm_brokers
 from twinlog.errors import TwinlogError
 from twinlog.local.processes.log_tail import last_lines
 from twinlog.local.spec import KafkaVersion

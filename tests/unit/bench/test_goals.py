@@ -1,9 +1,9 @@
 """Which goals the figures reach."""
 
 import pytest
-from bench.goals import Goal, judge
-from bench.loads import LATENCY_LOADS
-from bench.results import Copier, Results
+from bench.comparing.goals import Goal, judge
+from bench.comparing.loads import LATENCY_LOADS
+from bench.comparing.results import Copier, Results
 
 from unit.bench.bench_results import (
     ceiling_run,

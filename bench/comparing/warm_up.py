@@ -10,9 +10,9 @@ import itertools
 import time
 from collections.abc import Callable
 
-from bench.loads import BatchPool
-from bench.replay import replay
-from bench.stage import Side, Stage
+from bench.comparing.loads import BatchPool
+from bench.comparing.replay import replay
+from bench.comparing.stage import Side, Stage
 from twinlog.kafka.raw import ProducerSettings, TransactionRotation
 from twinlog.model import TopicPartition
 

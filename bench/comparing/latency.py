@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.copiers import RunningCopier, copier_in, copier_properties, starting
-from bench.figures import percentile
-from bench.latency_probe import ProbeOutcome, ProbePlan
-from bench.loads import LatencyLoad
-from bench.priming import put_first_records, wait_for_first_records
-from bench.results import Copier, LatencyRun
-from bench.stage import Stage
-from bench.tree_meter import TreeMeter
+from bench.comparing.copiers import RunningCopier, copier_in, copier_properties, starting
+from bench.comparing.figures import percentile
+from bench.comparing.latency_probe import ProbeOutcome, ProbePlan
+from bench.comparing.loads import LatencyLoad
+from bench.comparing.priming import put_first_records, wait_for_first_records
+from bench.comparing.results import Copier, LatencyRun
+from bench.comparing.stage import Stage
+from bench.comparing.tree_meter import TreeMeter
 from twinlog.errors import StateError
 from twinlog.model import Flow
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.loads import LATENCY_LOADS
-from bench.results import Copier, Results
+from bench.comparing.loads import LATENCY_LOADS
+from bench.comparing.results import Copier, Results
 
 _CPU_RATIOS = {"1kb-none": 7.0, "1kb-zstd": 8.0, "100b-zstd": 15.0, "tiny-batches": 3.0}
 _RATE_RATIO = 3.0

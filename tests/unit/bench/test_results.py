@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from bench.goals import judge
-from bench.loads import LATENCY_LOADS
-from bench.results import Copier, to_json, write_results
-from bench.tables import all_tables, markdown
+from bench.comparing.goals import judge
+from bench.comparing.loads import LATENCY_LOADS
+from bench.comparing.results import Copier, to_json, write_results
+from bench.comparing.tables import all_tables, markdown
 
 from unit.bench.bench_results import (
     ceiling_run,

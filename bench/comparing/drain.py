@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.copiers import RunningCopier, copier_in, copier_properties, starting
-from bench.figures import Sample, measure_drain, without_markers
-from bench.loads import Load
-from bench.results import Copier, DrainRun
-from bench.stage import Stage
-from bench.tree_meter import TreeMeter
+from bench.comparing.copiers import RunningCopier, copier_in, copier_properties, starting
+from bench.comparing.figures import Sample, measure_drain, without_markers
+from bench.comparing.loads import Load
+from bench.comparing.results import Copier, DrainRun
+from bench.comparing.stage import Stage
+from bench.comparing.tree_meter import TreeMeter
 from twinlog.errors import StateError
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_or_stop
