@@ -19,13 +19,13 @@ The parts, for those who need less:
     recode_lane  pack, merge, transcode, RecordTooLarge
     outgoing     OutgoingBatch, OffsetRun, Seal, sealed_header, sealed
     records      open_records, write_records, decode_batch
-    bodies       DecodedRecord, encode_body, decode_record, to_model
+    bodies       DecodedRecord, encode_body, decode_record
     build        NewRecord, build_batch: records of our own (positions) as a batch
     counting     VisibleCounter, RecordLocator
     codec        Codec, compress, decompress, DEFAULT_LEVELS
 """
 
-from twinlog.batches.bodies import DecodedRecord, OpenRecord, RawHeaders, decode_record, encode_body, to_model
+from twinlog.batches.bodies import DecodedRecord, OpenRecord, RawHeaders, decode_record, encode_body
 from twinlog.batches.build import NewRecord, build_batch
 from twinlog.batches.codec import DEFAULT_LEVELS, Codec, compress, decompress
 from twinlog.batches.counting import RecordLocator, VisibleCounter
@@ -89,7 +89,6 @@ __all__ = [
     "decode_record",
     "encode_body",
     "open_records",
-    "to_model",
     "write_records",
     "RecordLocator",
     "VisibleCounter",

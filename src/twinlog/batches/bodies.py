@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from twinlog.batches.varint import decode_varint, encode_varint
 from twinlog.errors import WireFormatError
-from twinlog.model import Record, TimestampType
 
 OpenRecord = tuple[int, int, bytes]
 """(offset, timestamp in ms, body). A bare tuple: one is made per record."""
@@ -63,21 +62,6 @@ def decode_record(record: OpenRecord) -> DecodedRecord:
             metadata={"offset": str(offset)},
         )
     return DecodedRecord(offset, timestamp_ms, key, value, tuple(headers))
-
-
-def to_model(record: DecodedRecord, timestamp_type: TimestampType = TimestampType.CREATE_TIME) -> Record:
-    """The record in the domain's words.
-
-    Header keys that are not UTF-8 get lone surrogates, which `encode("utf-8", "surrogateescape")` turns back.
-    """
-    return Record(
-        offset=record.offset,
-        timestamp_ms=record.timestamp_ms,
-        key=record.key,
-        value=record.value,
-        headers=tuple((key.decode("utf-8", "surrogateescape"), value) for key, value in record.headers),
-        timestamp_type=timestamp_type,
-    )
 
 
 def _put_nullable(pieces: list[bytes], field: bytes | None) -> None:
