@@ -96,6 +96,8 @@ class PreservedRig:
     """What the task before met, as the next tasks are told."""
     end_reason: str = ""
     """Why the next tasks shall end the copies where they are."""
+    common_until: int = 0
+    """Below this offset the copies hold records that others wrote, as the next tasks are told."""
     has_lease: bool = True
     """What the next tasks are told when they ask whether they may write."""
 
@@ -143,6 +145,7 @@ class PreservedRig:
                         required=self.required,
                         leader_epoch=self.epochs.get(partition),
                         end_reason=self.end_reason,
+                        common_until=self.common_until,
                     ),
                     setback=self.setback,
                     hole_costs=tuple(self.hole_costs),

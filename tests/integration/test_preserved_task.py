@@ -290,6 +290,24 @@ async def test_a_target_that_lost_its_tail_is_copied_again_from_there(
         assert await rig.same() == 200
 
 
+async def test_what_a_target_lost_of_the_records_that_others_wrote_there_is_copied_from_the_source(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """The topic has come back to the cluster that it was copied from."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+        others = rig.identity.producer_id
+        rig.identity = rig.identity._replace(producer_id=others + 1_000_000)
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        rig.positions[partition] = rig.common_until = 180
+        async with rig.task() as running:
+            await eventually(lambda: running.position(partition) == 200)
+            assert not running.look()[partition].needs_translation
+        assert await rig.same() == 200
+
+
 async def test_a_copy_whose_records_were_deleted_keeps_its_place(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import load
+from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.client import Received, Restarted
@@ -71,6 +72,8 @@ class FlowRig:
     owners: int = 0
     open: dict[int, tuple[TopicPartition, int]] = field(default_factory=dict)
     """What dead tasks left open on the target: slot -> partition and number of the transaction."""
+    last_producers: dict[TopicPartition, int | KafkaError | None] = field(default_factory=dict)
+    """Of the target's logs; those that are not named were written by others."""
     while_fencing: Callable[[], Awaitable[object]] | None = None
     """What others do while the next owner fences; once."""
 
@@ -147,7 +150,7 @@ class FlowRig:
             positions=positions,
             starts=StartPositions(source=self.source, read_committed=True),
             journal=journal,
-            probe=FakeTargetProbe(self.target),
+            probe=FakeTargetProbe(self.target, last=self.last_producers),
             clock=self.clock,
             on_gap=lambda _: None,
             topics_changed=watch.subscribe(),

@@ -14,6 +14,8 @@ class FakeTargetProbe:
     target: FakeCluster
     known: dict[TopicPartition, Collection[int] | KafkaError] = field(default_factory=dict)
     """Producers that leaders remember; of other partitions they remember none."""
+    last: dict[TopicPartition, int | KafkaError | None] = field(default_factory=dict)
+    """Producer of the last records; that of others is not idempotent."""
     no_writer: KafkaError | None = None
     """Why the target gives no producer identity."""
     _writers: int = 0
@@ -28,3 +30,8 @@ class FakeTargetProbe:
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Collection[int] | KafkaError]:
         return {partition: self.known.get(partition, ()) for partition in partitions}
+
+    async def last_producers(
+        self, ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+        return {partition: self.last.get(partition, -1) for partition in ends}

@@ -32,6 +32,9 @@ FOREIGN_AFTER_MS = 60_000
 """A position that was written this long after its owner last signed is not the owner's, if it was killed."""
 STALE_OWNER_SECONDS = 60.0
 """An owner that has not claimed or signed for this long is gone."""
+AT_REST_AFTER_SECONDS = 900.0
+"""Nothing arrives any more of what an owner wrote that was killed, or froze, so long ago: brokers have closed
+its connections (`connections.max.idle.ms` is ten minutes)."""
 
 log = structlog.get_logger(__name__)
 
@@ -79,7 +82,9 @@ class Ownership:
         self.require_claim()
         self._require_whole_state()
         owner = self.positions.control.owner
-        self.former_left_at_rest = owner is not None and owner.left_at_rest
+        self.former_left_at_rest = owner is not None and (
+            owner.left_at_rest or self._was_gone_long_ago(owner)
+        )
         await self._doubt_foreign_positions(owner)
         await self.sign()
         log.info(
@@ -88,6 +93,11 @@ class Ownership:
             positions=len(positions),
             fenced_slots=self._slots,
         )
+
+    def _was_gone_long_ago(self, owner: OwnerFact) -> bool:
+        claim = self.positions.control.former_claim
+        seen_at_ms = max(owner.renewed_at_ms, 0 if claim is None else claim.at_ms)
+        return self.clock.now_ms() - seen_at_ms > AT_REST_AFTER_SECONDS * 1000
 
     def _require_whole_state(self) -> None:
         restoring = self.positions.control.restoring

@@ -36,6 +36,8 @@ class ControlState:
     """All facts as read so far, newest of each. Changed by `record` and `retract` only, after the log."""
 
     claim: ClaimFact | None = None
+    former_claim: ClaimFact | None = None
+    """The newest one of another process, where the log still has it."""
     owner: OwnerFact | None = None
     topics: dict[str, TopicFact] = field(default_factory=dict)
     pauses: dict[tuple[str | None, int | None], PauseFact] = field(default_factory=dict)
@@ -73,6 +75,8 @@ class ControlState:
         """The fact is on the log."""
         match fact:
             case ClaimFact() as claim:
+                if self.claim is not None and self.claim.instance != claim.instance:
+                    self.former_claim = self.claim
                 self.claim = claim
             case OwnerFact() as owner:
                 self.owner = owner

@@ -111,6 +111,7 @@ def _partition_record(
                 "topic_id": fact.target_topic_id,
                 "skip": [fact.skip_from, fact.skip_to],
                 "leader_epoch": -1 if fact.leader_epoch is None else fact.leader_epoch,
+                "common_until": fact.common_until,
             }
         case ProofFact():
             kind = "proof"
@@ -271,7 +272,7 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
             "skip": [int(skip_from), int(skip_to)],
             **more,
         }:
-            epoch = more.get("leader_epoch")
+            epoch, common_until = more.get("leader_epoch"), more.get("common_until")
             return CopyFact(
                 partition=partition,
                 preserved=offsets == "preserved",
@@ -281,6 +282,7 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
                 skip_from=skip_from,
                 skip_to=skip_to,
                 leader_epoch=epoch if isinstance(epoch, int) and epoch >= 0 else None,
+                common_until=common_until if isinstance(common_until, int) and common_until >= 0 else 0,
             )
         case "proof", _:
             return _proof(partition, document)

@@ -143,6 +143,9 @@ class CopyFact:
     leader_epoch: int | None = None
     """Of the target's leader in whose log a preserved copy was checked up to the stored position; None = not
     known."""
+    common_until: int = 0
+    """Below this offset lie records of the source that others wrote to a preserved copy: before it began, or
+    while it was at rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,8 @@ class ReadEnd:
     topic_id: str = ""
     """Of the topic that was written; "" = the brokers give topics no id. Another topic of its name is not
     its log."""
+    common_until: int = 0
+    """Records of others below this offset are the source's: they are no foreign ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,7 @@ from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.kafka.raw.topic_ids import leader_topic_ids
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole, ReadEnd, Tail
+from twinlog_source.preserved.batch_search import LOOKS_BACK, OUT_OF_RANGE, batch_at, record_batch_at
 from twinlog_source.preserved.own_batches import (
     FilledRanges,
     ForeignLook,
@@ -38,10 +39,6 @@ LOOK_BYTES = 4 << 20
 """Of one answer, when batches are looked at."""
 LOOKS_AT_ONCE = 4
 """Copies whose batches are looked at, at the same time."""
-LOOKS_BACK = 32
-"""How many batches before an offset are looked at for the writer's last one: between its batches lie only
-those of the filler."""
-OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 
 TailRead = Callable[[TopicPartition, Tail | KafkaError], None]
 """Told of each copy when its tail is known, or why it is not."""
@@ -200,8 +197,9 @@ class KafkaCopyTails:
         """
         end, checked_from = log_end.offset, asked.checked_from
         if end < checked_from:
-            begin = await self._stay_of_others(partition, end)
-            begin = begin if begin is not None else await self._foreign_beginning(partition, end)
+            begin = await self._stay_of_others(partition, end, asked.common_until)
+            if begin is None and not asked.common_until:
+                begin = await self._foreign_beginning(partition, end)
             if begin is not None:
                 return begin, ()
             checked_from = await self._filled_from(partition, end)
@@ -213,7 +211,7 @@ class KafkaCopyTails:
         async for header in self._headers(partition, checked_from, end, own):
             if not own.owns(header):
                 found = max(header.base_offset, checked_from)
-                begin = await self._stay_of_others(partition, found)
+                begin = await self._stay_of_others(partition, found, asked.common_until)
                 return (found, filled.found) if begin is None else (begin, ())
             if header.producer_id != self._writer_id:
                 filled.add(header)
@@ -223,7 +221,7 @@ class KafkaCopyTails:
         """Where that begins which is filled right before an offset."""
         at = end
         for _ in range(LOOKS_BACK):
-            header = await self._batch_at(partition, at - 1)
+            header = await batch_at(self._reader, partition, at - 1)
             if header is None or not is_filler(header):
                 break
             at = header.base_offset
@@ -255,47 +253,24 @@ class KafkaCopyTails:
                 return None
         return None
 
-    async def _stay_of_others(self, partition: TopicPartition, end: int) -> int | None:
-        """Where that begins which others wrote right below an offset; None = what lies there is ours.
+    async def _stay_of_others(self, partition: TopicPartition, end: int, common_until: int) -> int | None:
+        """Where that begins which others wrote right below an offset.
 
-        Before it everything is ours, so it is searched by halves.
+        None = what lies there is ours, or below `common_until`. Before it everything is ours, so it is
+        searched by halves.
         """
-        last = await self._record_batch_at(partition, end - 1)
-        if last is None or last.producer_id == self._writer_id:
+        last = await record_batch_at(self._reader, partition, end - 1)
+        if last is None or last.producer_id == self._writer_id or last.base_offset < common_until:
             return None
-        low, high = 0, last.base_offset
+        low, high = common_until, last.base_offset
         while low < high:
             middle = (low + high) // 2
-            header = await self._record_batch_at(partition, middle)
+            header = await record_batch_at(self._reader, partition, middle)
             if header is None or header.producer_id == self._writer_id:
                 low = middle + 1
             else:
                 high = header.base_offset
         return high
-
-    async def _record_batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
-        """The last batch that is not filled, at or before an offset; None = there is none near, or it is
-        deleted."""
-        for _ in range(LOOKS_BACK):
-            header = await self._batch_at(partition, offset)
-            if header is None or not is_filler(header):
-                return header
-            offset = header.base_offset - 1
-        return None
-
-    async def _batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
-        """None = the log does not have it."""
-        if offset < 0:
-            return None
-        try:
-            fetched = await self._reader.fetch(partition, offset, max_bytes=1)
-        except KafkaError as error:
-            if error.reason == OUT_OF_RANGE:
-                return None
-            raise
-        if not fetched.batches or fetched.log_start_offset > offset:
-            return None
-        return fetched.batches[0].header
 
     async def _own_before(self, partition: TopicPartition, offset: int) -> OwnBatches:
         """What is to follow on a copy's batches before the one that holds an offset."""
@@ -347,7 +322,7 @@ class KafkaCopyTails:
         for _ in range(LOOKS_BACK):
             if at < 0:
                 return _Before(None, is_beginning=True)
-            header = await self._batch_at(partition, at)
+            header = await batch_at(self._reader, partition, at)
             if header is None or header.producer_id == self._writer_id:
                 return _Before(header)
             at = header.base_offset - 1

@@ -1,13 +1,18 @@
 """What the driver asks the target about preserved copies: who may write them, and who did."""
 
+import asyncio
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.raw import DataClientPool, TransactionCoordinator
+from twinlog.kafka.raw import BatchReader, DataClientPool, TransactionCoordinator
 from twinlog.kafka.raw.producer_states import producer_states
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import WriterFact
+from twinlog_source.preserved.batch_search import record_batch_at
+
+LOOKS_AT_ONCE = 64
+"""Logs whose last batch is looked at, at the same time."""
 
 
 class TargetProbe(Protocol):
@@ -23,6 +28,13 @@ class TargetProbe(Protocol):
         """Ids of the producers that each leader remembers, or why it does not tell."""
         ...
 
+    async def last_producers(
+        self, ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+        """The id of the producer of the last records before an offset, -1 of one that is not idempotent; None
+        where there are none."""
+        ...
+
 
 class KafkaTargetProbe:
     """Asks the leaders of the target."""
@@ -32,6 +44,7 @@ class KafkaTargetProbe:
     ) -> None:
         self._session = session
         self._timeout_seconds = timeout_seconds
+        self._reader = BatchReader(session, read_committed=False)
         self._coordinator = TransactionCoordinator(
             session, None, transaction_timeout_seconds=transaction_timeout_seconds
         )
@@ -44,3 +57,23 @@ class KafkaTargetProbe:
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Collection[int] | KafkaError]:
         return await producer_states(self._session, partitions, timeout_seconds=self._timeout_seconds)
+
+    async def last_producers(
+        self, ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+        found: dict[TopicPartition, int | KafkaError | None] = {}
+        at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+        async def look(partition: TopicPartition, end: int) -> None:
+            async with at_once:
+                try:
+                    last = await record_batch_at(self._reader, partition, end - 1)
+                except KafkaError as error:
+                    found[partition] = error
+                else:
+                    found[partition] = None if last is None else last.producer_id
+
+        async with asyncio.TaskGroup() as group:
+            for partition, end in ends.items():
+                group.create_task(look(partition, end), name=f"look at the last records of {partition}")
+        return found

@@ -78,6 +78,8 @@ class PreservedPartition:
     hole_cost: HoleCost = field(default_factory=HoleCost)
     topic_id: str = ""
     """Of the target topic, as the driver knows it; "" = its brokers give topics no id."""
+    common_until: int = 0
+    """Records of others below this offset are the source's."""
 
 
 Changed = Callable[[PreservedPartition], None]
@@ -246,7 +248,9 @@ class PreservedWriter:
                     self._in_flight_bytes += send.size_bytes
                     self._ready[target] = self._ready.pop(target)
                 case ReadEnd() as read:
-                    self._to_read.setdefault(connection, {})[target] = replace(read, topic_id=each.topic_id)
+                    self._to_read.setdefault(connection, {})[target] = replace(
+                        read, topic_id=each.topic_id, common_until=each.common_until
+                    )
                 case Fill() as fill:
                     self.fill_soon(each, fill)
                 case None:

@@ -30,6 +30,8 @@ class PreservedTerms:
     """The same of tasks that were not told of the range that is filled."""
     leader_epoch: int | None = None
     """Of the target's leader in whose log the copy was checked; None = not known."""
+    common_until: int = 0
+    """Below this offset lie records of the source that others wrote to the copy."""
     end_reason: str = ""
     """Why the copy shall end where it is; empty = it shall not."""
     end_message: str = ""

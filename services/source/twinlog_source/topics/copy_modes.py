@@ -166,14 +166,15 @@ class CopyModes:
         self, row: PartitionRow, fact: CopyFact, common: CommonLog, target_end: int
     ) -> CopyFact:
         """The copy continues behind what the target holds of the source; translated, where that is not all
-        that it holds."""
-        await self.journal.position(row.partition, common.end)
-        self._note(Begun(partition=row.partition, position=common.end, stored=True))
+        that it holds. Under which leaders others wrote there is not known."""
+        fact = replace(fact, leader_epoch=None, common_until=common.end)
         if common.end < target_end:
             reason = OffsetsReason.TARGET_DIFFERS
             fact = replace(fact, preserved=False, since=common.end, reason=reason, skip_from=0, skip_to=0)
-            await self.journal.record_all([fact])
-            self.marks.control.record(fact)
+        await self.journal.record_all([fact])
+        self.marks.control.record(fact)
+        await self.journal.position(row.partition, common.end)
+        self._note(Begun(partition=row.partition, position=common.end, stored=True))
         log.info(
             "copy_continues_behind_others",
             flow=str(self.marks.flow),
@@ -251,6 +252,7 @@ class CopyModes:
                     reason="",
                     target_topic_id=target_id,
                     skip_to=copy.filled_offsets,
+                    common_until=0 if copy.common is None else copy.common.end,
                 )
             elif copy.wanted is OffsetsMode.PRESERVED:
                 self._set_aside(row, decision.reason, refused(decision.reason, decision.message))

@@ -97,18 +97,28 @@ class NewCopies:
     async def written_by_others(
         self, rows: Collection[PartitionRow], topics: Topics
     ) -> Mapping[TopicPartition, tuple[CommonLog, int] | KafkaError]:
-        """Of preserved copies at whose end nobody of ours was at work, and that end behind their stored
-        position: what they hold of the source now, and their end. Left out where that is not known to be
-        more than the position says. Raises KafkaError."""
+        """Of preserved copies at whose end nobody of ours is at work, and that end behind their stored
+        position with what others wrote: what they hold of the source now, and their end. Left out where that
+        is not known to be more than the position says. Raises KafkaError."""
         targets = {row.partition: target_of(row, topics) for row in rows}
         positions = {row.partition: row.position or 0 for row in rows}
         ends = await self.target.list_offsets(OffsetSpec.LATEST, targets.values()) if targets else {}
-        suspects = {
-            partition: target
+        longer = {
+            target: end
             for partition, target in targets.items()
             if isinstance(end := ends[target], int) and end > positions[partition]
         }
+        producers = await self.probe.last_producers(longer)
+        writer = self.marks.control.writer
+        ours = None if writer is None else writer.producer_id
         found: dict[TopicPartition, tuple[CommonLog, int] | KafkaError] = {}
+        suspects: dict[TopicPartition, TopicPartition] = {}
+        for partition, target in targets.items():
+            producer = producers.get(target)
+            if isinstance(producer, KafkaError):
+                found[partition] = producer
+            elif producer is not None and producer != ours:
+                suspects[partition] = target
         for partition, common in (await self._compare(suspects, ends)).items():
             if isinstance(common, KafkaError):
                 found[partition] = common

@@ -69,6 +69,7 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
         partition=PARTITIONS,
         preserved=st.booleans(),
         since=NUMBERS,
+        common_until=NUMBERS,
         reason=NAMES,
         target_topic_id=NAMES,
         skip_from=NUMBERS,

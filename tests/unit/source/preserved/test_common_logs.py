@@ -1,5 +1,7 @@
 """What the target holds of a source already: found by halves, compared, and not copied twice."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,9 @@ from twinlog.kafka.ports import ConfigChange, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS
+from twinlog_source.driver.state import FlowState
+from twinlog_source.log.facts import ClaimFact
 from twinlog_source.partitions.copy_mode import CommonLog
 from twinlog_source.topics.common_logs import CommonLogs, Suspect
 from unit.source.flow_rig import FlowRig, P
@@ -212,3 +217,62 @@ async def test_what_our_own_task_wrote_before_it_was_killed_is_left_to_the_next_
     await first.journal.position(P, 1)
     state = await rig.owner(AUTO)
     assert (kind(state), assigned(state).position) == ((True, 0, "", 0, 0), 1)
+
+
+async def killed(rig: FlowRig) -> FlowState:
+    """A preserved copy of three records, whose owner was killed before it had stored the last two."""
+    await write(rig.source, P, [1, 2, 3])
+    first = await rig.owner(AUTO)
+    await write(rig.target, COPY, [1, 2, 3])
+    await first.journal.position(P, 1)
+    return first
+
+
+async def test_what_came_from_the_target_is_not_copied_back_to_it_after_a_kill_long_ago(rig: FlowRig) -> None:
+    """Nothing of the killed owner's can be on its way any more."""
+    await killed(rig)
+    await write(rig.target, COPY, [4, 5])
+    await write(rig.source, P, [4, 5, 6])
+    rig.clock.advance(AT_REST_AFTER_SECONDS + 1)
+    state = await rig.owner(AUTO)
+    assert kind(state) == (True, 0, "", 0, 0)
+    assert assigned(state).position == 5
+
+
+async def test_an_import_of_state_counts_as_the_last_sign_of_an_owner(rig: FlowRig) -> None:
+    """The owner before it may have been killed just now."""
+    first = await killed(rig)
+    rig.clock.advance(AT_REST_AFTER_SECONDS + 1)
+    await first.journal.record(ClaimFact(instance="an import", at_ms=rig.clock.now_ms()))
+    await write(rig.target, COPY, [4, 5])
+    await write(rig.source, P, [4, 5, 6])
+    state = await rig.owner(AUTO)
+    assert assigned(state).position == 1
+
+
+async def test_copies_whose_last_records_are_our_own_are_not_compared(rig: FlowRig) -> None:
+    """However many of them a flow has that was killed long ago."""
+    first = await killed(rig)
+    writer = first.positions.control.writer
+    assert writer is not None
+    rig.last_producers[COPY] = writer.producer_id
+    rig.clock.advance(AT_REST_AFTER_SECONDS + 1)
+    state = await rig.owner(AUTO)
+    assert assigned(state).position == 1
+
+
+async def test_what_others_wrote_was_checked_in_the_log_of_no_leader(rig: FlowRig) -> None:
+    """They may have written under several: none of it is taken for what a new leader wrote in place of what
+    was lost."""
+    await write(rig.source, P, [1, 2, 3])
+    first = await rig.owner(AUTO)
+    await write(rig.target, COPY, [1, 2, 3])
+    await first.journal.position(P, 3)
+    await first.journal.record(replace(first.positions.control.copies[P], leader_epoch=7))
+    await first.leave()
+    await write(rig.target, COPY, [4])
+    await write(rig.source, P, [4])
+    state = await rig.owner(AUTO)
+    assert assigned(state).position == 4
+    assert state.positions.control.copies[P].leader_epoch is None
+    assert (await rig.owner(AUTO)).positions.control.copies[P].leader_epoch is None

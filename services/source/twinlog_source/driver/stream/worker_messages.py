@@ -91,6 +91,7 @@ def assignment_message(assignment: Assignment) -> pb.Assignment:
                 leader_epoch=copy.leader_epoch,
                 end_reason=assignment.end_reason,
                 end_message=_END_WORDS.get(assignment.end_reason, ""),
+                common_until=copy.common_until,
             )
             if copy.preserved
             else None

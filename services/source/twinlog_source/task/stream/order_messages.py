@@ -85,6 +85,7 @@ def _preserved(told: pb.PreservedCopy) -> PreservedTerms:
             _seconds(told.skip_former_task_ago) if told.HasField("skip_former_task_ago") else None
         ),
         leader_epoch=told.leader_epoch if told.HasField("leader_epoch") else None,
+        common_until=told.common_until,
         end_reason=told.end_reason,
         end_message=told.end_message,
     )

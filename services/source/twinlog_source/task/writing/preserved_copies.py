@@ -143,6 +143,7 @@ class PreservedCopies:
                 appends=appends,
                 hole_cost=hole_cost(assignment.hole_costs, now),
                 topic_id=assignment.target_topic_id,
+                common_until=terms.common_until,
             ),
             skip_from=terms.skip_from,
             skip_to=terms.skip_to,

@@ -64,6 +64,7 @@ class PreservedPositions:
                 skip_from=skipped[0],
                 skip_to=skipped[1],
                 leader_epoch=taken.leader_epoch,
+                common_until=taken.at_target.common_until,
             )
         )
 

@@ -544,6 +544,7 @@ class PreservedCopy(_message.Message):
     END_REASON_FIELD_NUMBER: _builtins.int
     END_MESSAGE_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    COMMON_UNTIL_FIELD_NUMBER: _builtins.int
     skip_from: _builtins.int
     """First offset that is not copied: what the copy lacks between skip_from and skip_to is filled with offsets that
     consumers do not see. A log that ends before skip_from has lost records: they are copied again.
@@ -564,6 +565,8 @@ class PreservedCopy(_message.Message):
     """In words."""
     leader_epoch: _builtins.int
     """Epoch of the target's leader in whose log the copy was checked up to the position; absent = not known."""
+    common_until: _builtins.int
+    """Of an assignment: below this offset lie records of the source that others wrote to the copy."""
     @_builtins.property
     def former_task_ago(self) -> _duration_pb2.Duration:
         """Of an assignment: how long ago the last task lost the partition that may still have writes to it on their way;
@@ -586,10 +589,11 @@ class PreservedCopy(_message.Message):
         end_reason: _builtins.str = ...,
         end_message: _builtins.str = ...,
         leader_epoch: _builtins.int | None = ...,
+        common_until: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_former_task_ago", b"_former_task_ago", "_leader_epoch", b"_leader_epoch", "_skip_former_task_ago", b"_skip_former_task_ago", "former_task_ago", b"former_task_ago", "leader_epoch", b"leader_epoch", "skip_former_task_ago", b"skip_former_task_ago"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_former_task_ago", b"_former_task_ago", "_leader_epoch", b"_leader_epoch", "_skip_former_task_ago", b"_skip_former_task_ago", "end_message", b"end_message", "end_reason", b"end_reason", "former_task_ago", b"former_task_ago", "leader_epoch", b"leader_epoch", "required", b"required", "since", b"since", "skip_former_task_ago", b"skip_former_task_ago", "skip_from", b"skip_from", "skip_to", b"skip_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_former_task_ago", b"_former_task_ago", "_leader_epoch", b"_leader_epoch", "_skip_former_task_ago", b"_skip_former_task_ago", "common_until", b"common_until", "end_message", b"end_message", "end_reason", b"end_reason", "former_task_ago", b"former_task_ago", "leader_epoch", b"leader_epoch", "required", b"required", "since", b"since", "skip_former_task_ago", b"skip_former_task_ago", "skip_from", b"skip_from", "skip_to", b"skip_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__former_task_ago: _TypeAlias = _typing.Literal["former_task_ago"]  # noqa: Y015
     _WhichOneofArgType__former_task_ago: _TypeAlias = _typing.Literal["_former_task_ago", b"_former_task_ago"]  # noqa: Y015

@@ -70,9 +70,11 @@ def test_an_assignment_arrives_as_it_was_handed_out() -> None:
 
 
 def test_the_terms_of_a_preserved_copy_arrive_and_no_former_task_is_not_one_that_left_just_now() -> None:
-    copy = replace(TRANSLATED, preserved=True, since=2, skip_from=4, skip_to=9, leader_epoch=0)
+    copy = replace(
+        TRANSLATED, preserved=True, since=2, skip_from=4, skip_to=9, leader_epoch=0, common_until=3
+    )
     handed_out = replace(LEAST, copy=copy, offsets_required=True)
-    terms = PreservedTerms(since=2, skip_from=4, skip_to=9, leader_epoch=0, required=True)
+    terms = PreservedTerms(since=2, skip_from=4, skip_to=9, leader_epoch=0, common_until=3, required=True)
     assert assignment_of(assignment_message(handed_out)).preserved == terms
     after_others = replace(handed_out, former_task_seconds=0.0, skip_former_task_seconds=3.0)
     assert assignment_of(assignment_message(after_others)).preserved == replace(
