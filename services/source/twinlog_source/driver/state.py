@@ -252,8 +252,9 @@ class FlowState:
             await self.ownership.check()
             await self.journal.retract_given_up(self.control)
             if self.clock.monotonic() >= self._look_at_targets_at:
-                self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
-                await self.target_logs.look_at_ends(self.topics)
+                look_again = await self.target_logs.look_at_ends(self.topics, copying=True)
+                seconds = 0.0 if look_again else LOOK_AT_TARGETS_SECONDS
+                self._look_at_targets_at = self.clock.monotonic() + seconds
             await self.target_logs.put_ends_on_log(self.topics)
             await self.ledger.tidy()
             await self.ownership.sign()
@@ -264,7 +265,7 @@ class FlowState:
         if self.positions.retractions.due:
             await self.ownership.check()
             await self.journal.retract_given_up(self.control)
-        await self.target_logs.look_at_ends(self.topics)
+        await self.target_logs.look_at_ends(self.topics, copying=False)
         await self.target_logs.put_ends_on_log(self.topics)
         await self.ownership.leave(at_rest=self.table.has_preserved_at_rest)
 
@@ -327,7 +328,8 @@ class FlowState:
         self._modes.look_again(self.target_logs.recreated(self.topics))
         await self._modes.decide(self.topics)
         await self.target_logs.note_recreated(self.topics)
-        await self.target_logs.look_at_ends(self.topics)
+        if await self.target_logs.look_at_ends(self.topics, copying=bool(owned)):
+            self._look_at_targets_at = self.clock.monotonic()
         await self.target_logs.note_shortened(self.topics)
         return False
 

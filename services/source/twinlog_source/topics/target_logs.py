@@ -3,7 +3,7 @@ written there, has lost records; that is a gap, and the copy continues.
 
 Not of preserved copies: their task sees where they end, and copies again what they lost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
 from twinlog.config import AutoOffsetReset
@@ -44,6 +44,8 @@ class TargetLogs:
     ledger: Ledger
     starts: StartPositions
     clock: Clock
+    _ends_seen: dict[TopicPartition, int] = field(default_factory=dict)
+    """Ends of copies, by source partition, that are before what was written, as the last look saw them."""
 
     def was_recreated(self, topics: Topics) -> bool:
         """Whether a copy is not the one that was written before."""
@@ -100,8 +102,34 @@ class TargetLogs:
         """It may be copied again from its beginning: `CopyModes` tells what is lost when it decides."""
         return row.copy is None and row.partition in self.marks.control.copies
 
-    async def look_at_ends(self, topics: Topics) -> None:
-        """Whether the copies still reach as far as they were written."""
+    async def look_at_ends(self, topics: Topics, *, copying: bool) -> bool:
+        """Whether the copies still reach as far as they were written. Return whether to look again soon.
+
+        `copying`: tasks write meanwhile. What a task wrote behind a loss is in the log before the task
+        reports it: an end that is too low counts when the next look sees the same one. Else the report says
+        where the log had ended.
+        """
+        written = self._written(topics)
+        if not written:
+            return False
+        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, written.keys())
+        before = dict(self._ends_seen)
+        self._ends_seen.clear()
+        for copy, end in (await self.target.list_offsets(OffsetSpec.LATEST, written.keys())).items():
+            (partition, was_written), start = written[copy], starts[copy]
+            now_known = self.table.rows.get(partition)
+            # Tasks write meanwhile: an answer says nothing of what was written after the question.
+            if isinstance(end, int) and end < was_written:
+                if copying and before.get(partition) != end:
+                    self._ends_seen[partition] = end
+                else:
+                    self._note(TargetEndSeen(partition=partition, end_offset=end))
+            elif isinstance(start, int) and now_known is not None and now_known.shortened is None:
+                self._note(TargetStartSeen(partition=partition, start_offset=start))
+        return bool(self._ends_seen)
+
+    def _written(self, topics: Topics) -> dict[TopicPartition, tuple[TopicPartition, int]]:
+        """By copy: its source partition, and the end of what was written to it."""
         written: dict[TopicPartition, tuple[TopicPartition, int]] = {}
         for partition, row in self.table.rows.items():
             if row.is_preserved:
@@ -121,17 +149,7 @@ class TargetLogs:
             if row.target_end:
                 copy = TopicPartition(topic.target_topic, partition.partition)
                 written[copy] = partition, row.target_end
-        if not written:
-            return
-        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, written.keys())
-        for copy, end in (await self.target.list_offsets(OffsetSpec.LATEST, written.keys())).items():
-            (partition, was_written), start = written[copy], starts[copy]
-            now_known = self.table.rows.get(partition)
-            # Tasks go on meanwhile: an answer says nothing of what was written after the question.
-            if isinstance(end, int) and end < was_written:
-                self._note(TargetEndSeen(partition=partition, end_offset=end))
-            elif isinstance(start, int) and now_known is not None and now_known.shortened is None:
-                self._note(TargetStartSeen(partition=partition, start_offset=start))
+        return written
 
     def _is_newest(self, mark: TargetFact) -> bool:
         """Whether no position was stored since. An equal one may be stored twice: after it was set back, when

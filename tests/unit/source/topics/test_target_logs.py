@@ -27,7 +27,7 @@ async def test_a_copy_that_was_made_anew_is_not_one_that_lost_its_tail_as_well(r
     state = await rig.owner(TRANSLATED)
     reported(state, position=5, source_end_offset=5, target_end_offset=5)
     rig.target.add_topic("A.t")
-    await state.target_logs.look_at_ends(state.topics)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
     rig.say(state.watch)
     await state.refresh(owned=frozenset())
     assert ledger(state) == [(0, 5, "TARGET_RECREATED")]
@@ -156,7 +156,7 @@ async def test_a_loss_of_the_copy_is_on_record_once_the_target_answers_again(
     reported(state, position=10, source_end_offset=10, target_end_offset=12)
     await state.target_logs.put_ends_on_log(state.topics)
     rig.target.truncate(TopicPartition("A.t", 0), 8)
-    await state.target_logs.look_at_ends(state.topics)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
 
     def fails(_: Call) -> None:
         raise from_reason(UNAVAILABLE, operation, alias="B")
@@ -190,13 +190,49 @@ async def test_a_loss_of_the_copy_is_on_record_before_the_end_it_left(rig: FlowR
     assert ledger(await rig.owner()) == [(6, 10, "TARGET_TRUNCATED")]
 
 
+async def test_what_a_task_wrote_behind_a_loss_does_not_make_the_loss_smaller(rig: FlowRig) -> None:
+    """The driver sees the end of the log between the task's write and its report."""
+    await rig.write(rig.target, "A.t", 12)
+    state = await rig.owner()
+    await state.journal.position(P, 10)
+    reported(state, position=10, source_end_offset=20, target_end_offset=12)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await rig.write(rig.target, "A.t", 2)
+    assert await state.target_logs.look_at_ends(state.topics, copying=True), "it looks again soon"
+    await state.target_logs.note_shortened(state.topics)
+    reported(
+        state,
+        position=12,
+        source_end_offset=20,
+        target_end_offset=10,
+        target_shortened_to=8,
+        target_shortened_at=10,
+    )
+    assert not await state.target_logs.look_at_ends(state.topics, copying=True)
+    await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_a_loss_of_a_quiet_copy_counts_when_two_looks_saw_the_same_end(rig: FlowRig) -> None:
+    await rig.write(rig.target, "A.t", 12)
+    state = await rig.owner()
+    await state.journal.position(P, 10)
+    reported(state, position=10, source_end_offset=10, target_end_offset=12)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    for is_suspected in (True, False):
+        assert ledger(state) == []
+        assert await state.target_logs.look_at_ends(state.topics, copying=True) is is_suspected
+        await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
+
+
 async def test_a_copy_whose_topic_cannot_be_described_keeps_its_loss_for_later(rig: FlowRig) -> None:
     await rig.write(rig.target, "A.t", 12)
     state = await rig.owner()
     await state.journal.position(P, 10)
     reported(state, position=10, source_end_offset=10, target_end_offset=12)
     rig.target.truncate(TopicPartition("A.t", 0), 8)
-    await state.target_logs.look_at_ends(state.topics)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
     topic = rig.target.topics.pop("A.t")
     await state.target_logs.note_shortened(state.topics)
     rig.target.topics["A.t"] = topic
@@ -215,7 +251,7 @@ async def test_what_is_copied_while_the_targets_end_is_asked_for_is_no_loss_of_t
         reported(state, position=20, source_end_offset=30, target_end_offset=22)
 
     rig.target.intercept("list_offsets", goes_on, after=True)
-    await state.target_logs.look_at_ends(state.topics)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
     await state.target_logs.note_shortened(state.topics)
     assert ledger(state) == []
     assert state.table.rows[P].target_end == 22
@@ -259,11 +295,11 @@ async def test_the_end_that_a_loss_left_is_remembered_with_all_that_is_known_of_
     await state.journal.position(P, 10)
     reported(state, position=10, source_end_offset=10, target_end_offset=12)
     await rig.target.delete_records({TopicPartition("A.t", 0): 5})
-    await state.target_logs.look_at_ends(state.topics)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
     held_from = state.table.rows[P].held_from
     assert held_from is not None
     rig.target.truncate(TopicPartition("A.t", 0), 8)
-    await state.target_logs.look_at_ends(state.topics)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
     await state.target_logs.note_shortened(state.topics)
     fact = state.target_logs.marks.control.targets[P]
     assert (fact.end_offset, fact.position, fact.held_from) == (8, 6, held_from)
