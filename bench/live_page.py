@@ -1,4 +1,4 @@
-"""The live page under load: time to the first paint of a large estate, and what serving it costs.
+"""The live page under load: time to the first paint of a large deployment, and what serving it costs.
 
     .venv/bin/python -m bench.live_page                # 10,000 partitions, 5,000 groups: two minutes
 

@@ -11,7 +11,7 @@ or silent; a pause stops a process for a while, the longest one for more than an
 it comes back to a flow that others copy. A hang stops the target's broker for longer than its session lasts,
 so that it is fenced as it wakes up; an absence kills it and starts it again only
 then. With three target brokers an absent one takes partitions without another replica along while the
-coordinators of their transactions go on; it must be asked for. The same seed makes the same choices;
+coordinators of their transactions continue; it must be asked for. The same seed makes the same choices;
 moments differ with the machine. Exit code 0 only if every partition is identical.
 """
 

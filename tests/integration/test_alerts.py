@@ -76,7 +76,7 @@ HEALTHY: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What is otherwise than in the healthy estate, and what fires after `at`; None removes a series."""
+    """What is otherwise than in the healthy deployment, and what fires after `at`; None removes a series."""
 
     fires: frozenset[str]
     series: Mapping[str, str | None] = field(default_factory=dict)

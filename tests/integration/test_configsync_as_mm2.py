@@ -1,4 +1,4 @@
-"""The same estate under the real MirrorMaker 2 and under configsync: the same topics, configs, ACLs."""
+"""The same clusters under the real MirrorMaker 2 and under configsync: the same topics, configs, ACLs."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack

@@ -73,7 +73,7 @@ ONLY_IN_TROUBLE: frozenset[Panel] = frozenset(
 NOT_HERE: frozenset[Panel] = frozenset(
     {("twinlog-7-services", "Certificate expires in"), ("twinlog-7-services", "Token expires in")}
 )
-"""The services of the estate show neither: they have a test of their own."""
+"""The services of the scenario show neither: they have a test of their own."""
 EXPIRE = frozenset({"TwinlogCertificateExpires", "TwinlogTokenExpires"})
 """The alerts of that test."""
 ABOUT_RECORDS = frozenset(

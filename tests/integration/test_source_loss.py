@@ -207,7 +207,7 @@ async def pause(rig: Rig, service: ServiceProcess, topic: str, *, paused: bool) 
 async def test_what_was_lost_while_the_service_was_down_is_found_at_its_start(
     rig: Rig, kafka_pair: KafkaPair, tmp_path: Path
 ) -> None:
-    """First with the policy to stop, then with the policy to go on."""
+    """First with the policy to stop, then with the policy to continue."""
     lost = ("expired", "cut", "cut-and-grown", "created-again", "target-gone", "target-cut")
     rig.extra |= {"topics": ",".join((*lost, *NOT_LOST)), "twinlog.epoch.seconds": "30"}
     a, b = kafka_pair.a, kafka_pair.b

@@ -31,7 +31,7 @@ class CopyPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyFault:
-    """Why a partition cannot go on: a value, as the others of its group do go on."""
+    """Why a partition cannot continue: a value, as the others of its group do continue."""
 
     reason: str
     """RECORD_TOO_LARGE, BATCH_TOO_LARGE or CORRUPT_BATCH, as in docs/reasons.md."""

@@ -35,7 +35,7 @@ def demo_command(
     try:
         held = asyncio.run(tell(console, keep=keep, ui=ui))
     except TwinlogError as error:
-        console.print(f"[bold red]The demo could not go on:[/] {error}")
+        console.print(f"[bold red]The demo could not continue:[/] {error}")
         console.print(f"next: {help_after(error)}")
         raise typer.Exit(1) from error
     except asyncio.CancelledError:

@@ -172,7 +172,7 @@ def stop(names: NamesNeeded) -> None:
 def start(names: NamesNeeded) -> None:
     """Start the brokers of clusters that were stopped or died, on their data and addresses.
 
-    Returns when they serve. Brokers that run go on.
+    Returns when they serve. Brokers that run are left alone.
     """
     with reported_failures():
         _refuse_unknown(names)

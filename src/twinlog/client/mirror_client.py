@@ -150,7 +150,7 @@ class MirrorClient:
 async def _read(
     reader: LogReader, partition: TopicPartition, position: int, wait_seconds: float
 ) -> tuple[list[Checkpoint], int]:
-    """The checkpoints of one fetch and where to go on."""
+    """The checkpoints of one fetch and where to continue."""
     fetched = await reader.fetch(partition, position, max_wait_seconds=wait_seconds)
     found: list[Checkpoint] = []
     for record in fetched.records:

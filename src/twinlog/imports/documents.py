@@ -65,7 +65,7 @@ class Tree:
 
 
 def check_size(text: str, file: str) -> None:
-    """Raises ConfigError for a file that no estate has."""
+    """Raises ConfigError for a file that is larger than any real one."""
     if len(text) > MAX_BYTES:
         raise ConfigError(f"{file}: larger than {MAX_BYTES} bytes; import one resource at a time")
 

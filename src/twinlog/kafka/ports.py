@@ -257,7 +257,7 @@ class LogAdmin(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """What one read gave. `next_offset` is where to go on, also past markers and holes that hold no
+    """What one read gave. `next_offset` is where to continue, also past markers and holes that hold no
     record."""
 
     records: Sequence[Record]

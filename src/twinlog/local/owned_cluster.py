@@ -12,7 +12,7 @@ from twinlog.local.registry import BrokerState, ClusterEntry, Request, RunningBr
 
 class OwnedCluster:
     """Only `Request.END` deletes data. That a broker died, or could not be started, is published; other
-    clusters go on.
+    clusters keep running.
     """
 
     def __init__(self, cluster: BlockingCluster, entry: ClusterEntry, *, tell: Callable[[str], None]) -> None:

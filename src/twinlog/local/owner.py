@@ -34,7 +34,7 @@ _START_SECONDS = 300.0
 def own_clusters(specs: Sequence[ClusterSpec], on_ready: Callable[[Sequence[RunningCluster]], None]) -> None:
     """Start the clusters, tell `on_ready`, run them until a signal (SIGINT, SIGTERM) or until each was asked
     to end. A broker that dies is told on stderr and to callers that ask; nothing else happens: its data
-    stay, and the others go on.
+    stay, and the others keep running.
 
     For the main thread. Raises ConflictError when a name is taken, and what starting raises; no cluster is
     left running.

@@ -32,7 +32,7 @@ READINESS = "readiness"
 
 _RENEWAL_SECONDS = 5.0
 _OLD_STREAMS_SECONDS = 300.0
-"""How long streams go on that began under the earlier certificate."""
+"""How long streams may continue that began under the earlier certificate."""
 _NOT_READY_POLL_SECONDS = 0.2
 _READY_POLL_SECONDS = 1.0
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -228,7 +228,7 @@ class GrpcServer:
         return server
 
     async def leave(self) -> None:
-        """Health turns to NOT_SERVING for good: callers stop coming, calls in flight go on. Idempotent."""
+        """Health turns to NOT_SERVING for good: callers stop coming, calls in flight continue. Idempotent."""
         await self._health.enter_graceful_shutdown()
 
     async def stop(self, grace_seconds: float) -> None:

@@ -55,7 +55,7 @@ async def probe(
     wait: bool,
     security: Mapping[str, ClientSecurity] | None = None,
 ) -> list[str]:
-    """The problems of the last round; with `wait` rounds go on until there is none. `security`: how to call
+    """The problems of the last round; with `wait` rounds repeat until there is none. `security`: how to call
     an endpoint, where not in plain text. Raises ConfigError for files that are not usable."""
     how = security or {}
     channels: dict[str, grpc.aio.Channel] = {}

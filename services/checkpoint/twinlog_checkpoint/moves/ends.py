@@ -12,7 +12,7 @@ from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import LogBounds
 
 FENCE_SETTLE_SECONDS = 30.0
-"""How long logs may go on growing behind a fence before their ends are taken as they are."""
+"""How long logs may keep growing behind a fence before their ends are taken as they are."""
 _UNKNOWN = "TOPIC_UNKNOWN"
 
 

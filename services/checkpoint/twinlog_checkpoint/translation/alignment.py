@@ -3,11 +3,11 @@
 Both logs are seen as their visible records in order: no markers, nothing aborted. One is a copy of the other,
 with differences that a mirror leaves: records copied twice (a restart at least once), records missing on
 either side (compaction, retention, a gap), records not copied yet. The walk compares record with record;
-where they differ it looks for the nearest place from which both go on alike.
+where they differ it looks for the nearest place from which both continue alike.
 
 What it promises: an answer is never ahead of the record asked for. Where a record occurs several times in the
-copy the first occurrence from which the logs go on alike is taken, so records may be read twice but none is
-skipped.
+copy the first occurrence from which the logs continue alike is taken, so records may be read twice but
+none is skipped.
 """
 
 from bisect import bisect_right

@@ -89,7 +89,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
                 for flow, row in page
             ],
             next_page_token=str(first + size) if more else "",
-            # The token of the first page is the one to go on from: later pages need no look of their own.
+            # The token of the first page is the one to continue from: later pages need no look of their own.
             resume_token=b"" if first else self._board.look(),
         )
 

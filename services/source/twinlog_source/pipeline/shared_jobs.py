@@ -53,7 +53,7 @@ class SharedJobs:
     _closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, epoch: Epoch) -> None:
-        """Return when the epoch's task has ended, or does not come any more; others of its job may go on.
+        """Return when the epoch's task has ended, or does not come any more; others of its job may run on.
         Raises TwinlogError when the job failed before that."""
         job = self._join(epoch)
         async with asyncio.TaskGroup() as group:

@@ -37,12 +37,12 @@ class LossJudge:
     clock: Clock
 
     async def on_out_of_range(self, copies: Sequence[PartitionCopy]) -> None:
-        """The source does not hold the positions: find out what is missing, and go on or stop by policy."""
+        """The source does not hold the positions: find out what is missing, continue or stop by policy."""
         # The others are judged again once what is in flight is committed.
         await self._judge([copy for copy in copies if copy.is_idle and not self._is_believed(copy)])
 
     async def on_other_leaders(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
-        """Ask the leaders whether their logs go on where the copies stand; those that do not are judged."""
+        """Ask the leaders whether their logs continue where the copies stand; judge those that do not."""
         refused: set[TopicPartition] = set()
         diverged: list[PartitionCopy] = []
         generations = {copy.partition: copy.generation for copy in copies}
@@ -128,7 +128,7 @@ class LossJudge:
         copy.fail(
             reason=PartitionReason.DATA_LOSS,
             message=f"{loss.reason}: the source does not hold offsets {loss.from_offset} to"
-            f" {loss.to_offset - 1} any more (twinlog.on.data.loss=fail); set the position to go on"
+            f" {loss.to_offset - 1} any more (twinlog.on.data.loss=fail); set the position to continue"
             f"{_OFFSETS_END if copy.keeps_offsets and is_truncation else ''}",
             retriable=False,
             now=self.clock.monotonic(),

@@ -1,4 +1,4 @@
-"""What `twinlog failover` and `twinlog failback` ask of the checkpoint service, and how they go on after."""
+"""What `twinlog failover` and `twinlog failback` ask of the checkpoint service, and what follows."""
 
 import asyncio
 import sys

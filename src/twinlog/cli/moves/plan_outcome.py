@@ -8,7 +8,7 @@ THERE = {"WRITE", "ALREADY_THERE", "KEEP_AHEAD"}
 
 
 def count_moved(plan: pb2.MovePlan) -> tuple[int, int]:
-    """Groups that go on where they move to, and all."""
+    """Groups that continue where they move to, and all."""
     by_group = _actions_by_group(plan)
     active = staying(plan)
     return sum(group not in active and bool(acts & THERE) for group, acts in by_group.items()), len(by_group)

@@ -86,7 +86,7 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          unit="s", minimum=1),
     _key("twinlog.epoch.seconds", ValueType.NUMBER, "30", _SOURCE,
          "How long the tasks of a flow keep their partitions at least, unless topics or the load change; then"
-         " they go on while no other spread of the partitions over the slots would be much better.",
+         " they continue while no other spread of the partitions over the slots would be much better.",
          scope=Scope.FLOW, unit="s", minimum=0),
     _key("twinlog.epoch.max.seconds", ValueType.NUMBER, "600", _SOURCE,
          "After this the tasks are replaced in any case: the length of the longest Spark job. Below"
@@ -101,7 +101,7 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          "The most slots that copy at the same time; wins over `tasks.max`. Default: as many as Spark has"
          " cores.", scope=Scope.FLOW, minimum=1, maximum=1024),
     _key("twinlog.on.data.loss", ValueType.TEXT, "record", _SOURCE,
-         "What to do when the source no longer has the next records: `record` the gap and go on, or "
+         "What to do when the source no longer has the next records: `record` the gap and continue, or "
          "`fail` the partition.", scope=Scope.FLOW, choices=("record", "fail")),
     _key("twinlog.verify.interval.seconds", ValueType.NUMBER, "0", _SOURCE,
          "How often the owner of a flow verifies its copies by itself: what is new, and one partition from"

@@ -157,7 +157,7 @@ class AdminSession:
                     raise from_librdkafka(self._trouble, doing, alias=self.alias)
             settled.update((key, self._no_answer(doing)) for key in waiting.values())
             if any(_is_timeout(answer) for answer in settled.values()):
-                # This client would go on asking the broker that hangs; a new one looks for another.
+                # This client would keep asking the broker that hangs; a new one looks for another.
                 self._discard()
             return settled
         finally:

@@ -191,7 +191,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             connection.close()
 
     async def _ask(self, host: str, port: int) -> Any:
-        """The metadata from one host, or the error as a value so that other hosts go on."""
+        """The metadata from one host, or the error as a value so that other hosts are still asked."""
         try:
             connection = await self._connect(host, port)
             try:

@@ -253,7 +253,7 @@ class Comparison:
     def _take(
         self, source: Window, target: Window, pairs: Sequence[Pair], cut: Pair, *, is_head: bool
     ) -> None:
-        """Make hunks of what does not belong together before the cut, and go on behind it."""
+        """Make hunks of what does not belong together before the cut, and continue behind it."""
         self.source.lost += source.lost
         self.target.lost += target.lost
         self.proof.timestamps_compared &= not target.own_timestamps

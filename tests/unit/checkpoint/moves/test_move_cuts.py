@@ -83,7 +83,7 @@ def restarted(rig: MoveRig, kind: MoveKind) -> MoveRunner:
 async def cut_and_go_on(
     rig: MoveRig, kind: MoveKind, options: MoveOptions, *, fatal: int, after: bool
 ) -> None:
-    """Die at one change, go on in a new process, and see that yet another run changes nothing."""
+    """Die at one change, continue in a new process, and see that yet another run changes nothing."""
     with watched(rig, fatal=fatal, after=after), pytest.raises(TransientKafkaError, match="killed"):
         await run(restarted(rig, kind), options)
     cut = await restarted(rig, kind).journal.load()

@@ -381,7 +381,7 @@ async def test_a_target_that_is_away_is_named() -> None:
     assert plan.blockers == ["B, which the groups would move to, does not answer"]
     assert plan.from_reachable
     assert plan.records_not_copied is None
-    assert any("B is away" in blocker and "on A they go on" in blocker for blocker in back.blockers)
+    assert any("B is away" in blocker and "on A they continue" in blocker for blocker in back.blockers)
     assert back.warnings == []
 
 

@@ -62,7 +62,7 @@ STEPS: list[tuple[Flow, dict[str, TopicEntry] | None]] = [
 
 @dataclass(slots=True)
 class Watcher:
-    """Follows the proto's contract: a snapshot replaces everything, each answer's token is where to go on."""
+    """Follows the proto's contract: a snapshot replaces everything, each token says where to continue."""
 
     servicer: ConfigSyncServicer
     cuts: frozenset[int] = frozenset()

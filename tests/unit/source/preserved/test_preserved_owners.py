@@ -142,7 +142,7 @@ class Schedule:
         leader.high_watermark, leader.open_fill = 0, None
 
     def _kill(self) -> None:
-        """Its driver fences it, and reads the log. It may go on writing batches for a while, or its batches
+        """Its driver fences it, and reads the log. It may keep writing batches for a while, or its batches
         may still be on their way."""
         self.owner.fenced, self.owner.awake = True, self.random.random() < 0.5
         self.leader.init_filler()

@@ -56,8 +56,8 @@ def _when_away(route: Route, options: MoveOptions) -> list[str]:
     if route.kind is MoveKind.FAILBACK:
         # Nothing of it can be known elsewhere: its groups' progress and the record of moves are there.
         away = (
-            f"{route.from_alias} is away, and with it where the groups stand: on {route.to_alias} they go"
-            " on where they were; a fence there has to be taken away by hand (kafka-acls --remove)"
+            f"{route.from_alias} is away, and with it where the groups stand: on {route.to_alias} they"
+            " continue where they were; a fence there has to be taken away by hand (kafka-acls --remove)"
         )
         return [away]
     obstacle = route.obstacle(from_reachable=False)

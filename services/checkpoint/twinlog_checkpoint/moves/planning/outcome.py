@@ -23,7 +23,7 @@ def writes(partitions: Sequence[MovePartition]) -> Mapping[str, Sequence[MovePar
 
 
 def going_on(partitions: Sequence[MovePartition]) -> set[str]:
-    """The groups that go on where they move to, with one partition at least."""
+    """The groups that continue where they move to, with one partition at least."""
     return {entry.group for entry in partitions if entry.action in _THERE} - staying(partitions)
 
 

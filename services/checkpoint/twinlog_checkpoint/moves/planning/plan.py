@@ -1,7 +1,7 @@
 """Moving groups from one cluster to the other: the values of a plan. Pure.
 
 A failover of flow A->B moves groups from A to B, a failback from B to A. Both are a `Move`: groups leave
-`from_alias` and go on at `to_alias` with translated offsets.
+`from_alias` and continue at `to_alias` with translated offsets.
 """
 
 from collections.abc import Sequence

@@ -72,7 +72,7 @@ class Route(Protocol):
     def to_cluster(self) -> KafkaCluster: ...
 
     def obstacle(self, *, from_reachable: bool) -> str | None:
-        """Why it cannot be said yet where groups would go on; None when it can."""
+        """Why it cannot be said yet where groups would continue; None when it can."""
         ...
 
     @property

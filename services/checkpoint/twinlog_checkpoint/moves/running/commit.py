@@ -1,4 +1,4 @@
-"""Committing a move's offsets where the groups go on, and reading them back."""
+"""Committing a move's offsets where the groups continue, and reading them back."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace

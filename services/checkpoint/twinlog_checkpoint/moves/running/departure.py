@@ -122,7 +122,7 @@ class Departure:
                     return
                 raise _not_copied(backlog, options)
             await wait_or_stop(self.stop, self.look_seconds)
-        raise StateError("the service is stopping; run it again to go on", reason="STOPPING")
+        raise StateError("the service is stopping; run it again to continue", reason="STOPPING")
 
     async def _fenced(self, record: MoveRecord) -> MoveRecord:
         """Raise the fences, recorded before they are there: a run that is killed between leaves none unknown.
@@ -168,7 +168,7 @@ def _not_copied(backlog: list[TopicBacklog], options: MoveOptions) -> StateError
         count = f"at most {most_missing(backlog)}"
     return StateError(
         f"{count} records are not copied after {options.wait_seconds:g} s: {blocking(backlog)}."
-        " Run it again to go on waiting, or accept the loss.",
+        " Run it again to keep waiting, or accept the loss.",
         reason="BACKLOG_NOT_COPIED",
         metadata={"records": count},
     )

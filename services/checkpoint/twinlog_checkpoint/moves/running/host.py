@@ -215,4 +215,4 @@ def _cancelled(run: MoveRun, flow: Flow) -> StateError:
 
 
 def _stopping() -> StateError:
-    return StateError("the service is stopping; run it again to go on", reason="STOPPING")
+    return StateError("the service is stopping; run it again to continue", reason="STOPPING")

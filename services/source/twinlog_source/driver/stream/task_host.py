@@ -108,7 +108,7 @@ class TaskHost:
         for partition in slot.partitions:
             row = self.state.row(partition)
             if row is None or row.copy is None:
-                # A task that rejoins does not go on with what leaves, nor with a copy that has ended.
+                # A task that rejoins does not continue with what leaves, nor with a copy that has ended.
                 continue
             self.state.table.apply(Assigned(partition=partition, slot=slot.index), now)
             assignments.append(self.state.assignment(partition))

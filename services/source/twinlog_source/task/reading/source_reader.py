@@ -52,7 +52,7 @@ class PreparedChunk:
 OutOfRange = Callable[[Sequence[PartitionCopy]], Awaitable[None]]
 """The source does not hold the positions of these: finds out why, and sets them right or aside."""
 OtherLeaders = Callable[[Sequence[PartitionCopy]], Awaitable[Collection[TopicPartition]]]
-"""What comes next was written under other leaders: names those whose log does not go on where the copy
+"""What comes next was written under other leaders: names those whose log does not continue where the copy
 stands."""
 Offer = Callable[[PreparedChunk], None]
 """Takes what was fetched of a copy that keeps its source's offsets, and says with `is_full` when it is
@@ -150,7 +150,7 @@ class SourceReader:
                     under_others.append(answer)
                 else:
                     self._take(answer)
-            # In the background: an answer may take as long as a broker hangs, and the others go on meanwhile.
+            # In the background: an answer takes as long as a broker hangs, and the others are read meanwhile.
             if under_others:
                 self._in_question |= {answer.partition for answer in under_others}
                 ask(self._look_at_leaders(under_others), "look at leaders")

@@ -219,7 +219,7 @@ class TaskConnection:
             )
 
     async def _ask_driver(self, stream: Any) -> None:
-        """Wait for leave to go on; the lease bounds it. Raises KafkaError: refused."""
+        """Wait for leave to continue; the lease bounds it. Raises KafkaError: refused."""
         self._resume = asyncio.get_running_loop().create_future()
         if self._stop.is_set():
             raise TransientKafkaError("the epoch was told to end", reason=EndReason.EPOCH_OVER)

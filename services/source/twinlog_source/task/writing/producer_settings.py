@@ -7,7 +7,7 @@ from twinlog.kafka.clients import delivery_timeout_seconds
 from twinlog.kafka.raw import ProducerSettings
 
 DELIVERY_SECONDS = 15.0
-"""By default: a partition that cannot be written is set aside after this, so that others go on."""
+"""By default: a partition that cannot be written is set aside after this, so that others are not held up."""
 TRANSACTION_SECONDS = 60.0
 UNKNOWN_TOPIC_SECONDS = 1.0
 """configsync has seen a topic before it is copied, so one that is unknown was deleted, or soon comes; others

@@ -306,7 +306,7 @@ class TargetWriter:
         return None if last is None or last.over.is_set() else last
 
     def _new_epochs(self, current: Round) -> dict[TopicPartition, tuple[EpochStart, ...]]:
-        """Of partitions that go on under another leader."""
+        """Of partitions that continue under another leader."""
         changed: dict[TopicPartition, tuple[EpochStart, ...]] = {}
         before_it = self._unanswered
         unanswered = before_it.epochs if before_it is not None else {}
@@ -384,7 +384,7 @@ class TargetWriter:
                 )
 
     async def _resume_from_log(self) -> None:
-        """The ids are ours again and the failed round is over: go on from what the log says."""
+        """The ids are ours again and the failed round is over: continue from what the log says."""
         log_says = await self.read_positions()
         for copy, position in self.positions.resume(log_says):
             copy.restart_at(position)

@@ -134,7 +134,7 @@ class SourceServiceServicer(object):
 
     def SetPositions(self, request, context):
         """SetPositions moves where partitions are copied from; with dry_run it only says what that would mean.
-        Other partitions go on meanwhile.
+        Other partitions are copied meanwhile.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

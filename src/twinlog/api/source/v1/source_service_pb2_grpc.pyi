@@ -36,7 +36,7 @@ class SourceServiceStub:
     """SetThrottle limits the bytes per second of a flow or a topic, from now on and across restarts."""
     SetPositions: _aio.UnaryUnaryMultiCallable[_source_service_pb2.SetPositionsRequest, _source_service_pb2.SetPositionsResponse]
     """SetPositions moves where partitions are copied from; with dry_run it only says what that would mean.
-    Other partitions go on meanwhile.
+    Other partitions are copied meanwhile.
     """
     ListGaps: _aio.UnaryUnaryMultiCallable[_source_service_pb2.ListGapsRequest, _source_service_pb2.ListGapsResponse]
     """ListGaps returns every range of source records that is known not to be on the target.
@@ -111,7 +111,7 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_source_service_pb2.SetPositionsRequest, _abc.Awaitable[_source_service_pb2.SetPositionsResponse]],
     ) -> _abc.Awaitable[_source_service_pb2.SetPositionsResponse]:
         """SetPositions moves where partitions are copied from; with dry_run it only says what that would mean.
-        Other partitions go on meanwhile.
+        Other partitions are copied meanwhile.
         """
 
     @_abc_1.abstractmethod

@@ -792,14 +792,14 @@ Global___WorkerCommand: _TypeAlias = WorkerCommand  # noqa: Y015
 
 @_typing.final
 class Resume(_message.Message):
-    """Resume lets a task go on from what the log says, or refuses it."""
+    """Resume lets a task continue from what the log says, or refuses it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Stable reason of the refusal; empty = go on."""
+    """Stable reason of the refusal; empty = continue."""
     message: _builtins.str
     """In words."""
     def __init__(
@@ -1285,7 +1285,7 @@ Global___End: _TypeAlias = End  # noqa: Y015
 
 @_typing.final
 class SetPaused(_message.Message):
-    """SetPaused stops or resumes partitions; the others go on."""
+    """SetPaused stops or resumes partitions; the others are not affected."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

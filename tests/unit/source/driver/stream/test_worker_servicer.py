@@ -98,7 +98,7 @@ class Host:
         return Start()
 
     async def reopened(self, epoch: Epoch) -> None:
-        """It may go on."""
+        """It may continue."""
 
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         """Nothing is kept."""

@@ -122,7 +122,7 @@ class Rig:
     clock: FakeClock = field(default_factory=FakeClock)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     refusals: list[KafkaError] = field(default_factory=list)
-    """What the driver answers next to a task that wants to go on."""
+    """What the driver answers next to a task that wants to continue."""
     asked: int = 0
     taken_over: list[tuple[int, set[TopicPartition]]] = field(default_factory=list)
     """Of each time the ids were taken over: how many transports had been opened, and where what hangs was
