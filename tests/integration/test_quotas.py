@@ -18,7 +18,7 @@ from twinlog.kafka.raw import (
     TransactionRotation,
     list_offsets,
 )
-from twinlog.kafka.raw.wire import FETCH
+from twinlog.kafka.raw.fetch.wire import FETCH
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition

@@ -20,10 +20,12 @@ from twinlog.batches import (
     decode_batch,
     read_batches,
 )
+from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.kafka.raw import (
     FetchedPartition,
+    FetchFailure,
     ProducerSettings,
     RawProducer,
     TransactionRotation,
@@ -31,7 +33,14 @@ from twinlog.kafka.raw import (
 )
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import PATIENCE_SECONDS, KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.brokers import (
+    PATIENCE_SECONDS,
+    KafkaPair,
+    eventually,
+    make_topics,
+    retry_admin,
+    unique_name,
+)
 from twinlog.testing.raw_copying import QUICK, PartitionCopy, open_fetcher, open_session
 
 _NOON_MS = 1_700_000_000_000
@@ -280,6 +289,59 @@ async def test_compacted_holes_are_mapped_exactly(kafka_pair: KafkaPair) -> None
         {(Lane.RECODE, LaneReason.COMPACTION_HOLES), (Lane.RECODE, LaneReason.SMALL_BATCHES)}
     )
     await _assert_same(kafka_pair, topic, copy)
+
+
+async def test_a_topic_that_was_created_again_is_not_read_in_place_of_the_one_that_was_asked_for(
+    kafka_pair: KafkaPair,
+) -> None:
+    """Its log has records at the position already when it is asked for."""
+    cluster, topic = kafka_pair.a, unique_name("created-again")
+    partition = TopicPartition(topic, 0)
+    await _create(cluster, topic)
+
+    async def write(count: int) -> None:
+        async with _writer(cluster) as producer:
+            for number in range(count):
+                await producer.send_and_wait(topic, b"%d" % number, partition=0)
+
+    async def topic_id() -> str:
+        async with _admin(cluster) as admin:
+            found = (await admin.describe_topics([topic]))[topic]
+            assert not isinstance(found, KafkaError), found
+            return found.topic_id
+
+    await write(2)
+    ids = {topic: await topic_id()}
+    async with (
+        open_session("A", cluster.client_properties()) as session,
+        open_fetcher(session, topic_ids=ids) as fetcher,
+    ):
+
+        async def answer(position: int) -> FetchedPartition | FetchFailure | None:
+            found = await fetcher.poll({partition: position}, max_wait_seconds=1)
+            return found.get(partition)
+
+        first = await eventually(lambda: answer(0))
+        assert isinstance(first, FetchedPartition)
+        assert first.last_stable_offset == 2
+        async with _admin(cluster) as admin:
+            await retry_admin(lambda: admin.delete_topics([topic]))
+        await _create(cluster, topic)
+        await write(5)
+
+        async def refused() -> bool:
+            found = await answer(2)
+            assert not isinstance(found, FetchedPartition) or not found.records, "another topic's records"
+            return isinstance(found, FetchFailure) and found.error.reason == "TOPIC_CHANGED"
+
+        await eventually(refused)
+        ids[topic] = await topic_id()
+
+        async def is_read() -> bool:
+            found = await answer(2)
+            return isinstance(found, FetchedPartition) and found.last_stable_offset == 5
+
+        await eventually(is_read)
 
 
 async def test_a_copy_begins_inside_a_batch(kafka_pair: KafkaPair) -> None:

@@ -19,8 +19,8 @@ from twinlog.kafka.raw import (
     RawProducer,
     fence,
 )
+from twinlog.kafka.raw.produce.wire import ProducePart, produce_request
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
-from twinlog.kafka.raw.wire import ProducePart, produce_request
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition

@@ -173,8 +173,8 @@ KAFKA_REASONS: dict[int, Reason] = {
         "AUTHENTICATION_FAILED", "the broker cannot read the principal"
     ),
     ErrorCode.SNAPSHOT_NOT_FOUND: _fatal("SNAPSHOT_UNKNOWN", "no such snapshot"),
-    ErrorCode.UNKNOWN_TOPIC_ID: _transient("TOPIC_CHANGED", "the topic was deleted and created again"),
-    ErrorCode.INCONSISTENT_TOPIC_ID: _transient("TOPIC_CHANGED", "the topic was deleted and created again"),
+    ErrorCode.UNKNOWN_TOPIC_ID: _transient("TOPIC_CHANGED", "the topic was deleted, or created again"),
+    ErrorCode.INCONSISTENT_TOPIC_ID: _transient("TOPIC_CHANGED", "the topic was deleted, or created again"),
     ErrorCode.FENCED_MEMBER_EPOCH: _GROUP_ACTIVE,
     ErrorCode.UNRELEASED_INSTANCE_ID: _GROUP_ACTIVE,
     ErrorCode.STALE_MEMBER_EPOCH: _GROUP_ACTIVE,

@@ -14,7 +14,7 @@ from twinlog.kafka.errors import KAFKA_REASONS, UNSUPPORTED, from_code, from_rea
 from twinlog.kafka.ports import FetchedRecords, ManagedReader
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
-from twinlog.kafka.raw.wire import FetchAnswer
+from twinlog.kafka.raw.fetch.wire import FetchAnswer
 from twinlog.model import Record, TimestampType, TopicPartition
 
 

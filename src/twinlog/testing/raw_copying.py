@@ -92,11 +92,14 @@ class PartitionCopy:
 
 @asynccontextmanager
 async def open_fetcher(
-    session: DataClientPool, properties: Mapping[str, str] | None = None
+    session: DataClientPool,
+    properties: Mapping[str, str] | None = None,
+    *,
+    topic_ids: Mapping[str, str] | None = None,
 ) -> AsyncIterator[RawFetcher]:
     """A fetcher with short long polls."""
     options = fetch_options({"fetch.max.wait.ms": "200", **(properties or {})})
-    async with RawFetcher(session, options) as fetcher:
+    async with RawFetcher(session, options, topic_ids={} if topic_ids is None else topic_ids) as fetcher:
         yield fetcher
 
 

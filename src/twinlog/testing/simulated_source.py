@@ -17,7 +17,7 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.encoding import take_int32, take_string
 from twinlog.kafka.protocol.patience import throttle_seconds
 from twinlog.kafka.protocol.requests import HandWrittenRequest
-from twinlog.kafka.raw.wire import FetchAnswer, FetchResponse
+from twinlog.kafka.raw.fetch.wire import FetchAnswer, FetchResponse
 from twinlog.model import TopicPartition
 
 _FETCH_VERSION = 11

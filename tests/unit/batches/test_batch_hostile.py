@@ -18,7 +18,7 @@ from twinlog.batches.header import CRC_COVERS_FROM, HEADER_BYTES, HEADER_STRUCT
 from twinlog.batches.prepared import Prepared
 from twinlog.batches.records import open_records
 from twinlog.errors import WireFormatError
-from twinlog.kafka.raw.wire import FetchAnswer
+from twinlog.kafka.raw.fetch.wire import FetchAnswer
 from twinlog.kafka.reader import read_records
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch

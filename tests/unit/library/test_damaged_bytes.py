@@ -8,6 +8,7 @@ import contextlib
 import json
 import struct
 from collections.abc import Callable
+from functools import partial
 
 import google_crc32c
 import pytest
@@ -24,8 +25,9 @@ from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import WireFormatError
 from twinlog.kafka.groups import requests as group_requests
 from twinlog.kafka.protocol import broker_features, metadata
-from twinlog.kafka.raw import wire
+from twinlog.kafka.raw.fetch import wire as fetch_wire
 from twinlog.kafka.raw.leader_epochs import _read as read_epoch_ends
+from twinlog.kafka.raw.produce import wire as produce_wire
 from twinlog.kafka.raw.producer_states import _read as read_producers
 from twinlog.kafka.raw.transactions import wire as transaction_wire
 from twinlog.kafka.security.jks import JksFormatError, JksPasswordError, read_jks, unprotect
@@ -297,7 +299,7 @@ def metadata_response(version: int) -> bytes:
 
 
 def fetch_reader(version: int) -> Callable[[bytes], object]:
-    return lambda data: wire._read_fetch_response(data, 0, version)
+    return lambda data: fetch_wire._read(data, 0, version)
 
 
 def fetch_response(version: int) -> bytes:
@@ -315,14 +317,24 @@ def fetch_response(version: int) -> bytes:
 RESPONSES: list[tuple[Callable[[bytes], object], bytes]] = [
     (fetch_reader(version), fetch_response(version)) for version in (4, 5, 7, 11)
 ]
+RESPONSES += [
+    (
+        partial(lambda topics, data: fetch_wire._read_flexible(data, 0, topics), topics),
+        bytes(10)
+        + (b"\x02" + name + b"\x02")
+        + (struct.pack(">ihqqq", 0, 0, 9, 9, 0) + b"\x02" + struct.pack(">qq", 7, 3) + b"\0")
+        + (b"\xff" * 4 + b"\x05data" + b"\0" + b"\0"),
+    )
+    for topics, name in ((None, compact(b"t")), ({bytes(16): "t"}, bytes(16)))
+]
 RESPONSES += [(metadata_reader(version), metadata_response(version)) for version in (4, 7, 12)]
 RESPONSES += [
     (
-        lambda data: wire._read_produce_response(data, 0, 7),
+        lambda data: produce_wire._read_produce_response(data, 0, 7),
         struct.pack(">i", 1) + plain(b"t") + struct.pack(">iihqqq", 1, 0, 0, 5, -1, 0) + struct.pack(">i", 0),
     ),
     (
-        lambda data: wire._read_flexible_produce_response(data, 0),
+        lambda data: produce_wire._read_flexible_produce_response(data, 0),
         b"\x02"
         + compact(b"t")
         + b"\x02"

@@ -24,7 +24,7 @@ from twinlog.kafka.raw import (
 )
 from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
-from twinlog.kafka.raw.wire import ProducePart, produce_request
+from twinlog.kafka.raw.produce.wire import ProducePart, produce_request
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.fill_limits import FILLER_RECORDS, FillLimit, markers_of, next_batch
 from twinlog_source.preserved.own_batches import is_marker_at

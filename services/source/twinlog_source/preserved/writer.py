@@ -27,7 +27,7 @@ from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw import DataClientPool, ProducerIdentity, ProducerSettings, Window
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.produce.routes import Routes
-from twinlog.kafka.raw.wire import ProducePart, ProduceResponse, produce_request
+from twinlog.kafka.raw.produce.wire import ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.preserved.append_log import AppendLog, Fill, Phase, ReadEnd, Send, Tail

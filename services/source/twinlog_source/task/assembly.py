@@ -107,6 +107,7 @@ async def open_copier(
         fetching = fetch_options(properties["source_consumer"], alias=flow.source)
         copies: dict[TopicPartition, PartitionCopy] = {}
         policies: dict[TopicPartition, CopyPolicy] = {}
+        source_topic_ids: dict[str, str] = {}
         by_target: dict[TopicPartition, PartitionCopy] = {}
         throttle = Throttle()
 
@@ -136,7 +137,7 @@ async def open_copier(
             return await copier.on_other_leaders(under_others)
 
         source_reader = SourceReader(
-            fetcher=await stack.enter_async_context(RawFetcher(source, fetching)),
+            fetcher=await stack.enter_async_context(RawFetcher(source, fetching, topic_ids=source_topic_ids)),
             copies=copies,
             policies=policies,
             throttle=throttle,
@@ -228,6 +229,7 @@ async def open_copier(
             ),
             copies=copies,
             policies=policies,
+            source_topic_ids=source_topic_ids,
             by_target=by_target,
             throttle=throttle,
             preserved=preserved,

@@ -80,6 +80,8 @@ class Copier:
     reporter: Reporter
     copies: dict[TopicPartition, PartitionCopy]
     policies: dict[TopicPartition, CopyPolicy]
+    source_topic_ids: dict[str, str]
+    """By topic; "" = not known. What is fetched is of these topics only."""
     by_target: dict[TopicPartition, PartitionCopy]
     throttle: Throttle
     foreign_writes: ForeignWrites
@@ -129,6 +131,7 @@ class Copier:
             )
             copy.pause(paused=assignment.paused)
             self.copies[partition] = copy
+            self.source_topic_ids[partition.topic] = assignment.source_topic_id
             self.by_target[TopicPartition(assignment.target_topic, partition.partition)] = copy
             self.policies[partition] = self.dials.policy(assignment)
             if assignment.preserved is not None:

@@ -44,6 +44,8 @@ class TaskAssignment:
     partition: TopicPartition
     target_topic: str
     target_topic_id: str = ""
+    source_topic_id: str = ""
+    """No other topic of its name is read; empty = not known."""
     max_message_bytes: int = TargetTopicLimits().max_message_bytes
     compression_type: str = ""
     """Of the target topic; empty = that of the producer."""

@@ -11,9 +11,9 @@ from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.raw import ProducerSettings
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.produce.delivery import Delivery
+from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProduceResponse
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity
-from twinlog.kafka.raw.wire import ProduceAnswer, ProduceResponse
 from twinlog.model import TopicPartition
 from twinlog.testing.virtual_time import run_in_virtual_time
 

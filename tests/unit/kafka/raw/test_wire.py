@@ -1,5 +1,6 @@
 """The hand-written requests and responses, against aiokafka's own classes."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -8,12 +9,8 @@ from aiokafka.protocol import fetch as theirs
 from aiokafka.protocol.produce import ProduceRequest, ProduceResponse_v3, ProduceResponse_v8
 
 from twinlog.batches import AbortedTransaction
-from twinlog.kafka.raw.wire import (
-    FetchPart,
-    ProducePart,
-    fetch_request,
-    produce_request,
-)
+from twinlog.kafka.raw.fetch.wire import FetchPart, fetch_request
+from twinlog.kafka.raw.produce.wire import ProducePart, produce_request
 from twinlog.model import TopicPartition
 
 _PARTS = [
@@ -72,6 +69,102 @@ def test_fetch_responses_are_read(version: int) -> None:
     assert bytes(one.records) == b"xyz"
     assert (other.partition, other.error_code, other.aborted) == (TopicPartition("a", 1), 6, ())
     assert len(other.records) == 0
+
+
+_A, _B = bytes(range(16)), bytes(range(16, 32))
+_IDS = {topic: base64.urlsafe_b64encode(raw).decode().rstrip("=") for topic, raw in (("a", _A), ("b", _B))}
+
+
+def _fetch_by_id(topic_ids: dict[str, str] = _IDS) -> Any:
+    return fetch_request(
+        [*_PARTS[:2], FetchPart(TopicPartition("a", 258), 7, 9)],
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=50_000_000,
+        max_partition_bytes=1_000_000,
+        read_committed=True,
+        rack="r",
+        topic_ids=topic_ids,
+    )
+
+
+@pytest.mark.parametrize(("newest", "names"), [(12, (b"\x02a", b"\x02b")), (13, (_A, _B)), (18, (_A, _B))])
+def test_topics_with_ids_are_asked_for_by_id(newest: int, names: tuple[bytes, bytes]) -> None:
+    """Bytes after FetchRequest.json, versions 12 and 13: compact, and tagged fields after every structure."""
+
+    def partition(number: int, offset: int, most_bytes: int) -> bytes:
+        first = number.to_bytes(4) + b"\xff" * 4 + offset.to_bytes(8)
+        return first + b"\xff" * 12 + most_bytes.to_bytes(4) + b"\x00"
+
+    agreed = _fetch_by_id().prepare({1: (4, newest)})
+    assert (
+        b"".join(agreed.pieces)
+        == (
+            b"\xff\xff\xff\xff"  # no replica
+            b"\x00\x00\x01\xf4\x00\x00\x00\x01\x02\xfa\xf0\x80\x01"  # wait, least, most, isolation
+            b"\x00\x00\x00\x00\xff\xff\xff\xff"  # no session
+            b"\x03"  # two topics
+        )
+        + (names[0] + b"\x03" + partition(0, 100, 1_000_000) + partition(258, 7, 9) + b"\x00")
+        + (names[1] + b"\x02" + partition(3, 1 << 40, 1_000_000) + b"\x00")
+        + b"\x01\x02r\x00"  # no forgotten topics, the rack
+    )
+    version = min(newest, 13)
+    assert agreed.header(7, b"c") == b"\x00\x01" + version.to_bytes(2) + b"\x00\x00\x00\x07\x00\x01c\x00"
+
+
+@pytest.mark.parametrize("topic_ids", [{}, {"a": _IDS["a"]}, {**_IDS, "b": ""}, {**_IDS, "b": "no id"}])
+def test_topics_are_asked_for_by_name_unless_the_id_of_each_is_known(topic_ids: dict[str, str]) -> None:
+    assert _fetch_by_id(topic_ids).prepare({1: (4, 18)}).header(7, b"")[:4] == b"\x00\x01\x00\x0b"
+
+
+@pytest.mark.parametrize(("version", "names"), [(12, (b"\x02a", b"\x02b")), (13, (_A, _B))])
+def test_answers_with_tagged_fields_are_read(version: int, names: tuple[bytes, bytes]) -> None:
+    """Bytes after FetchResponse.json."""
+    offsets = (110).to_bytes(8) + (105).to_bytes(8) + (7).to_bytes(8)
+    frame = (
+        b"\x00\x00\x00\x09"  # correlation id
+        b"\x00"  # the header's tagged fields
+        b"\x00\x00\x00\x5a\x00\x00\x00\x00\x00\x00"  # throttle time, error code, session
+        b"\x04"  # three topics
+        + names[0]
+        + b"\x03"
+        + (b"\x00\x00\x00\x00\x00\x00" + offsets)
+        + (
+            b"\x03"
+            + (9).to_bytes(8)
+            + (3).to_bytes(8)
+            + b"\x00"
+            + (8).to_bytes(8)
+            + (1).to_bytes(8)
+            + b"\x00"
+        )
+        + (b"\x00\x00\x00\x02" + b"\xc9\x01" + b"z" * 200)
+        + b"\x01\x01\x02??"  # tagged fields
+        + (b"\x00\x00\x01\x02\x00\x64" + b"\xff" * 24 + b"\x00" + b"\xff" * 4 + b"\x00" + b"\x00")
+        + b"\x00"
+        + (b"\x02x" if version == 12 else bytes(16))  # nobody asked for it
+        + (b"\x02" + b"\x00" * 6 + offsets + b"\x01\xff\xff\xff\xff\x02!\x00" + b"\x00")
+        + names[1]
+        + (b"\x02" + b"\x00\x00\x00\x03\x00\x00" + offsets + b"\x01\xff\xff\xff\xff\x01\x00" + b"\x00")
+        + b"\x00"
+    )
+    agreed = _fetch_by_id().prepare({1: (4, version)})
+    read = agreed.read(frame, 4)
+    assert read.throttle_ms == agreed.throttle_ms == 90
+    answers = {each.partition: each for each in read.answers}
+    one = answers[TopicPartition("a", 0)]
+    assert (one.high_watermark, one.last_stable_offset, one.log_start_offset) == (110, 105, 7)
+    assert one.aborted == (AbortedTransaction(9, 3), AbortedTransaction(8, 1))
+    assert (one.preferred_replica, bytes(one.records)) == (2, b"z" * 200)
+    refused = answers[TopicPartition("a", 258)]
+    assert (refused.error_code, refused.aborted, len(refused.records)) == (100, (), 0)
+    assert len(answers[TopicPartition("b", 3)].records) == 0
+    assert answers.keys() - {TopicPartition("x", 0)} == {
+        TopicPartition("a", 0),
+        TopicPartition("a", 258),
+        TopicPartition("b", 3),
+    }
 
 
 _PRODUCED = [

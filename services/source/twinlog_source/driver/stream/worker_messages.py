@@ -97,6 +97,7 @@ def assignment_message(assignment: Assignment) -> pb.Assignment:
             else None
         ),
         target_topic_id=topic.target_topic_id,
+        source_topic_id=topic.source_topic_id,
         hole_costs=[
             pb.HoleCost(
                 ago=_duration(each.ago_seconds), holes=each.holes, spent=_duration(each.spent_seconds)

@@ -33,6 +33,7 @@ def assignment_of(told: pb.Assignment) -> TaskAssignment:
         partition=_partition(told.partition),
         target_topic=told.target_topic,
         target_topic_id=told.target_topic_id,
+        source_topic_id=told.source_topic_id,
         max_message_bytes=told.max_message_bytes or TargetTopicLimits().max_message_bytes,
         compression_type=told.compression_type,
         position=told.position,

@@ -1101,6 +1101,7 @@ class Assignment(_message.Message):
     TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
     TARGET_END_IS_EXACT_FIELD_NUMBER: _builtins.int
     HOLE_COSTS_FIELD_NUMBER: _builtins.int
+    SOURCE_TOPIC_ID_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     position: _builtins.int
@@ -1123,6 +1124,8 @@ class Assignment(_message.Message):
     """Kafka's id of the target topic: what a task records of a preserved copy is about this topic only."""
     target_end_is_exact: _builtins.bool
     """Nothing of the flow lies behind target_end_offset that consumers see: what does, somebody else wrote."""
+    source_topic_id: _builtins.str
+    """Kafka's id of the source topic: no other topic of its name is read. Empty = not known."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -1169,10 +1172,11 @@ class Assignment(_message.Message):
         target_topic_id: _builtins.str = ...,
         target_end_is_exact: _builtins.bool = ...,
         hole_costs: _abc.Iterable[Global___HoleCost] | None = ...,
+        source_topic_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "partition", b"partition", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "hole_costs", b"hole_costs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "hole_costs", b"hole_costs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "setback", b"setback", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "timestamp_type", b"timestamp_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015

@@ -12,8 +12,8 @@ from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure
+from twinlog.kafka.raw.fetch.wire import FetchAnswer, FetchPart
 from twinlog.kafka.raw.leaders import leader_of
-from twinlog.kafka.raw.wire import FetchAnswer, FetchPart
 from twinlog.model import TopicPartition
 
 _PREFERRED_REPLICA_SECONDS = 300.0

@@ -9,6 +9,7 @@ caller's alone; nothing here moves one, skips or resets.
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Mapping
+from types import MappingProxyType
 from typing import Self
 
 from twinlog.errors import KafkaError
@@ -20,10 +21,10 @@ from twinlog.kafka.protocol.connection import DataClient, request_timeout_ms
 from twinlog.kafka.raw.errors import about, again
 from twinlog.kafka.raw.fetch.answers import NO_REPLICA, FetchAnswers
 from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, FetchSizes
+from twinlog.kafka.raw.fetch.wire import FETCH, FetchPart, FetchResponse, fetch_request
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.window import Window
-from twinlog.kafka.raw.wire import FETCH, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
 
 _REQUESTS_PER_BROKER = 4
@@ -53,9 +54,18 @@ def longest_wait_ms(timeout_seconds: float) -> int:
 class RawFetcher:
     """Fetches on a session of the source. Use it in one task, as `async with`."""
 
-    def __init__(self, session: DataClientPool, options: FetchOptions) -> None:
+    def __init__(
+        self,
+        session: DataClientPool,
+        options: FetchOptions,
+        *,
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`topic_ids`: the caller's, looked up with each request. Of a topic with an id that topic alone is
+        read: TOPIC_CHANGED once it was deleted and created again (brokers of Kafka 3.1 and newer)."""
         self._session = session
         self._options = options
+        self._topic_ids = topic_ids
         self._longest_wait_ms = min(options.max_wait_ms, longest_wait_ms(session.timeout_seconds))
         self._answers = FetchAnswers(session.alias)
         self._arrived = asyncio.Event()
@@ -238,6 +248,7 @@ class RawFetcher:
             max_partition_bytes=min(options.max_partition_bytes, most),
             read_committed=options.read_committed,
             rack=options.client_rack,
+            topic_ids=self._topic_ids,
         )
         offsets = {part.partition: part.offset for part in parts}
         began = self._loop.time()

@@ -8,7 +8,7 @@ from twinlog.kafka.errors import from_code
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS
 from twinlog.kafka.raw.errors import partition_error
-from twinlog.kafka.raw.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
+from twinlog.kafka.raw.fetch.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
 
 

@@ -12,7 +12,7 @@ from twinlog.kafka.deadline import deadline
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
-from twinlog.kafka.raw.wire import FetchAnswer
+from twinlog.kafka.raw.fetch.wire import FetchAnswer
 from twinlog.model import TopicPartition
 
 _BROKER_WAIT_SECONDS = 0.1

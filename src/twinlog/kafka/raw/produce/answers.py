@@ -5,7 +5,7 @@ from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.errors import OFFSET_UNKNOWN, from_reason
 from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
-from twinlog.kafka.raw.wire import ProduceAnswer
+from twinlog.kafka.raw.produce.wire import ProduceAnswer
 
 _TRY_AGAIN = LEADER_MOVED | frozenset(
     (

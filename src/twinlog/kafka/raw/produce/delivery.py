@@ -38,10 +38,10 @@ from twinlog.kafka.raw.produce.broker_ways import BrokerWays, SentRequest
 from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
 from twinlog.kafka.raw.produce.routes import Routes
 from twinlog.kafka.raw.produce.transaction_partitions import TransactionPartitions
+from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
 from twinlog.kafka.raw.settings import TIMER_MARGIN_SECONDS, ProducerSettings
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity
-from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
 
 _LONGEST_PAUSE = 32

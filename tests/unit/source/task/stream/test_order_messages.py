@@ -41,6 +41,7 @@ TAKEN = TaskAssignment(
     partition=P,
     target_topic="A.t",
     target_topic_id="copy",
+    source_topic_id="id",
     max_message_bytes=1000,
     compression_type="zstd",
     position=7,

@@ -215,6 +215,7 @@ class Rig:
             ),
             copies=self.copies,
             policies={},
+            source_topic_ids={},
             by_target={},
             throttle=Throttle(),
             foreign_writes=looked,

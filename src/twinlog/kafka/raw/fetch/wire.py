@@ -1,0 +1,309 @@
+"""Fetch, put together and read in place: the answer's records are never copied.
+
+Layouts: Kafka's protocol guide. Versions 4 (Kafka 0.11) to 11 (2.3), and with tagged fields (KIP-482) 12
+(2.7) and 13 (3.1). Version 13 names a topic by its id (KIP-516): the log of another topic of the same name is
+never read in its place.
+"""
+
+import base64
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from twinlog.batches.visibility import AbortedTransaction
+from twinlog.kafka.protocol.encoding import (
+    INT16,
+    INT32,
+    NO_TAGS,
+    Frame,
+    compact_length,
+    compact_string,
+    skip_tags,
+    string,
+    take_compact_length,
+    take_compact_string,
+    take_int32,
+    take_string,
+)
+from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
+from twinlog.model import TopicPartition
+
+FETCH = 1
+"""API key."""
+_FLEXIBLE = 12
+_WITH_TOPIC_IDS = 13
+_CONSUMER = -1
+_UNKNOWN_EPOCH = -1
+_UNKNOWN_OFFSET = -1
+_NO_SESSION = 0
+_FINAL_SESSION_EPOCH = -1
+_NO_REPLICA = -1
+_ID_BYTES = 16
+
+LARGEST_BATCH_BYTES = 256 << 20
+"""A broker sends the first batch of an answer whole, however little was asked for. Topics with
+max.message.bytes above this are not read."""
+
+_INT32_PAIR = struct.Struct(">ii")
+_INT64_PAIR = struct.Struct(">qq")
+_NO_TOPIC_IDS: Mapping[str, str] = MappingProxyType({})
+
+
+class FetchPart(NamedTuple):
+    partition: TopicPartition
+    offset: int
+    max_bytes: int | None = None
+    """Instead of the request's `max_partition_bytes`."""
+
+
+class FetchAnswer(NamedTuple):
+    """One partition of a fetch response; offsets are -1 where the broker gave none."""
+
+    partition: TopicPartition
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+    preferred_replica: int
+    """The node to read from instead (KIP-392), or -1."""
+    records: memoryview
+
+
+class FetchResponse(NamedTuple):
+    error_code: int
+    answers: list[FetchAnswer]
+    throttle_ms: int = 0
+    """Above 0 when a quota is exceeded: the broker then leaves out what it has read, so that partitions
+    without an answer have "nothing yet", and reads nothing more from the connection for so long (KIP-219)."""
+
+
+def fetch_request(
+    parts: Sequence[FetchPart],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    max_partition_bytes: int,
+    read_committed: bool,
+    rack: str,
+    topic_ids: Mapping[str, str] = _NO_TOPIC_IDS,
+) -> HandWrittenRequest[FetchResponse]:
+    """A full fetch without a session.
+
+    `topic_ids`: by topic, as brokers print them. Where it has the id of each topic, a broker of Kafka 3.1 or
+    newer is asked for these ids, and answers UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID for a topic that was
+    deleted and created again.
+    """
+    by_topic: dict[str, list[FetchPart]] = {}
+    for part in parts:
+        by_topic.setdefault(part.partition.topic, []).append(part)
+    ids = {topic: _raw_id(topic_ids.get(topic, "")) for topic in by_topic}
+    has_ids = all(len(raw_id) == _ID_BYTES for raw_id in ids.values())
+    limits = _Limits(max_wait_ms, min_bytes, max_bytes, max_partition_bytes, read_committed, rack)
+
+    def encode(version: int) -> Pieces:
+        if version < _FLEXIBLE:
+            return _write(by_topic, limits, version)
+        names = ids if version >= _WITH_TOPIC_IDS else {topic: compact_string(topic) for topic in by_topic}
+        return _write_flexible(by_topic, names, limits)
+
+    def decode(data: Frame, position: int, version: int) -> FetchResponse:
+        if version < _FLEXIBLE:
+            return _read(data, position, version)
+        topics = {raw_id: topic for topic, raw_id in ids.items()} if version >= _WITH_TOPIC_IDS else None
+        return _read_flexible(data, position, topics)
+
+    return HandWrittenRequest(
+        FETCH,
+        range(4, (_WITH_TOPIC_IDS if has_ids else _FLEXIBLE - 1) + 1),
+        encode,
+        decode,
+        flexible_from=_FLEXIBLE,
+        largest_answer_bytes=max_bytes + LARGEST_BATCH_BYTES,
+    )
+
+
+def _raw_id(topic_id: str) -> bytes:
+    """From base64 as brokers print it, without padding; empty for what is none."""
+    try:
+        return base64.urlsafe_b64decode(topic_id + "==")
+    except ValueError:
+        return b""
+
+
+class _Limits(NamedTuple):
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_partition_bytes: int
+    read_committed: bool
+    rack: str
+
+    def head(self) -> bytes:
+        return struct.pack(
+            ">iiiib", _CONSUMER, self.max_wait_ms, self.min_bytes, self.max_bytes, self.read_committed
+        )
+
+
+_ByTopic = Mapping[str, Sequence[FetchPart]]
+_SESSION = _INT32_PAIR.pack(_NO_SESSION, _FINAL_SESSION_EPOCH)
+
+
+def _write(by_topic: _ByTopic, limits: _Limits, version: int) -> Pieces:
+    pieces = [limits.head()]
+    if version >= 7:
+        pieces.append(_SESSION)
+    pieces.append(INT32.pack(len(by_topic)))
+    pack = _partition_packer(version)
+    for topic, parts in by_topic.items():
+        pieces += (string(topic), INT32.pack(len(parts)))
+        pieces += [
+            pack(part.partition.partition, part.offset, part.max_bytes or limits.max_partition_bytes)
+            for part in parts
+        ]
+    if version >= 7:
+        pieces.append(INT32.pack(0))  # no forgotten topics
+    if version >= 11:
+        pieces.append(string(limits.rack))
+    return pieces
+
+
+def _partition_packer(version: int) -> Callable[[int, int, int], bytes]:
+    """Number, offset and most bytes of a partition."""
+    if version >= 9:
+        pack = struct.Struct(">iiqqi").pack
+        return lambda number, offset, size: pack(number, _UNKNOWN_EPOCH, offset, _UNKNOWN_OFFSET, size)
+    if version >= 5:
+        pack = struct.Struct(">iqqi").pack
+        return lambda number, offset, size: pack(number, offset, _UNKNOWN_OFFSET, size)
+    return struct.Struct(">iqi").pack
+
+
+_FLEXIBLE_PARTITION = struct.Struct(">iiqiqib")
+"""Partition, leader epoch, offset, last fetched epoch, log start offset, most bytes, no tagged fields."""
+
+
+def _write_flexible(by_topic: _ByTopic, names: Mapping[str, bytes], limits: _Limits) -> Pieces:
+    pieces = [limits.head(), _SESSION, compact_length(len(by_topic))]
+    for topic, parts in by_topic.items():
+        pieces += (names[topic], compact_length(len(parts)))
+        pieces += [
+            _FLEXIBLE_PARTITION.pack(
+                part.partition.partition,
+                _UNKNOWN_EPOCH,
+                part.offset,
+                _UNKNOWN_EPOCH,
+                _UNKNOWN_OFFSET,
+                part.max_bytes or limits.max_partition_bytes,
+                0,
+            )
+            for part in parts
+        ]
+        pieces.append(NO_TAGS)
+    pieces += (compact_length(0), compact_string(limits.rack), NO_TAGS)  # no forgotten topics
+    return pieces
+
+
+_FETCHED = struct.Struct(">ihqqqi")
+"""partition, error code, high watermark, last stable offset, log start offset, aborted count (-1 = null)."""
+_FETCHED_V4 = struct.Struct(">ihqqi")
+"""The same without a log start offset."""
+_FLEXIBLE_FETCHED = struct.Struct(">ihqqq")
+"""The same without the count."""
+_SESSION_BYTES = 6
+"""Error code and session id."""
+
+
+def _read(data: Frame, position: int, version: int) -> FetchResponse:
+    throttle_ms, position = take_int32(data, position)
+    error_code = 0
+    if version >= 7:
+        (error_code,) = INT16.unpack_from(data, position)
+        position += _SESSION_BYTES
+    view = memoryview(data)
+    answers: list[FetchAnswer] = []
+    topic_count, position = take_int32(data, position)
+    for _ in range(topic_count):
+        topic, position = take_string(data, position)
+        partition_count, position = take_int32(data, position)
+        for _ in range(partition_count):
+            if version >= 5:
+                number, code, high, stable, start, aborted_count = _FETCHED.unpack_from(data, position)
+                position += _FETCHED.size
+            else:
+                number, code, high, stable, aborted_count = _FETCHED_V4.unpack_from(data, position)
+                start = _UNKNOWN_OFFSET
+                position += _FETCHED_V4.size
+            aborted: tuple[AbortedTransaction, ...] = ()
+            if aborted_count > 0:
+                after = position + aborted_count * _INT64_PAIR.size
+                aborted = tuple(map(AbortedTransaction._make, _INT64_PAIR.iter_unpack(view[position:after])))
+                position = after
+            preferred = _NO_REPLICA
+            if version >= 11:
+                preferred, position = take_int32(data, position)
+            size, position = take_int32(data, position)
+            after = position + max(size, 0)
+            answers.append(
+                FetchAnswer(
+                    TopicPartition(topic, number),
+                    code,
+                    high,
+                    stable,
+                    start,
+                    aborted,
+                    preferred,
+                    view[position:after],
+                )
+            )
+            position = after
+    return FetchResponse(error_code, answers, throttle_ms)
+
+
+def _read_flexible(data: Frame, position: int, topics: Mapping[bytes, str] | None) -> FetchResponse:
+    """`topics`: by id, in an answer that names topics by their ids."""
+    throttle_ms, position = take_int32(data, position)
+    (error_code,) = INT16.unpack_from(data, position)
+    view = memoryview(data)
+    answers: list[FetchAnswer] = []
+    topic_count, position = take_compact_length(data, position + _SESSION_BYTES)
+    for _ in range(topic_count):
+        if topics is None:
+            topic, position = take_compact_string(data, position)
+        else:
+            after = position + _ID_BYTES
+            topic, position = topics.get(bytes(view[position:after]), ""), after
+        partition_count, position = take_compact_length(data, position)
+        for _ in range(partition_count):
+            number, code, high, stable, start = _FLEXIBLE_FETCHED.unpack_from(data, position)
+            aborted, position = _take_aborted(data, position + _FLEXIBLE_FETCHED.size)
+            preferred, position = take_int32(data, position)
+            size, position = take_compact_length(data, position)
+            after = position + size
+            if topic:  # else nobody asked for it
+                answers.append(
+                    FetchAnswer(
+                        TopicPartition(topic, number),
+                        code,
+                        high,
+                        stable,
+                        start,
+                        aborted,
+                        preferred,
+                        view[position:after],
+                    )
+                )
+            position = skip_tags(data, after)
+        position = skip_tags(data, position)
+    return FetchResponse(error_code, answers, throttle_ms)
+
+
+def _take_aborted(data: Frame, position: int) -> tuple[tuple[AbortedTransaction, ...], int]:
+    count, position = take_compact_length(data, position)
+    aborted = []
+    for _ in range(count):
+        aborted.append(AbortedTransaction._make(_INT64_PAIR.unpack_from(data, position)))
+        position = skip_tags(data, position + _INT64_PAIR.size)
+    return tuple(aborted), position
