@@ -58,6 +58,8 @@ class Ownership:
     """The most that any owner used."""
     former_left_at_rest: bool = False
     """When it was taken over, no write of former owners to preserved copies was on its way."""
+    is_still_at_rest: bool = False
+    """So it was, and no slot was used since: whoever comes next finds the copies as they were left to us."""
     _signed_at: float = 0.0
 
     async def take_over(self, *, displaced: bool) -> None:
@@ -85,6 +87,7 @@ class Ownership:
         self.former_left_at_rest = owner is not None and (
             owner.left_at_rest or self._was_gone_long_ago(owner)
         )
+        self.is_still_at_rest = self.former_left_at_rest
         await self._doubt_foreign_positions(owner)
         await self.sign()
         log.info(
@@ -174,10 +177,17 @@ class Ownership:
         return self.positions.written_at_ms.get(partition, 0) > last_ours_ms
 
     async def note_slots(self, slots: int) -> None:
-        """Before more slots than ever are used: the next owner must fence them all."""
-        if slots > self._slots:
-            self._slots = slots
+        """Before slots are used: the next owner must fence them all, and may find writes of theirs on their
+        way."""
+        if slots <= self._slots and not self.is_still_at_rest:
+            return
+        before = self._slots, self.is_still_at_rest
+        self._slots, self.is_still_at_rest = max(slots, self._slots), False
+        try:
             await self.sign()
+        except BaseException:
+            self._slots, self.is_still_at_rest = before
+            raise
 
     async def fence_slots(self, epoch: int, slots: Sequence[int]) -> None:
         """Nobody who copied for these slots of an epoch can commit any more."""
@@ -213,14 +223,15 @@ class Ownership:
                 metadata={"flow": str(self.flow.flow), "owner": claim.instance},
             )
 
-    async def sign(self, left_at: tuple[int, ...] = (), *, left_at_rest: bool = False) -> None:
+    async def sign(self, left_at: tuple[int, ...] = (), *, left_at_rest: bool | None = None) -> None:
+        """`left_at_rest`: None = as long as no slot is used, what the owner before had said."""
         self._signed_at = self.clock.monotonic()
         mark = OwnerFact(
             instance=self.instance_id,
             slots=self._slots,
             renewed_at_ms=self.clock.now_ms(),
             left_at=left_at,
-            left_at_rest=left_at_rest,
+            left_at_rest=self.is_still_at_rest if left_at_rest is None else left_at_rest,
         )
         await self.journal.record(mark)
 

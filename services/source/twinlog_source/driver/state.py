@@ -252,9 +252,10 @@ class FlowState:
             await self.ownership.check()
             await self.journal.retract_given_up(self.control)
             if self.clock.monotonic() >= self._look_at_targets_at:
-                look_again = await self.target_logs.look_at_ends(self.topics, copying=True)
-                seconds = 0.0 if look_again else LOOK_AT_TARGETS_SECONDS
-                self._look_at_targets_at = self.clock.monotonic() + seconds
+                # First: a look that fails must not keep the owner from signing the next time.
+                self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
+                if await self.target_logs.look_at_ends(self.topics, copying=True):
+                    self._look_at_targets_at = self.clock.monotonic()
             await self.target_logs.put_ends_on_log(self.topics)
             await self.ledger.tidy()
             await self.ownership.sign()
@@ -267,7 +268,16 @@ class FlowState:
             await self.journal.retract_given_up(self.control)
         await self.target_logs.look_at_ends(self.topics, copying=False)
         await self.target_logs.put_ends_on_log(self.topics)
-        await self.ownership.leave(at_rest=self.table.has_preserved_at_rest)
+        await self.ownership.leave(at_rest=self._leaves_at_rest())
+
+    def _leaves_at_rest(self) -> bool:
+        """Whether nothing is on its way to preserved copies, also to those that were in no task because what
+        others had written to them could not be compared."""
+        if self.ownership.is_still_at_rest:
+            return True
+        at_rest = self.table.preserved_at_rest
+        waits = any(self.control.copies[each].preserved for each in self._modes.without_writer)
+        return waits if at_rest is None else at_rest
 
     async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:
         """Fence slots that gave no last words, and take their positions from the log. Raises KafkaError."""

@@ -104,10 +104,10 @@ class PartitionTable:
         )
 
     @property
-    def has_preserved_at_rest(self) -> bool:
-        """There are preserved copies, and of none of them a write is on its way."""
+    def preserved_at_rest(self) -> bool | None:
+        """Whether of no preserved copy a write is on its way; None = there are no such copies."""
         rows = [row for row in self.rows.values() if row.is_preserved]
-        return bool(rows) and all(row.knows_former_tasks and row.cut_off_at is None for row in rows)
+        return all(row.knows_former_tasks and row.cut_off_at is None for row in rows) if rows else None
 
     def rates(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, float | None]:
         """Measured bytes per second of each, None where nothing was measured yet."""

@@ -18,7 +18,9 @@ from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.log.fact_records import control_key
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact, RestoreFact
-from unit.source.flow_rig import POSITIONS, FlowRig, P
+from unit.source.flow_rig import POSITIONS, FlowRig, P, reported
+
+TRANSLATED = "twinlog.offsets = translated"
 
 
 async def test_a_command_that_failed_is_retracted_at_the_latest_when_the_flow_is_given_back(
@@ -86,6 +88,44 @@ async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_f
         second = await rig.owner()
     assert rig.open == {}
     assert second.table.rows[P].position == 5
+
+
+async def test_slots_that_could_not_be_noted_are_noted_before_they_are_used(rig: FlowRig) -> None:
+    first = await rig.owner()
+
+    def fail(_call: Call) -> None:
+        undo()
+        raise from_reason(TIMEOUT, "append", alias="B")
+
+    undo = rig.target.intercept("append", fail)
+    with pytest.raises(KafkaError):
+        await first.ownership.note_slots(2)
+    await first.ownership.note_slots(2)
+    owner = (await rig.owner()).positions.control.owner
+    assert owner is not None
+    assert owner.slots == 2
+
+
+async def test_an_owner_signs_although_the_ends_of_its_copies_cannot_be_asked_for(rig: FlowRig) -> None:
+    """Positions that are written long after the last mark would be taken for others'."""
+    await rig.write(rig.target, "A.t", 5)
+    state = await rig.owner(TRANSLATED)
+    await state.journal.position(P, 5)
+    reported(state, position=5, source_end_offset=5, target_end_offset=5)
+
+    def fail(call: Call) -> None:
+        if TopicPartition("A.t", 0) in call.arguments["partitions"]:
+            raise from_reason(TIMEOUT, "list_offsets", alias="B")
+
+    rig.target.intercept("list_offsets", fail)
+    rig.clock.advance(100)
+    with pytest.raises(KafkaError):
+        await state.renew()
+    await state.renew()
+    await state.positions.refresh()
+    owner = state.positions.control.owner
+    assert owner is not None
+    assert owner.renewed_at_ms == rig.clock.now_ms()
 
 
 async def test_of_two_owners_at_most_one_can_commit_from_its_start_positions_on(rig: FlowRig) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import ConfigChange, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
@@ -276,3 +276,41 @@ async def test_what_others_wrote_was_checked_in_the_log_of_no_leader(rig: FlowRi
     assert assigned(state).position == 4
     assert state.positions.control.copies[P].leader_epoch is None
     assert (await rig.owner(AUTO)).positions.control.copies[P].leader_epoch is None
+
+
+# ------------------------------------------------------------------------- a way back that is interrupted
+
+
+AWAY = TransientKafkaError("B: no leader", reason="UNAVAILABLE")
+
+
+@pytest.mark.parametrize(("copies_others", "is_killed"), [(False, True), (False, False), (True, False)])
+async def test_a_process_that_could_not_compare_leaves_the_copy_as_it_was_left_to_it(
+    rig: FlowRig, copies_others: bool, is_killed: bool
+) -> None:
+    """It was in no task: nothing is on its way to it."""
+    await left_in_order(rig)
+    await write(rig.target, COPY, [4, 5])
+    await write(rig.source, P, [4, 5, 6])
+    rig.last_producers[COPY] = AWAY
+    second = await rig.owner(AUTO)
+    assert obstacle(second) == AWAY.reason
+    if copies_others:
+        await second.ownership.note_slots(1)
+    if not is_killed:
+        await second.leave()
+    del rig.last_producers[COPY]
+    state = await rig.owner(AUTO)
+    assert (kind(state), assigned(state).position) == ((True, 0, "", 0, 0), 5)
+
+
+async def test_a_process_that_was_killed_when_it_had_started_tasks_did_not_leave_its_copies_at_rest(
+    rig: FlowRig,
+) -> None:
+    await left_in_order(rig)
+    second = await rig.owner(AUTO)
+    await second.ownership.note_slots(1)
+    await write(rig.target, COPY, [4, 5])
+    await write(rig.source, P, [4, 5, 6])
+    state = await rig.owner(AUTO)
+    assert assigned(state).position == 3

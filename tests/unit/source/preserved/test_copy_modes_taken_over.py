@@ -58,7 +58,9 @@ async def test_what_a_former_task_may_still_write_is_waited_for(rig: FlowRig, ho
 
 async def test_a_process_that_is_killed_may_still_write(rig: FlowRig) -> None:
     await (await rig.owner(AUTO)).leave()
-    assert waits(await rig.owner(AUTO)) == (None, None)
+    killed = await rig.owner(AUTO)
+    assert waits(killed) == (None, None)
+    await killed.ownership.note_slots(1)
     assert waits(await rig.owner(AUTO)) == (0.0, 0.0), "it did not give the flow back"
 
 
