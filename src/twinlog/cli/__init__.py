@@ -39,23 +39,23 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "adopt": LazyCommand(
         target="twinlog.cli.adopt:adopt_command",
-        summary="Say where each partition of a MirrorMaker 2 would continue, and whether it may now.",
+        summary="Show where Twinlog would continue what MirrorMaker 2 copied, and whether it may start.",
     ),
     "mirror-maker": LazyCommand(
         target="twinlog.cli.mirror_maker:mirror_maker_command",
-        summary="Run as MirrorMaker 1 did, with its two files and its options.",
+        summary="Run with the configuration files and options of MirrorMaker 1.",
     ),
     "plan": LazyCommand(
         target="twinlog.cli.configsync.plan:plan_command",
-        summary="Show what would bring a target in step: every action with its rule.",
+        summary="Show the topics, configs and ACLs that configsync would change on a target, and why.",
     ),
     "apply": LazyCommand(
         target="twinlog.cli.configsync.plan:apply_command",
-        summary="Carry out a plan, exactly that or nothing.",
+        summary="Carry out a plan; if the clusters have changed since, do nothing.",
     ),
     "acls": LazyCommand(
         target="twinlog.cli.configsync.acls:acls_command",
-        summary="Show the ACLs of a flow or a cluster, and what becomes of each.",
+        summary="Show the ACLs of a flow or a cluster, and whether each is copied.",
     ),
     "rules": LazyCommand(
         target="twinlog.cli.configsync.rules:app",
@@ -63,7 +63,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "explain": LazyCommand(
         target="twinlog.cli.configsync.explain:app",
-        summary="Say why a topic is replicated, a group translated, or not.",
+        summary="Explain why a topic is replicated or a group is translated, or why not.",
     ),
     "partitions": LazyCommand(
         target="twinlog.cli.source.partitions:partitions_command",
@@ -88,19 +88,19 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "verify": LazyCommand(
         target="twinlog.cli.verify.command:verify_command",
-        summary="Prove that the copies of a flow equal their source, or name what does not.",
+        summary="Prove that the copies of a flow equal their source, or list the differences.",
     ),
     "repair": LazyCommand(
         target="twinlog.cli.verify.repair:repair_command",
-        summary="Repair the differences that a verification found, or say why not.",
+        summary="Repair the differences that a verification found, or explain why one cannot be repaired.",
     ),
     "copy": LazyCommand(
         target="twinlog.cli.copy:copy_command",
-        summary="Copy a flow up to now, a time or offsets, verify the copy, and end.",
+        summary="Copy a flow up to now, a time or an offset, verify the copy, and exit.",
     ),
     "safe-to-delete": LazyCommand(
         target="twinlog.cli.verify.safe_to_delete:safe_to_delete_command",
-        summary="Say up to which source offset everything is on the target, proven.",
+        summary="Show up to which source offset all records are on the target and verified.",
     ),
     "groups": LazyCommand(
         target="twinlog.cli.checkpoint.groups:groups_command",
@@ -125,18 +125,18 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "decode": LazyCommand(
         target="twinlog.cli.decode:decode_command",
-        summary="Print the records of an internal topic in the lines of MM2's formatters.",
+        summary="Print the records of an internal topic in the output format of MM2's formatters.",
     ),
     "completion": LazyCommand(
         target="twinlog.cli.completion:completion_command",
-        summary="Print what makes a shell complete commands and options.",
+        summary="Print a shell completion script.",
     ),
     "demo": LazyCommand(
         target="twinlog.cli.demo:demo_command",
-        summary="Two real clusters, four services, a group that fails over: about a minute.",
+        summary="Run two clusters and all services, and fail a group over: about a minute.",
     ),
     "local": LazyCommand(
-        target="twinlog.cli.local:app", summary="Real Kafka clusters on this machine, to try with."
+        target="twinlog.cli.local:app", summary="Run real Kafka clusters on this machine for tests."
     ),
 }
 

@@ -1,4 +1,4 @@
-"""`twinlog decode`: what an internal topic holds, in the lines of MM2's formatters."""
+"""`twinlog decode`: what an internal topic holds, in the output format of MM2's formatters."""
 
 import sys
 from pathlib import Path

@@ -48,7 +48,7 @@ EndpointOption = Annotated[
     typer.Option(
         "--endpoint",
         metavar="SERVICE=HOST:PORT",
-        help="Where a service is; wins over the file. May be repeated.",
+        help="Address of a service, instead of the one in the file. May be repeated.",
     ),
 ]
 

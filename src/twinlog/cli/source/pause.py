@@ -39,10 +39,10 @@ def pause_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stop copying a flow, a topic or a partition within a second, until it is resumed: also across restarts.
+    """Stop copying a flow, a topic or a partition within a second, until `twinlog resume`.
 
-    Everything else continues. Without a flow the command changes nothing: it lists what is paused, by whom
-    and since when.
+    A pause survives restarts; everything else is still copied. Without a flow the command changes nothing and
+    lists what is paused, by whom and since when.
     """
     with reported_failures():
         named = chosen_flow(flow, flow_option)

@@ -10,16 +10,15 @@ from twinlog.cli.common.output import Output, OutputOption, print_json, print_ta
 
 _HELP = """Show every service, flow and cluster as they are now.
 
-The services are looked for where --config says (or the variable TWINLOG_CONFIG), else on the default ports \
-of this machine; --endpoint names one directly, as the ready line of `twinlog run` does.
+The addresses of the services come from --config or the variable TWINLOG_CONFIG, otherwise the default ports \
+of this machine are used; --endpoint sets one directly. `?` means not known now, `-` means not reported.
 
-Exit code 0 when all services serve, 1 when one does not, 2 for wrong usage. `?` stands for what is not \
-known now, `-` for what no service reported.
+Exit codes: 0 all services serve; 1 a service does not; 2 wrong usage.
 
-With --check it is a probe that prints a line for each problem: exit code 0 only if everything moves, 1 when \
-something does not or it is not known, 2 for wrong usage. A pause, a waiting topic, a partition that is not \
-RUNNING, heartbeats that do not arrive, and a cluster or service that is away count; lag, gaps, limits, \
-changed rules and a flow on standby, which another process copies, do not.
+--check is a probe for monitoring: it prints a line for each problem and exits with 0 if there is none, with \
+1 if there is one or the state is not known, with 2 for wrong usage. Problems are pauses, waiting topics, \
+partitions that are not RUNNING, missing heartbeats, and clusters or services that do not answer. Lag, gaps, \
+limits, changed rules and a flow that another process copies are not problems.
 """
 
 

@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from twinlog.cli.new_copy import Repaired
     from twinlog.verify.repair import Remedy
 
-_HELP = """Repair the differences that `twinlog verify --report FILE` found, or say why that cannot be done.
+_HELP = """Repair the differences in a report of `twinlog verify`, or explain why one cannot be repaired.
 
-A log is only appended to. Records that are missing at the end of a copy are copied again: the position is \
-set back by the source service, which has to run. So are records that a compacted copy lacks. Most others \
-take a new copy. --new-copies makes it: it pauses the topic, DELETES the copy, creates it with the same \
-settings, and copies all of the topic again, with the source's offsets where that is possible. It leaves a \
-copy alone that holds records which the source has no more. Without --new-copies the commands are printed.
+Records that are missing at the end of a copy, or in a compacted copy, are copied again: the source service, \
+which must be running, sets the position back. Other differences need a new copy, because records inside a \
+log cannot be changed. --new-copies pauses the topic, DELETES the copy, creates it with the same settings, \
+and copies the whole topic again, with the source's offsets where that is possible. A copy with records \
+that the source no longer has is left alone. Without --new-copies the command prints what to run.
 
---dry-run only says what would be done, from the report alone. Else the command asks first, unless --yes. \
-Before a position is set back the partition is paused and verified once more: a report may be old.
+--dry-run only shows what would be done, from the report alone. Otherwise the command asks first, unless \
+--yes is given. Before it sets a position back, it pauses and verifies the partition again, since the report \
+may be old.
 
 Exit codes: 0 everything is repaired (with --dry-run: there is a report); 1 something is not; 2 wrong use, \
 or no report.

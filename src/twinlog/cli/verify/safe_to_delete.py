@@ -17,16 +17,15 @@ if TYPE_CHECKING:
     from twinlog.verify.report import FlowReport
     from twinlog.verify.safety import SafeRange
 
-_HELP = """Say up to which offset of the source everything is on the target, and prove it.
+_HELP = """Show up to which source offset all records are on the target, and verify it.
 
-The topic is verified from the beginning of its log: nothing is taken from an earlier proof, as the target \
-may have deleted records since. What retention took of the copy, gaps and lag are not on the target. \
-This command deletes nothing. \
-Next: see that the copy keeps its records long enough, then delete what lies below `safe before` with \
-kafka-delete-records.sh.
+The command verifies the topic from the beginning of its log; it does not rely on earlier verifications, \
+because the target may have deleted records since. Records that retention removed from the copy, gaps and \
+lag count as not on the target. The command deletes nothing. To delete: check that the copy keeps its \
+records long enough, then run kafka-delete-records.sh with the offsets shown as `safe before`.
 
-Exit codes: 0 everything before --before (or all that there is) may be deleted on the source; 1 not \
-everything; 2 wrong use.
+Exit codes: 0 everything before --before, or everything there is, may be deleted on the source; 1 some of it \
+may not; 2 wrong usage.
 
 Example: twinlog safe-to-delete 'A->B' --topic orders --before -7d --config mm2.properties
 """
