@@ -10,9 +10,10 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
 
-from integration.preserved_rig import write_mixture
+from integration.preserved_rig import write_mixture, write_plain
 from twinlog.batches import CopyPolicy, prepare
 from twinlog.clock import SystemClock
+from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.kafka.raw import (
@@ -27,7 +28,7 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, make_topics
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
-from twinlog_source.preserved.append_log import AppendLog
+from twinlog_source.preserved.append_log import AppendLog, ReadEnd, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.items import items_of
 from twinlog_source.preserved.tails import KafkaCopyTails
@@ -165,3 +166,27 @@ async def test_every_record_lies_at_its_source_offset_with_transactions_aborts_a
         original = await _read(kafka_pair.a, partition, ends[partition])
         assert len(original) > 50
         assert await _read(kafka_pair.b, partition, ends[partition]) == original
+
+
+async def test_what_others_wrote_before_a_copy_continued_is_not_foreign_where_strangers_follow_a_filled_hole(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    """What the copy wrote itself is lost; a stranger's batches lie behind the hole that it filled first."""
+    await _make(kafka_pair.b, unique_topic, 1)
+    partition = TopicPartition(unique_topic, 0)
+    await write_plain(kafka_pair.b, unique_topic, 10)
+    identity = await _new_identity(kafka_pair.b)
+    async with open_session("B", kafka_pair.b.client_properties()) as target:
+        filler = Filler(target, f"fill-{unique_topic}", QUICK)
+        await filler.open()
+        filled: list[TopicPartition] = []
+        await filler.fill({partition: (10, 5)}, lambda each, _: filled.append(each), lambda *_: None)
+        assert filled == [partition]
+        for _ in range(3):
+            await write_plain(kafka_pair.b, unique_topic, 1)
+        found: dict[TopicPartition, Tail | KafkaError] = {}
+        tails = KafkaCopyTails(target, writer_id=identity.producer_id, timeout_seconds=10)
+        await tails.read({partition: ReadEnd(40, common_until=10)}, found.__setitem__)
+    tail = found[partition]
+    assert isinstance(tail, Tail)
+    assert (tail.end, tail.foreign_from) == (18, 15)

@@ -259,17 +259,26 @@ class KafkaCopyTails:
         None = what lies there is ours, or below `common_until`. Before it everything is ours, so it is
         searched by halves.
         """
+
+        def is_foreign(header: BatchHeader | None) -> bool:
+            # Right behind `common_until` may lie what is filled: the records before that are below it.
+            return (
+                header is not None
+                and header.producer_id != self._writer_id
+                and header.base_offset >= common_until
+            )
+
         last = await record_batch_at(self._reader, partition, end - 1)
-        if last is None or last.producer_id == self._writer_id or last.base_offset < common_until:
+        if last is None or not is_foreign(last):
             return None
         low, high = common_until, last.base_offset
         while low < high:
             middle = (low + high) // 2
             header = await record_batch_at(self._reader, partition, middle)
-            if header is None or header.producer_id == self._writer_id:
-                low = middle + 1
-            else:
+            if header is not None and is_foreign(header):
                 high = header.base_offset
+            else:
+                low = middle + 1
         return high
 
     async def _own_before(self, partition: TopicPartition, offset: int) -> OwnBatches:
