@@ -13,9 +13,9 @@ from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
 from twinlog.verify.report import FlowFailure, FlowReport, name_moved_records
 from twinlog_source.verify.gathering.flow import GatheredFlow, open_gathering
 from twinlog_source.verify.progress import OnProgress, ProgressBoard
+from twinlog_source.verify.proving.failures import first_of
 from twinlog_source.verify.proving.in_process import InProcess
 from twinlog_source.verify.proving.reading import Sides, open_sides
-from twinlog_source.verify.proving.spark_task import first_of
 from twinlog_source.verify.proving.waiting import Waiting
 from twinlog_source.verify.request import NO_SPARK, VerifyRequest
 from twinlog_source.verify.shown import shown_records

@@ -27,7 +27,7 @@ from twinlog.verify.standing import ProofStanding, advanced, standings
 from twinlog_source.log.facts import ProofFact
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.proof_facts import range_key, to_fact, to_standing, to_store
-from twinlog_source.verify.proving.spark_task import first_of
+from twinlog_source.verify.proving.failures import first_of
 from twinlog_source.verify.request import NO_SPARK, VerifyRequest
 
 _ARRIVAL_SECONDS = 5.0

@@ -11,9 +11,10 @@ from twinlog.config.client_settings import ClientConfig
 from twinlog.errors import TwinlogError
 from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Extended
-from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
+from twinlog.verify.model import Bounds, PartitionProof, Side
 from twinlog_source.task.memory import give_back_memory
 from twinlog_source.verify.proving.desk import DeskClient
+from twinlog_source.verify.proving.failures import failed_proof, first_of
 from twinlog_source.verify.proving.locating import OffsetForTime
 from twinlog_source.verify.proving.prover import Prover
 from twinlog_source.verify.proving.reading import open_sides
@@ -37,34 +38,6 @@ def prove_part(spec: PartSpec) -> PartitionProof:
         proof = failed_proof(spec.bounds, first_of(failures))
     finally:
         give_back_memory()
-    return proof
-
-
-def first_of(failures: BaseExceptionGroup[TwinlogError]) -> TwinlogError:
-    """The first leaf: the others were cancelled by it."""
-    first = failures.exceptions[0]
-    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
-
-
-def failed_proof(bounds: Bounds, error: TwinlogError) -> PartitionProof:
-    """Nothing of a part could be compared."""
-    proof = PartitionProof(
-        source=bounds.source,
-        target=bounds.target,
-        source_from=bounds.source_start,
-        source_to=bounds.source_start,
-        target_from=bounds.target_start,
-        target_to=bounds.target_start,
-    )
-    proof.not_compared.append(
-        NotCompared(
-            side=Side.SOURCE,
-            from_offset=bounds.source_start,
-            to_offset=bounds.source_goal,
-            reason=error.reason,
-            detail=str(error),
-        )
-    )
     return proof
 
 

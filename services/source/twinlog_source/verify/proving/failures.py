@@ -1,0 +1,32 @@
+"""What becomes of a part whose clusters failed."""
+
+from twinlog.errors import TwinlogError
+from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
+
+
+def first_of(failures: BaseExceptionGroup[TwinlogError]) -> TwinlogError:
+    """The first leaf: the others were cancelled by it."""
+    first = failures.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def failed_proof(bounds: Bounds, error: TwinlogError) -> PartitionProof:
+    """Nothing of a part could be compared."""
+    proof = PartitionProof(
+        source=bounds.source,
+        target=bounds.target,
+        source_from=bounds.source_start,
+        source_to=bounds.source_start,
+        target_from=bounds.target_start,
+        target_to=bounds.target_start,
+    )
+    proof.not_compared.append(
+        NotCompared(
+            side=Side.SOURCE,
+            from_offset=bounds.source_start,
+            to_offset=bounds.source_goal,
+            reason=error.reason,
+            detail=str(error),
+        )
+    )
+    return proof
