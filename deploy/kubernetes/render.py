@@ -17,10 +17,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import kubernetes_validate
 import yaml
+from deploy.kubernetes.schemas import write_schemas
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE / "chart"
@@ -71,8 +73,12 @@ def rendered(helm: str, values: Path) -> str:
         _hold_boards_and_alerts(documents)
     kubeconform = shutil.which("kubeconform")
     if kubeconform:
-        skipped = ",".join(OTHERS_KINDS)
-        subprocess.run([kubeconform, "-strict", "-skip", skipped, "-"], input=text, text=True, check=True)
+        with TemporaryDirectory() as directory:
+            command = [
+                *(kubeconform, "-strict", "-kubernetes-version", KUBERNETES, "-skip", ",".join(OTHERS_KINDS)),
+                *("-schema-location", write_schemas(KUBERNETES, Path(directory)), "-"),
+            ]
+            subprocess.run(command, input=text, text=True, check=True)
     parts = re.split(r"^---\n", text, flags=re.MULTILINE)
     return head(values) + "---\n".join(part for part in parts if f"# Source: {_LINKED}" not in part)
 

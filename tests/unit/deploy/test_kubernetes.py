@@ -10,6 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from deploy.kubernetes.render import CHART, KUBERNETES, MANIFESTS, OTHERS_KINDS, VALUES, head
+from deploy.kubernetes.schemas import write_schemas
 from jsonschema import Draft7Validator
 
 from twinlog.config import Configuration, Service, load
@@ -292,3 +293,13 @@ def test_the_pod_of_the_docs_reaches_the_services_and_serves_none_of_them() -> N
     assert pod["spec"]["volumes"][0]["configMap"]["name"] in {
         each["metadata"]["name"] for each in of_kind("plain.yaml", "ConfigMap")
     }
+
+
+def test_kubeconform_gets_schemas_that_refer_to_nothing_on_the_web(tmp_path: Path) -> None:
+    location = Path(write_schemas(KUBERNETES, tmp_path))
+    assert location.parent == tmp_path
+    for kind in ("statefulset-apps-v1", "service-v1", "networkpolicy-networking-v1", "_definitions"):
+        text = (tmp_path / f"{kind}.json").read_text()
+        assert "$id" not in json.loads(text)
+        referred = {each.partition("#")[0] for each in re.findall(r'"\$ref": "([^"]+)"', text)}
+        assert all(not each or (tmp_path / each).is_file() for each in referred), referred
