@@ -118,6 +118,13 @@ def test_a_container_that_stays_says_when_it_is_ready_and_is_reached_from_this_m
         assert re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port)
 
 
+@each_container
+def test_a_health_check_is_the_same_where_its_words_are_split_at_blanks(file: str, name: str) -> None:
+    """As podman 4.3 splits those of a CMD that comes through Docker's API."""
+    kind, *words = merged(file, name).get("healthcheck", {}).get("test", ["CMD"])
+    assert kind == "CMD-SHELL" or [each for word in words for each in word.split()] == words
+
+
 def test_no_two_containers_publish_one_port() -> None:
     ports = [port for file, name in EACH for port in FILES[file]["services"][name].get("ports", ())]
     assert len(ports) == len(set(ports))
