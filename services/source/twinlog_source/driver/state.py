@@ -276,8 +276,8 @@ class FlowState:
         if self.ownership.is_still_at_rest:
             return True
         at_rest = self.table.preserved_at_rest
-        waits = any(self.control.copies[each].preserved for each in self._modes.without_writer)
-        return waits if at_rest is None else at_rest
+        kept = map(self.control.copies.get, self._modes.without_writer)
+        return any(each is not None and each.preserved for each in kept) if at_rest is None else at_rest
 
     async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:
         """Fence slots that gave no last words, and take their positions from the log. Raises KafkaError."""

@@ -314,3 +314,18 @@ async def test_a_process_that_was_killed_when_it_had_started_tasks_did_not_leave
     await write(rig.source, P, [4, 5, 6])
     state = await rig.owner(AUTO)
     assert assigned(state).position == 3
+
+
+async def test_a_copy_that_is_off_the_log_was_not_left_at_rest(rig: FlowRig) -> None:
+    await left_in_order(rig)
+    await write(rig.target, COPY, [4])
+    rig.last_producers[COPY] = AWAY
+    state = await rig.owner(AUTO)
+    await state.ownership.note_slots(1)
+    await state.journal.retract("copy", P.topic, P.partition)
+    state.control.retract("copy", P.topic, P.partition)
+    await state.leave()
+    await state.positions.refresh()
+    owner = state.positions.control.owner
+    assert owner is not None
+    assert not owner.left_at_rest
