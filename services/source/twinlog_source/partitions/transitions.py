@@ -308,7 +308,9 @@ def _change_copy(row: PartitionRow, event: CopyEvent) -> None:
                 row.skip_cut_off = None
         case CopyDecided(has_no_writer=has_no_writer):
             row.obstacle = None
-            row.knows_former_tasks = row.knows_former_tasks or has_no_writer
+            if has_no_writer:
+                # Also where the flow was followed, and its log read, before it was taken over.
+                row.knows_former_tasks, row.cut_off_at = True, None
             _forget_words(row)
         case CopyReread():
             _forget_words(row)

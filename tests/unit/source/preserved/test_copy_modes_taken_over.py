@@ -7,7 +7,7 @@ from twinlog.kafka.errors import from_code
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.ownership import FOREIGN_AFTER_MS
 from twinlog_source.log.facts import CopyFact, OwnerFact
-from twinlog_source.partitions.events import Assigned
+from twinlog_source.partitions.events import Assigned, TopicsChosen
 from twinlog_source.partitions.reports import PartitionReport
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
@@ -35,6 +35,33 @@ async def test_nobody_waits_where_all_tasks_ended_with_nothing_on_its_way(rig: F
     assert waits(state) == (None, None)
     await state.leave()
     assert waits(await rig.owner(AUTO)) == (None, None), "the process before has given it back"
+
+
+async def test_a_standby_that_has_followed_the_flow_finds_its_copies_as_they_were_left(rig: FlowRig) -> None:
+    """It knows the partitions already, and has given none of them to a task."""
+    await (await rig.owner(AUTO)).leave()
+    standby = await rig.process(AUTO)
+    standby.table.apply(TopicsChosen(targets={P: "A.t"}), rig.clock.monotonic())
+    rig.clock.advance(3)
+    await standby.take_over(displaced=False)
+    await standby.refresh(owned=frozenset())
+    assert waits(standby) == (None, None)
+    says(standby, at_rest=True)
+    standby.settled([P])
+    await standby.leave()
+    assert waits(await rig.owner(AUTO)) == (None, None)
+
+
+async def test_a_process_that_gets_a_flow_back_knows_what_the_one_between_knew(rig: FlowRig) -> None:
+    state = await rig.owner(AUTO)
+    await state.ownership.note_slots(1)
+    await state.reread([P])  # a task of its own was cut off
+    between = await rig.owner(AUTO)
+    await between.ownership.note_slots(1)
+    await between.leave()
+    await state.take_over(displaced=False)
+    await state.refresh(owned=frozenset())
+    assert waits(state) == (0.0, 0.0), "the one between did not know either"
 
 
 @pytest.mark.parametrize("how", ["killed", "unanswered"])
