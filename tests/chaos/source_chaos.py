@@ -212,13 +212,17 @@ class Chaos:
                 await quiet(self.dice.random() * self.longest_pause_seconds)
 
     async def _end(self, service: ServiceProcess) -> None:
+        self._must_run(service)
+        await service.kill()
+
+    def _must_run(self, service: ServiceProcess) -> None:
         if service.process.returncode is not None:
             log = "\n".join(service.log().splitlines()[-LOG_LINES:])
             raise RuntimeError(f"the service ended by itself ({service.process.returncode}):\n{log}")
-        await service.kill()
 
     async def _kill(self, kind: str, service: ServiceProcess) -> bool:
         """False when there was nothing of the kind to kill just then."""
+        self._must_run(service)
         if kind == "service":
             return True
         if kind == "broker":
