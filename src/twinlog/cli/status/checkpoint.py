@@ -4,6 +4,7 @@ import grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.status.rows import (
     FENCE,
     HELD,
@@ -22,6 +23,9 @@ async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seco
     stub = CheckpointServiceStub(channel)
     answer = await stub.ListGroups(checkpoint.ListGroupsRequest(summary_only=True), timeout=timeout_seconds)
     add_groups(answer, status)
+    for progress in answer.flows:
+        if progress.obstacle_reason == STANDS_BY:
+            await _ask_owner(stub, progress.flow, status, timeout_seconds)
     rows = [status.flow(progress.flow) for progress in answer.flows]
     moves = await asked(
         stub.ListMoves(checkpoint.ListMovesRequest(), timeout=timeout_seconds),
@@ -37,26 +41,49 @@ async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seco
         _add_move(move, status.flow(move.flow))
 
 
+async def _ask_owner(
+    stub: CheckpointServiceStub, flow: types_pb2.Flow, status: Status, timeout_seconds: float
+) -> None:
+    """Groups of a flow that the process called leaves to another one."""
+    request = checkpoint.ListGroupsRequest(flow=flow, summary_only=True, from_owner=True)
+    row = status.flow(flow)
+    owner = await asked(
+        stub.ListGroups(request, timeout=timeout_seconds), [row], "checkpoint", "groups are not known"
+    )
+    if owner is None:
+        return
+    for summary in owner.summaries:
+        if summary.group_count or flow in owner.ready_flows:
+            _add_summary(summary, row)
+
+
 def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
-    """What is known of groups, counted."""
+    """What is known of groups, counted. A process on standby knows none."""
     status.add_clusters("checkpoint", answer.clusters)
-    for flow in answer.ready_flows:
-        status.flow(flow).group_count = 0
+    ready = {status.flow(flow).flow for flow in answer.ready_flows}
+    standby: set[str] = set()
     for progress in answer.flows:
         row = status.flow(progress.flow)
         if progress.obstacle:
             if progress.obstacle_reason == STANDS_BY:
+                standby.add(row.flow)
                 row.add_note("checkpoint", reason=STANDS_BY, message=progress.obstacle)
             else:
                 row.add_note("checkpoint", reason="GROUPS_NOT_TRANSLATED", message=progress.obstacle)
         if progress.deletions_held:
             told = f"no group is deleted: {progress.deletions_held} ({progress.deletions_held_reason})"
             row.in_force.append(InForce(kind=HELD, about=row.flow, message=told))
+    for name in ready - standby:
+        status.flows[name].group_count = 0
     for summary in answer.summaries:
         row = status.flow(summary.flow)
-        row.groups = dict(sorted(summary.partitions_by_verdict.items()))
-        if summary.group_count or row.group_count is not None:
-            row.group_count = summary.group_count
+        if row.flow not in standby and (summary.group_count or row.flow in ready):
+            _add_summary(summary, row)
+
+
+def _add_summary(summary: checkpoint.GroupSummary, row: FlowRow) -> None:
+    row.groups = dict(sorted(summary.partitions_by_verdict.items()))
+    row.group_count = summary.group_count
 
 
 def _add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
