@@ -5,8 +5,10 @@ Kafka is in the end: `true`, `600`, `null` (None).
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from twinlog.errors import ConfigError
@@ -19,6 +21,8 @@ MAX_DEPTH = 60
 
 _YAML_WITHOUT_KIND = "tag:yaml.org,2002:"
 _MERGE = f"{_YAML_WITHOUT_KIND}merge"
+_JSON_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]|[^\s"{}\[\],:]+')
+"""A string, a bracket, a number or a word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,37 +104,65 @@ def read_yaml(text: str, file: str) -> tuple[Tree, ...]:
 def read_json(text: str, file: str) -> Tree:
     """Raises ConfigError with file and line, also for a name that stands twice in an object."""
     check_size(text, file)
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise _error(file, 0, f"{twice!r} stands twice in one object")
-        return found
-
     try:
-        value = json.loads(text, object_pairs_hook=unique)
-        return _of_json(value, "", 0, file)
+        json.loads(text, parse_int=str, parse_float=str)
     except json.JSONDecodeError as error:
         raise _error(file, error.lineno, error.msg) from error
-    except RecursionError as error:
-        raise _error(file, 0, "nested too deeply") from error
+    except RecursionError:
+        pass  # The tree names the line.
+    return _JsonTree(text, file).read()
 
 
-def _of_json(value: Any, place: str, depth: int, file: str) -> Tree:
-    if depth > MAX_DEPTH:
-        raise _error(file, 0, "nested too deeply")
-    if isinstance(value, dict):
-        fields = {name: _of_json(item, _below(place, name), depth + 1, file) for name, item in value.items()}
-        return Tree(place=place, fields=fields)
-    if isinstance(value, list):
-        items = tuple(_of_json(item, f"{place}[{n}]", depth + 1, file) for n, item in enumerate(value))
-        return Tree(place=place, items=items)
-    if value is None:
-        return Tree(place=place, is_scalar=True)
-    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-    return Tree(place=place, is_scalar=True, scalar=text)
+class _JsonTree:
+    """The tree of a text that is JSON as far as it is read. Python's own reader tells no lines."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self._file = file
+        self._words = _json_words(text)
+
+    def read(self) -> Tree:
+        return self._tree(*next(self._words), "", 0)
+
+    def _tree(self, word: str, line: int, place: str, depth: int) -> Tree:
+        if depth > MAX_DEPTH:
+            raise _error(self._file, line, "nested too deeply")
+        if word == "{":
+            return Tree(place=place, line=line, fields=self._fields(place, depth))
+        if word == "[":
+            return Tree(place=place, line=line, items=tuple(self._items(place, depth)))
+        if word in ("NaN", "Infinity", "-Infinity"):
+            raise _error(self._file, line, f"{word} is no value of JSON")
+        if word == "null":
+            return Tree(place=place, line=line, is_scalar=True)
+        scalar = json.loads(word) if word.startswith('"') else word
+        return Tree(place=place, line=line, is_scalar=True, scalar=scalar)
+
+    def _fields(self, place: str, depth: int) -> dict[str, Tree]:
+        found: dict[str, Tree] = {}
+        for word, line in self._words:
+            if word == "}":
+                break
+            name = json.loads(word)
+            if name in found:
+                raise _error(self._file, line, f"{name!r} stands twice in one object")
+            found[name] = self._tree(*next(self._words), _below(place, name), depth + 1)
+        return found
+
+    def _items(self, place: str, depth: int) -> Iterator[Tree]:
+        for number in count():
+            word, line = next(self._words)
+            if word == "]":
+                return
+            yield self._tree(word, line, f"{place}[{number}]", depth + 1)
+
+
+def _json_words(text: str) -> Iterator[tuple[str, int]]:
+    """Brackets and values with their lines."""
+    line, counted = 1, 0
+    for match in _JSON_TOKEN.finditer(text):
+        line += text.count("\n", counted, match.start())
+        counted = match.start()
+        yield match[0], line
 
 
 class _Counted:

@@ -23,7 +23,7 @@ class Setting:
     place: str
     """A path such as `spec.mirrors[0].sourceConnector.config.tasks.max`."""
     line: int = 0
-    """1-based; 0 = the format does not tell."""
+    """1-based; 0 = no line in particular."""
 
     def at(self, value: str) -> "Setting":
         return Setting(value=value, place=self.place, line=self.line)

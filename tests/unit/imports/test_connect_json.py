@@ -162,8 +162,12 @@ def test_other_connectors_are_named_and_left_out() -> None:
     ("text", "problem"),
     [
         ('[\n{"name": }]', "estate:2"),
-        ('{"a": 1, "a": 2}', "'a' stands twice in one object"),
-        ("[" * 100_000, "nested too deeply"),
+        ('{"a": 1,\n "b": {},\n "a": 2}', "estate:3: 'a' stands twice in one object"),
+        ('{"config":\n {"tasks.max": NaN}}', "estate:2: NaN is no value of JSON"),
+        ('{"name": "x",\n\n "config": {"topics": "a"},}', "estate:3: "),
+        ('{"name": "x"}\n{"name": "y"}', "estate:2: Extra data"),
+        ("[\n" * 100_000, "estate:62: nested too deeply"),
+        ("[\n" * 100 + "]" * 100, "estate:62: nested too deeply"),
         ('{"name": "x", "config": {}}', "the format is not known"),
         (json.dumps({"config": {"connector.class": "com.example.Sink"}}), "there is no mirroring in it"),
     ],
@@ -182,3 +186,17 @@ def test_what_the_services_would_refuse_is_said_at_once() -> None:
     assert not found.complete
     assert "is refused as it is" in texts(found, Fate.IMPOSSIBLE)
     assert "replication.factor" in texts(found, Fate.IMPOSSIBLE)
+
+
+def test_the_report_names_the_line_of_each_setting() -> None:
+    """Brackets, quotes and line ends in strings are none of the file's."""
+    config = {**SOURCE["config"], "topics": 'a{2}["\\n,:', "transforms": "drop"}  # type: ignore[dict-item]
+    text = json.dumps([{"name": "first } ]", "config": {}}, {"name": "x", "config": config}], indent=1)
+
+    found = imported(text, offsets_topic="o")
+
+    [line] = [each for each in found.lines if each.place.endswith("config.transforms")]
+    assert '"transforms": "drop"' in text.splitlines()[line.line - 1]
+    assert all(
+        each.line for each in found.lines if each.fate is not Fate.MAPPED and each.place.startswith("[")
+    )
