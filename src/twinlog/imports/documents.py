@@ -30,6 +30,7 @@ class Tree:
     """A mapping, a list or a scalar."""
 
     place: str
+    file: str = ""
     line: int = 0
     fields: Mapping[str, "Tree"] = field(default_factory=dict)
     items: tuple["Tree", ...] = ()
@@ -41,7 +42,7 @@ class Tree:
         tree = self
         for name in names:
             place = f"{tree.place}.{name}" if tree.place else name
-            tree = tree.fields.get(name, Tree(place=place, line=tree.line))
+            tree = tree.fields.get(name, Tree(place=place, file=tree.file, line=tree.line))
         return tree
 
     @property
@@ -57,9 +58,14 @@ class Tree:
         return Setting(value=self.scalar or "", place=self.place, line=self.line)
 
     def settings(self) -> dict[str, Setting]:
-        """The scalars of a flat mapping; lists joined with commas, as Connect reads its lists."""
+        """The scalars of a flat mapping; lists joined with commas, as Connect reads its lists. Raises
+        ConfigError for anything else: a setting that is left out without a word has its default."""
+        if self.items or (self.is_scalar and self.scalar is not None):
+            raise _error(self.file, self.line, f"{self.place} has to be a table of settings")
         found: dict[str, Setting] = {}
         for name, tree in self.fields.items():
+            if tree.fields or not all(item.is_scalar for item in tree.items):
+                raise _error(tree.file, tree.line, f"{tree.place} has to be one value, or a list of values")
             if tree.items:
                 joined = ",".join(item.scalar or "" for item in tree.items)
                 found[name] = tree.setting.at(joined)
@@ -127,15 +133,15 @@ class _JsonTree:
         if depth > MAX_DEPTH:
             raise _error(self._file, line, "nested too deeply")
         if word == "{":
-            return Tree(place=place, line=line, fields=self._fields(place, depth))
+            return Tree(place=place, file=self._file, line=line, fields=self._fields(place, depth))
         if word == "[":
-            return Tree(place=place, line=line, items=tuple(self._items(place, depth)))
+            return Tree(place=place, file=self._file, line=line, items=tuple(self._items(place, depth)))
         if word in ("NaN", "Infinity", "-Infinity"):
             raise _error(self._file, line, f"{word} is no value of JSON")
         if word == "null":
-            return Tree(place=place, line=line, is_scalar=True)
+            return Tree(place=place, file=self._file, line=line, is_scalar=True)
         scalar = json.loads(word) if word.startswith('"') else word
-        return Tree(place=place, line=line, is_scalar=True, scalar=scalar)
+        return Tree(place=place, file=self._file, line=line, is_scalar=True, scalar=scalar)
 
     def _fields(self, place: str, depth: int) -> dict[str, Tree]:
         found: dict[str, Tree] = {}
@@ -181,12 +187,12 @@ class _Counted:
             raise _error(self._file, line, "aliases or nesting make too much of this file")
         if isinstance(node, yaml.MappingNode):
             self._require_plain(node, line)
-            return Tree(place=place, line=line, fields=self._fields(node, place, depth))
+            return Tree(place=place, file=self._file, line=line, fields=self._fields(node, place, depth))
         if isinstance(node, yaml.SequenceNode):
             self._require_plain(node, line)
             items = (self.tree(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(node.value))
-            return Tree(place=place, line=line, items=tuple(items))
-        return Tree(place=place, line=line, is_scalar=True, scalar=self._scalar(node, line))
+            return Tree(place=place, file=self._file, line=line, items=tuple(items))
+        return Tree(place=place, file=self._file, line=line, is_scalar=True, scalar=self._scalar(node, line))
 
     def _fields(self, node: Any, place: str, depth: int) -> dict[str, Tree]:
         merged: dict[str, Tree] = {}

@@ -81,7 +81,8 @@ def _told(line: Line, without_effect: Mapping[str, str]) -> Line:
 
 
 def _raise_nothing(file: str, report: Report) -> None:
-    why = "; ".join(f"{line.place}: {line.text}" for line in report.lines[:3])
+    told = [(f"line {line.line}, " if line.line else "", line) for line in report.lines[:3]]
+    why = "; ".join(f"{where}{line.place}: {line.text}" for where, line in told)
     raise ConfigError(f"{file}: there is no mirroring in it{f' ({why})' if why else ''}")
 
 
@@ -150,7 +151,7 @@ class _Reading:
     def _ureplicator(self, tree: Tree | None) -> Format:
         renames: list[Setting] = []
         topics = (
-            topic_lists.topics_of_json(tree)
+            topic_lists.topics_of_json(tree, self._draft)
             if tree is not None
             else topic_lists.ureplicator_topics(self._text, self._draft, renames)
         )

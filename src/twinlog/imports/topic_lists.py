@@ -123,12 +123,14 @@ def ureplicator_topics(text: str, draft: Draft, renames: list[Setting]) -> Itera
         yield _escaped(setting)
 
 
-def topics_of_json(tree: Tree) -> Iterator[Setting]:
+def topics_of_json(tree: Tree, draft: Draft) -> Iterator[Setting]:
     """Of `["orders", …]`, and of `{"topic": "orders", "numPartitions": "8"}` or a list of these."""
     for item in tree.items or (tree,):
         name = item.get("topic") if item.fields else item
         if name.is_scalar and name.scalar:
             yield _escaped(name.setting)
+        else:
+            draft.report.impossible(item.setting, "this is no topic, and has no field `topic`")
 
 
 def is_topic_json(tree: Tree) -> bool:

@@ -166,6 +166,10 @@ def test_other_connectors_are_named_and_left_out() -> None:
         ('{"config":\n {"tasks.max": NaN}}', "estate:2: NaN is no value of JSON"),
         ('{"name": "x",\n\n "config": {"topics": "a"},}', "estate:3: "),
         ('{"name": "x"}\n{"name": "y"}', "estate:2: Extra data"),
+        (
+            f'{{"connector.class": "{PACKAGE}.MirrorSourceConnector",\n "topics": {{"a": 1}}}}',
+            "estate:2: topics has to be one value",
+        ),
         ("[\n" * 100_000, "estate:62: nested too deeply"),
         ("[\n" * 100 + "]" * 100, "estate:62: nested too deeply"),
         ('{"name": "x", "config": {}}', "the format is not known"),

@@ -292,6 +292,20 @@ def test_a_misplaced_field_is_told_with_its_line() -> None:
     assert line.line == 10
 
 
+CONFIG = "spec.mirrors[0].sourceConnector.config"
+MIRRORS = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaMirrorMaker2
+spec:
+  connectCluster: b
+  clusters: [{alias: a, bootstrapServers: "a:9092"}, {alias: b, bootstrapServers: "b:9092"}]
+  mirrors:
+    - sourceCluster: a
+      targetCluster: b
+      sourceConnector:
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -300,6 +314,15 @@ def test_a_misplaced_field_is_told_with_its_line() -> None:
         ("apiVersion: kafka.strimzi.io/v1\nspec: !!python/object:os.system {}\n", "estate:2: the tag"),
         ("apiVersion: kafka.strimzi.io/v1\nspec: &a [*a]\n", "estate:2: aliases or nesting"),
         ("apiVersion: kafka.strimzi.io/v1\nname: \x01\n", "estate:2: a character"),
+        (
+            f"{MIRRORS}        config:\n          topics: {{a: 1}}\n",
+            f"estate:11: {CONFIG}.topics has to be one",
+        ),
+        (f"{MIRRORS}        config: x\n", f"estate:10: {CONFIG} has to be a table"),
+        (
+            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaMirrorMaker2\nspec: [1]\n",
+            "line 3, spec: there is nothing",
+        ),
         ("apiVersion: v1\nkind: Pod\n", "the format is not known"),
         ("apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n", "there is no mirroring in it"),
     ],

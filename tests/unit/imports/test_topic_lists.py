@@ -103,6 +103,16 @@ def test_a_pattern_with_a_comma_and_a_prefix_are_impossible() -> None:
     assert flow.configsync.topics.include == ("t",)
 
 
+def test_what_is_no_topic_is_told_with_its_line() -> None:
+    found = imported('[{"topic": "a"},\n {"topc": "b"},\n null]', format=Format.UREPLICATOR, **PLACES)
+
+    assert not found.complete
+    assert [(each.line, each.place) for each in found.lines if each.fate is Fate.IMPOSSIBLE] == [
+        (2, "[1]"),
+        (3, "[2]"),
+    ]
+
+
 def test_a_plain_list_has_to_be_named() -> None:
     with pytest.raises(ConfigError, match="--format"):
         imported("orders\npayments\n")
