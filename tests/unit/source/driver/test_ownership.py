@@ -14,6 +14,7 @@ from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.log.fact_records import control_key
@@ -104,6 +105,15 @@ async def test_slots_that_could_not_be_noted_are_noted_before_they_are_used(rig:
     owner = (await rig.owner()).positions.control.owner
     assert owner is not None
     assert owner.slots == 2
+
+
+async def test_an_owner_that_had_nothing_to_copy_for_long_signs_before_it_copies(rig: FlowRig) -> None:
+    """If it is killed then, it was there just now."""
+    first = await rig.owner()
+    await first.ownership.note_slots(1)
+    rig.clock.advance(2 * AT_REST_AFTER_SECONDS)
+    await first.ownership.note_slots(1)
+    assert not (await rig.owner()).ownership.former_left_at_rest
 
 
 async def test_an_owner_signs_although_the_ends_of_its_copies_cannot_be_asked_for(rig: FlowRig) -> None:
