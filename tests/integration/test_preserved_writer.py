@@ -190,3 +190,21 @@ async def test_what_others_wrote_before_a_copy_continued_is_not_foreign_where_st
     tail = found[partition]
     assert isinstance(tail, Tail)
     assert (tail.end, tail.foreign_from) == (18, 15)
+
+
+async def test_a_position_before_what_others_wrote_makes_that_foreign_no_more_than_one_behind_it(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    """An owner was killed between what it put down of the copy and its position."""
+    await _make(kafka_pair.b, unique_topic, 1)
+    partition = TopicPartition(unique_topic, 0)
+    await write_plain(kafka_pair.b, unique_topic, 10)
+    identity = await _new_identity(kafka_pair.b)
+    found: dict[TopicPartition, Tail | KafkaError] = {}
+    async with open_session("B", kafka_pair.b.client_properties()) as target:
+        tails = KafkaCopyTails(target, writer_id=identity.producer_id, timeout_seconds=10)
+        for common_until, foreign_from in ((10, None), (0, 0)):
+            await tails.read({partition: ReadEnd(3, common_until=common_until)}, found.__setitem__)
+            tail = found[partition]
+            assert isinstance(tail, Tail)
+            assert (tail.end, tail.foreign_from, tail.filled) == (10, foreign_from, ())

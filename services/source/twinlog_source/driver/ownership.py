@@ -177,8 +177,8 @@ class Ownership:
         return self.positions.written_at_ms.get(partition, 0) > last_ours_ms
 
     async def note_slots(self, slots: int) -> None:
-        """Before slots are used: the next owner must fence them all, may find writes of theirs on their way, and
-        must not take us for one that was gone long before."""
+        """Before slots are used: the next owner must fence them all, may find writes of theirs on their way,
+        and must not take us for one that was gone long before."""
         if slots <= self._slots and not self.is_still_at_rest and not self.is_due:
             return
         before = self._slots, self.is_still_at_rest

@@ -7,7 +7,7 @@ While the first two differ, records are being replicated, and the end is not kno
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from twinlog.batches.header import BatchHeader
@@ -188,13 +188,15 @@ class KafkaCopyTails:
         self, partition: TopicPartition, asked: ReadEnd, log_end: LogEnd
     ) -> tuple[int | None, tuple[Hole, ...]]:
         """The first offset that is not ours, and what is filled from `checked_from` on before that, or from
-        where the log may have lost records since.
+        where the log may have lost records since. What lies below `common_until` was compared with the
+        source.
 
         A log that ends before `checked_from` has lost its tail, or is another one by now, or somebody else
         has copied for a while (MirrorMaker 2 after a switch back): a position moved on that is not the end of
         the log. So its end and its beginning are looked at, and all that was written since it may have lost
         its tail.
         """
+        asked = replace(asked, checked_from=max(asked.checked_from, asked.common_until))
         end, checked_from = log_end.offset, asked.checked_from
         if end < checked_from:
             begin = await self._stay_of_others(partition, end, asked.common_until)

@@ -55,7 +55,7 @@ class PositionFinder:
                 copy := self.marks.copy_of(partition, topics[partition.topic])
             ) is not None and copy.preserved:
                 # It has begun: a reset could leave out what was not copied yet.
-                self._note(Begun(partition=partition, position=copy.since))
+                self._note(Begun(partition=partition, position=max(copy.since, copy.common_until)))
             else:
                 came_later = self._came_later(partition, topics)
                 resets[partition] = AutoOffsetReset.EARLIEST if came_later else self.reset

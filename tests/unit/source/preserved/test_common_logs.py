@@ -11,6 +11,7 @@ from twinlog.kafka.ports import ConfigChange, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import ClaimFact
@@ -104,6 +105,18 @@ async def test_a_copy_whose_target_has_the_sources_records_continues_behind_them
     assert kind(state) == (True, 0, "", 0, 0)
     handed = assigned(state)
     assert (handed.position, handed.position_stored) == (4, True)
+    again = await rig.owner(AUTO)
+    assert (kind(again), assigned(again).position) == ((True, 0, "", 0, 0), 4)
+
+
+async def test_a_copy_whose_position_was_taken_away_continues_behind_what_the_target_had(
+    rig: FlowRig,
+) -> None:
+    """By a tool of Connect's."""
+    await write(rig.source, P, [1, 2, 3, 4, 5, 6])
+    await write(rig.target, COPY, [1, 2, 3, 4])
+    state = await rig.owner(AUTO)
+    await state.journal._append(source_offset_key("A", P), None)
     again = await rig.owner(AUTO)
     assert (kind(again), assigned(again).position) == ((True, 0, "", 0, 0), 4)
 
