@@ -30,7 +30,13 @@ VALUES = HERE / "values"
 MANIFESTS = HERE / "manifests"
 RELEASE = "twinlog"
 KUBERNETES = "1.37.0"
-"""Whose schemas the manifests are checked against."""
+"""What the manifests are rendered for."""
+OLDEST = (
+    str(yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"])
+    .removeprefix(">=")
+    .removesuffix("-0")
+)
+"""What the chart promises to work with."""
 _LINKED = "twinlog/templates/observability.yaml"
 """Boards and alerts: looked at, and not kept in the manifests, which would change with each board."""
 OTHERS_KINDS = ("ServiceMonitor", "PrometheusRule")
@@ -68,19 +74,24 @@ def rendered(helm: str, values: Path) -> str:
     documents = [document for document in yaml.safe_load_all(text) if document]
     for document in documents:
         if document["kind"] not in OTHERS_KINDS:
-            kubernetes_validate.validate(document, KUBERNETES, strict=True)
+            for version in (OLDEST, KUBERNETES):
+                kubernetes_validate.validate(document, version, strict=True)
     if yaml.safe_load(values.read_text()).get("boards", {}).get("enabled"):
         _hold_boards_and_alerts(documents)
-    kubeconform = shutil.which("kubeconform")
-    if kubeconform:
-        with TemporaryDirectory() as directory:
-            command = [
-                *(kubeconform, "-strict", "-kubernetes-version", KUBERNETES, "-skip", ",".join(OTHERS_KINDS)),
-                *("-schema-location", write_schemas(KUBERNETES, Path(directory)), "-"),
-            ]
-            subprocess.run(command, input=text, text=True, check=True)
+    if kubeconform := shutil.which("kubeconform"):
+        for version in (OLDEST, KUBERNETES):
+            _ask_kubeconform(kubeconform, text, version)
     parts = re.split(r"^---\n", text, flags=re.MULTILINE)
     return head(values) + "---\n".join(part for part in parts if f"# Source: {_LINKED}" not in part)
+
+
+def _ask_kubeconform(program: str, text: str, version: str) -> None:
+    with TemporaryDirectory() as directory:
+        command = [
+            *(program, "-strict", "-kubernetes-version", version, "-skip", ",".join(OTHERS_KINDS)),
+            *("-schema-location", write_schemas(version, Path(directory)), "-"),
+        ]
+        subprocess.run(command, input=text, text=True, check=True)
 
 
 def _hold_boards_and_alerts(documents: list[dict[str, Any]]) -> None:
