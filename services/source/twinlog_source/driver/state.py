@@ -58,6 +58,8 @@ QUIET_RECHECKS_PER_SECOND = 10
 """As `RECHECKS_PER_SECOND`, of flows of which no task has told anything new."""
 LOOK_AT_TARGETS_SECONDS = 60.0
 """How often it is looked, while tasks run, whether the copies still hold what was written."""
+LOOK_AGAIN_SECONDS = 10.0
+"""The same where a copy seems to have lost records: by then its task has reported what it wrote before."""
 BACKLOG_LOOK_SECONDS = 2.0
 
 
@@ -255,7 +257,7 @@ class FlowState:
                 # First: a look that fails must not keep the owner from signing the next time.
                 self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
                 if await self.target_logs.look_at_ends(self.topics, copying=True):
-                    self._look_at_targets_at = self.clock.monotonic()
+                    self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
             await self.target_logs.put_ends_on_log(self.topics)
             await self.ledger.tidy()
             await self.ownership.sign()
@@ -339,7 +341,7 @@ class FlowState:
         await self._modes.decide(self.topics)
         await self.target_logs.note_recreated(self.topics)
         if await self.target_logs.look_at_ends(self.topics, copying=bool(owned)):
-            self._look_at_targets_at = self.clock.monotonic()
+            self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
         await self.target_logs.note_shortened(self.topics)
         return False
 

@@ -6,6 +6,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog_source.driver.ownership import RENEW_SECONDS
 from twinlog_source.partitions.events import CopyChanged, SetAside
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 
@@ -210,6 +211,32 @@ async def test_what_a_task_wrote_behind_a_loss_does_not_make_the_loss_smaller(ri
     )
     assert not await state.target_logs.look_at_ends(state.topics, copying=True)
     await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_a_second_look_gives_a_task_the_time_to_report_what_it_wrote_behind_a_loss(
+    rig: FlowRig,
+) -> None:
+    """The owner is due to sign right after the plan of an epoch is made."""
+    await rig.write(rig.target, "A.t", 12)
+    state = await rig.owner(TRANSLATED)
+    await state.journal.position(P, 10)
+    reported(state, position=10, source_end_offset=20, target_end_offset=12)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await rig.write(rig.target, "A.t", 2)
+    rig.clock.advance(RENEW_SECONDS)
+    assert not await state.refresh(owned=frozenset([P]))
+    await state.renew()
+    reported(
+        state,
+        position=12,
+        source_end_offset=20,
+        target_end_offset=10,
+        target_shortened_to=8,
+        target_shortened_at=10,
+    )
+    rig.clock.advance(RENEW_SECONDS)
+    await state.renew()
     assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
 
 
