@@ -28,7 +28,7 @@ from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_n
 from twinlog.testing.raw_copying import QUICK, open_session
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
-from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.task.assembly import open_copier
@@ -92,7 +92,7 @@ class PreservedRig:
     tasks: int = 0
     hole_costs: list[HoleCostAgo] = field(default_factory=list)
     """What filling holes took the tasks before, as the next ones are told."""
-    setback: Setback | None = None
+    prior_failure: PriorFailure | None = None
     """What the task before met, as the next tasks are told."""
     end_reason: str = ""
     """Why the next tasks shall end the copies where they are."""
@@ -147,7 +147,7 @@ class PreservedRig:
                         end_reason=self.end_reason,
                         common_until=self.common_until,
                     ),
-                    setback=self.setback,
+                    prior_failure=self.prior_failure,
                     hole_costs=tuple(self.hole_costs),
                     target_topic_id=self.target_topic_id,
                     max_message_bytes=self.max_message_bytes,

@@ -24,7 +24,7 @@ from twinlog.wire.source_offset import decode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import LogBounds
-from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.task.orders import Reposition
 
@@ -311,7 +311,7 @@ async def test_a_position_set_after_the_source_lost_its_tail_ends_the_copy_and_c
             assert running.look()[partition].source_lost_from == 40
             assert not running.look()[partition].needs_translation, "nobody has decided"
             if begins_again:
-                rig.setback = Setback(
+                rig.prior_failure = PriorFailure(
                     state=PartitionState.FAULTED,
                     reason="DATA_LOSS",
                     message="",

@@ -157,8 +157,8 @@ async def test_a_slow_way_makes_steady_progress(
     ):
         copies = writer.copies.values()
         await eventually(lambda: all(copy.committed == batches for copy in copies))
-        setbacks = [copy.counters.setbacks for copy in copies]
-    assert setbacks == [{}] * PARTITIONS
+        failures_by_reason = [copy.counters.failures_by_reason for copy in copies]
+    assert failures_by_reason == [{}] * PARTITIONS
     assert writer.aborted_rounds == 0
 
 

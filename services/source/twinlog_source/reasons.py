@@ -8,11 +8,11 @@ from enum import StrEnum
 
 
 class PartitionReason(StrEnum):
-    """Of a partition, as the task reports it or as the driver sees it."""
+    """Why a partition is in its state, as the task reports it or the driver sees it."""
 
     DATA_LOSS = "DATA_LOSS"
     DELAYED = "DELAYED"
-    """Of a RUNNING partition: its next records are too young (`Horizon`)."""
+    """The next records of a RUNNING partition are too young (`Horizon`)."""
     FETCH_UNANSWERED = "FETCH_UNANSWERED"
     NO_POSITION = "NO_POSITION"
     NO_TASK = "NO_TASK"
@@ -27,11 +27,11 @@ class PartitionReason(StrEnum):
     TRUNCATION_SUSPECTED = "TRUNCATION_SUSPECTED"
     """The log may be that of a new topic of the old name: the driver asks for the topic's id."""
     UNTIL_REACHED = "UNTIL_REACHED"
-    """Of a RUNNING partition: it is copied as far as this copy is to go (`Horizon`)."""
+    """A RUNNING partition is copied up to the end of a finite copy (`Horizon`)."""
 
 
 class EndReason(StrEnum):
-    """Of a task or an epoch that ended, or is told to."""
+    """Why a task or an epoch ended, or is told to end."""
 
     END_OF_EPOCH = "END_OF_EPOCH"
     EPOCH_OVER = "EPOCH_OVER"

@@ -112,7 +112,7 @@ def test_a_snapshot_that_was_cut_off_begins_again() -> None:
 
 
 def test_an_expired_token_starts_again_from_a_snapshot_at_once() -> None:
-    watched = _watch([[Answer(b"1", "a"), Failure.AWAY], [Failure.EXPIRED], [Answer(b"9", "anew")]])
+    watched = _watch([[Answer(b"1", "a"), Failure.AWAY], [Failure.EXPIRED], [Answer(b"9", "again")]])
 
     assert watched.tokens == [b"", b"1", b""]
     assert watched.opened_at[2] == watched.opened_at[1]

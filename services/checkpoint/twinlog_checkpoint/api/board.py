@@ -13,7 +13,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.progress import GroupProgress
 
 HISTORY_SIZE = 1_000_000
-"""Of states the last change of each is kept, so this bounds the rows that are gone. A pass that changes every
+"""The last change of each state is kept, so this bounds the removed rows. A pass that changes every
 row lets no watcher fall behind."""
 PAUSE_SECONDS = 0.5
 """Between two batches of changes on one stream: what changes meanwhile is told once."""

@@ -121,7 +121,7 @@ class FlowParts:
         return origin is not None and is_void(self.pairs(origin), checkpoint)
 
     def pairs(self, partition: TopicPartition) -> PairHistory | None:
-        """Of a partition of the source."""
+        """The known pairs of a partition of the source."""
         return self.checkpointer.tail.history.of(partition)
 
 

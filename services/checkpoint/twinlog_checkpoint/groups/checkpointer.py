@@ -80,7 +80,7 @@ class Checkpointer:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     """A pass may be due at once: the rules have changed, or the offset syncs have just been read."""
     _targets: dict[TopicPartition, TopicPartition] = field(default_factory=dict)
-    """Of this pass."""
+    """The target partitions of this pass."""
 
     def __post_init__(self) -> None:
         self.tail.on_turn = self._pass_now

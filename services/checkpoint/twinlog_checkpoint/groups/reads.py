@@ -8,7 +8,7 @@ from twinlog.model import TopicPartition
 
 
 async def group_states(admin: GroupAdmin, groups: Collection[str]) -> dict[str, str]:
-    """Of each group. Raises KafkaError, also for one of them."""
+    """The state of each group. Raises KafkaError if one of them cannot be read."""
     states: dict[str, str] = {}
     for group, description in (await admin.describe_groups(groups) if groups else {}).items():
         if isinstance(description, KafkaError):

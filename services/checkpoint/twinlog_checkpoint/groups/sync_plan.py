@@ -43,7 +43,7 @@ class GroupSyncPlan:
 
     writes: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
     outcomes: Mapping[TopicPartition, SyncOutcome] = field(default_factory=dict)
-    """Of every desired partition that is not written."""
+    """The outcome for every desired partition that is not written."""
 
 
 def plan_group_sync(

@@ -47,7 +47,7 @@ class GroupSyncer:
     wanted_groups: Callable[[], frozenset[str]]
     """Groups that exist on the source and pass the filter."""
     passes: Callable[[], int]
-    """Of the checkpointer: nothing is committed before its first."""
+    """How many passes the checkpointer has done: nothing is committed before its first."""
     deletes_enabled: Callable[[], bool]
     """twinlog.sync.group.deletes.enabled: of force only where offsets are committed."""
     deleter: GroupDeleter

@@ -65,7 +65,7 @@ class TopicChoice:
         return None if decision.selected else decision.rule
 
     def identity(self, topic: str, *, source_id: str, target_id: str) -> CopyIdentity:
-        """Of a topic and its copy with these ids; brokers without topic ids say "", which proves nothing."""
+        """The identity of a topic and its copy with these ids; "" (brokers without ids) proves nothing."""
         known = self._known.topics(self._selector.flow).get(topic)
         if not isinstance(known, ReplicatedTopic) or not source_id or not target_id:
             return CopyIdentity.UNKNOWN

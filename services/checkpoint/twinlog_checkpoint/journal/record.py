@@ -86,7 +86,7 @@ class MoveRecord:
     grants: tuple[AclBinding, ...] = ()
     """ACLs that let writers of the source write to the copies; they stay until the move back."""
     former_grants: tuple[AclBinding, ...] = ()
-    """Of a failback: those of the failover before it, taken away at its end."""
+    """For a failback: the grants of the failover before it, removed at the end."""
     stood_at: Mapping[str, GroupOffsets] = field(default_factory=dict)
     """Where these stood on the cluster that was left. A group of which an offset is larger now, or new, went
     on there and is not finished with."""

@@ -22,7 +22,7 @@ MOST_GONE = 2_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecord:
     cluster_id: str
-    """Of the cluster that groups were read from; "" when it told none."""
+    """The id of the cluster that groups were read from; "" if it has none."""
     held: str = ""
     """Why no group is deleted (SOURCE_LOST, SOURCE_REPLACED); "" when nothing holds."""
     gone_ms: Mapping[str, int] = field(default_factory=dict)

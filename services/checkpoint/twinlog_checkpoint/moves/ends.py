@@ -44,7 +44,7 @@ async def bounds_of(
 
 
 async def ends_now(side: LogSide, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Of what may be copied. Raises KafkaError, also for one of them: what it holds belongs to the move."""
+    """The ends of what may be copied. Raises KafkaError if one is unreadable: all belong to the move."""
     ends: dict[TopicPartition, int] = {}
     for partition, bounds in (await bounds_of(side, partitions)).items():
         if isinstance(bounds, KafkaError):

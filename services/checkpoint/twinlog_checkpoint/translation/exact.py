@@ -48,7 +48,7 @@ class LogSide:
 
 
 Bounds = tuple[LogBounds, LogBounds]
-"""Of the partition here and its counterpart there."""
+"""Log bounds of the partition here and of its counterpart there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ class AclState(StrEnum):
     SURPLUS = "SURPLUS"
     """Made by Twinlog, gone from the source."""
     FOREIGN = "FOREIGN"
-    """Somebody else's, on the target."""
+    """An ACL on the target that Twinlog did not create."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

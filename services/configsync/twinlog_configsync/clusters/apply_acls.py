@@ -18,11 +18,11 @@ async def apply_acls(target: AclAdmin, actions: Sequence[AclAction]) -> list[tup
     for (creates, denies), run in groupby(actions, key=_phase):
         batch: list[AclAction] = []
         for action in run:
-            obstacle = _obstacle(action.binding, refused) if creates != denies else None
-            if obstacle is None:
+            blocker = _blocker(action.binding, refused) if creates != denies else None
+            if blocker is None:
                 batch.append(action)
             else:
-                refused.append((action, obstacle))
+                refused.append((action, blocker))
         bindings = [action.binding for action in batch]
         answers = await (target.create_acls(bindings) if creates else target.delete_acls(bindings))
         for action in batch:
@@ -37,7 +37,7 @@ def _phase(action: AclAction) -> tuple[bool, bool]:
     return isinstance(action, CreateAcl), action.binding.permission == DENY
 
 
-def _obstacle(binding: AclBinding, refused: Sequence[tuple[AclAction, KafkaError]]) -> KafkaError | None:
+def _blocker(binding: AclBinding, refused: Sequence[tuple[AclAction, KafkaError]]) -> KafkaError | None:
     """The refusal that makes it unsafe to widen rights by this binding."""
     for action, error in refused:
         other = action.binding

@@ -17,7 +17,7 @@ from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 KEY: Final = "forwarding.admin.class"
 METHODS: Final = ("create_topic", "grow_topic", "alter_topic", "delete_topic", "create_acl", "delete_acl")
 MOST_SECONDS: Final = 60.0
-"""Of one call; then the change counts as refused, and is planned again."""
+"""The timeout of one call; after it the change counts as refused, and is planned again."""
 
 K = TypeVar("K", bound=Hashable)
 

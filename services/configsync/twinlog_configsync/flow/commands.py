@@ -55,7 +55,7 @@ NOBODY: Final = Asked()
 MOST_NOTED: Final = 10
 """Actions of an applied plan that its audit record holds in words, beside how many there were."""
 MOST_NOTED_CHARACTERS: Final = 300
-"""Of each."""
+"""The limit for each."""
 
 
 class FlowCommands:

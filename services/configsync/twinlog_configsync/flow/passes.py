@@ -91,7 +91,7 @@ class FlowPasses:
         self._claims = claims
         self._clock = clock
         self._journal = journal
-        self._obstacles = Blockers()
+        self._blockers = Blockers()
         self._configs_seen_at = float("-inf")
         self._source_id = ""
 
@@ -306,12 +306,12 @@ class FlowPasses:
 
     async def _remember(self, plan: Plan, outcome: Outcome, *, applied: bool) -> None:
         now_ms = self._clock.now_ms()
-        obstacles = self._obstacles.after(plan, outcome.refused, applied=applied)
+        blockers = self._blockers.after(plan, outcome.refused, applied=applied)
         before = self.memory
-        after = await asyncio.to_thread(learn, before, plan, outcome, obstacles, self.rules, now_ms=now_ms)
+        after = await asyncio.to_thread(learn, before, plan, outcome, blockers, self.rules, now_ms=now_ms)
         await self._store.put(await asyncio.to_thread(after.records))
         self.memory = after
-        self._obstacles = obstacles
+        self._blockers = blockers
         self._journal.entries(before.entries, after.entries)
         self._publish()
         hold = kept_copies(after.entries)

@@ -36,7 +36,7 @@ class Memory:
     deleted_at_ms: tuple[int, ...] = ()
     """When counterparts of deleted topics were deleted, within the last hour."""
     source_cluster_id: str = ""
-    """Of the cluster that was read last; "" before."""
+    """The id of the cluster that was read last; "" before the first read."""
     rules: RulesRecord | None = None
     """What was changed of the flow's rules while it ran; None when nothing ever was."""
     listed: frozenset[str] = frozenset()

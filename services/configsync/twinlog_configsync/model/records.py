@@ -56,7 +56,7 @@ class FlowRecord:
     deleted_at_ms: tuple[int, ...] = ()
     """When counterparts of deleted topics were deleted, within the last hour."""
     source_cluster_id: str = ""
-    """Of the cluster that the flow read last."""
+    """The id of the cluster that the flow read last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

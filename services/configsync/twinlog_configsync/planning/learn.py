@@ -29,9 +29,9 @@ from twinlog_configsync.planning.source_loss import source_loss
 
 
 def learn(
-    before: Memory, plan: Plan, outcome: Outcome, obstacles: Blockers, rules: FlowRules, *, now_ms: int
+    before: Memory, plan: Plan, outcome: Outcome, blockers: Blockers, rules: FlowRules, *, now_ms: int
 ) -> Memory:
-    """`obstacles`: what stands in the way of any topic now, also from earlier passes over other scopes."""
+    """`blockers`: what stands in the way of any topic now, also from earlier passes over other scopes."""
     settled_at_ms = before.settled_at_ms
     if settled_at_ms is None and Scope.TOPICS in plan.scopes:
         settled_at_ms = now_ms
@@ -39,7 +39,7 @@ def learn(
         entries=fold(
             before.entries,
             outcome.world.topics,
-            obstacles.by_topic(),
+            blockers.by_topic(),
             created_after_start=lambda name: before.settled and name not in before.listed,
             now_ms=now_ms,
             loss=source_loss(

@@ -13,7 +13,7 @@ from twinlog.filters import split_list
 from twinlog_configsync.model.records import RulesRecord
 
 MAX_RULE_CHARACTERS = 1 << 16
-"""Of one change: rules live in one record of the registry."""
+"""The limit for one change: rules are stored in one record of the registry."""
 
 
 class RuleOperation(StrEnum):

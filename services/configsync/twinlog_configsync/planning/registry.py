@@ -31,7 +31,7 @@ Blocker = KafkaError | Skip
 def fold(
     previous: Entries,
     observation: Observation,
-    obstacles: Mapping[str, Blocker],
+    blockers: Mapping[str, Blocker],
     *,
     created_after_start: Callable[[str], bool],
     now_ms: int,
@@ -39,7 +39,7 @@ def fold(
 ) -> dict[str, TopicEntry]:
     """The entries after one refresh, by source topic.
 
-    `observation` is what was seen after the actions; `obstacles` what stood in their way, by source topic;
+    `observation` is what was seen after the actions; `blockers` what stood in their way, by source topic;
     `loss` what the look says about the source as a whole; `created_after_start` whether a topic that is not
     known yet appeared after the flow's selection was complete.
     """
@@ -51,7 +51,7 @@ def fold(
         entry = _fold_one(
             previous.get(name),
             pair,
-            obstacles.get(name),
+            blockers.get(name),
             created_after_start=created_after_start(name),
             now_ms=now_ms,
             loss=loss,
@@ -64,7 +64,7 @@ def fold(
 def _fold_one(
     known: TopicEntry | None,
     pair: TopicPair,
-    obstacle: Blocker | None,
+    blocker: Blocker | None,
     *,
     created_after_start: bool,
     now_ms: int,
@@ -90,7 +90,7 @@ def _fold_one(
             entry = replace(entry, target_topic_id=known.target_topic_id)
         return _without_source(entry, pair.source, now_ms=now_ms, loss=loss)
     entry = _with_source(entry, pair.source, pair.source_configs)
-    return _with_state(entry, pair, obstacle)
+    return _with_state(entry, pair, blocker)
 
 
 def _with_source(entry: TopicEntry, source: TopicDescription, configs: Configs) -> TopicEntry:
@@ -145,21 +145,21 @@ def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int, loss: 
     return replace(entry, state=TopicState.WAITING, reason=error.reason, message=str(error))
 
 
-def _with_state(entry: TopicEntry, pair: TopicPair, obstacle: Blocker | None) -> TopicEntry:
+def _with_state(entry: TopicEntry, pair: TopicPair, blocker: Blocker | None) -> TopicEntry:
     if entry.target_partition_count:
         short = entry.target_partition_count < entry.partition_count
-        reason, message = _words(obstacle) if short or obstacle is not None else ("", "")
+        reason, message = _words(blocker) if short or blocker is not None else ("", "")
         return replace(entry, state=TopicState.READY, reason=reason, message=message)
-    reason, message = _words(obstacle or (pair.target if isinstance(pair.target, KafkaError) else None))
+    reason, message = _words(blocker or (pair.target if isinstance(pair.target, KafkaError) else None))
     return replace(entry, state=TopicState.WAITING, reason=reason, message=message)
 
 
-def _words(obstacle: Blocker | None) -> tuple[str, str]:
-    match obstacle:
+def _words(blocker: Blocker | None) -> tuple[str, str]:
+    match blocker:
         case Skip():
-            return obstacle.reason, obstacle.rule
-        case KafkaError() if not is_absent(obstacle):
-            return obstacle.reason, str(obstacle)
+            return blocker.reason, blocker.rule
+        case KafkaError() if not is_absent(blocker):
+            return blocker.reason, str(blocker)
         case _:
             return Reason.TARGET_NOT_VISIBLE, "asked for, but the target's brokers do not show it yet"
 

@@ -19,7 +19,7 @@ class TopicRules:
     replication_factor: int
     """`replication.factor` of the flow; -1 = the target's default."""
     configs: ConfigRules
-    """Of every topic, without what is fixed of some."""
+    """The configs of every topic, without those that are fixed for some."""
     fixed: FixedRules = ()
     create_without_configs: bool = False
     """sync.topic.configs.enabled=false: a topic whose configuration is hidden gets the target's defaults."""

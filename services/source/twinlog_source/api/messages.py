@@ -132,8 +132,8 @@ def _proof(proof: ProofStanding) -> pb.PartitionProof:
 
 def retry_ms(row: PartitionRow, facts: FlowFacts) -> int | None:
     """When a partition that is set aside is tried again, by the wall clock; None for others."""
-    if row.obstacle is not None:
-        return facts.wall_ms(row.obstacle.retry_at)
+    if row.blocker is not None:
+        return facts.wall_ms(row.blocker.retry_at)
     return None if row.report is None else row.report.retry_at_ms
 
 

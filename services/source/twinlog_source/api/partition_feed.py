@@ -128,7 +128,7 @@ def _shape(
         row.slot,
         row.records.shown(facts.now),
         row.bytes.shown(facts.now),
-        None if row.obstacle is not None else retry_ms(row, facts),
+        None if row.blocker is not None else retry_ms(row, facts),
         None if report is None else (report.lane, (report.replication_latency_ns or 0) // 1_000_000),
         None if proof is None else (proof.verdict, proof.proven_until, *proof.differences.items()),
         row.foreign_records,

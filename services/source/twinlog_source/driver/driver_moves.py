@@ -55,9 +55,9 @@ class DriverMoves:
 
         Until that is decided the partition is in no plan: a task would continue from the position before.
         """
-        was_set_aside = self._row(partition).obstacle is not None
+        was_set_aside = self._row(partition).blocker is not None
         async with self._writing:
-            if was_set_aside and self._row(partition).obstacle is None:
+            if was_set_aside and self._row(partition).blocker is None:
                 raise _task_is_about_to_copy(partition)
             if partition in self.withdrawals.of_driver:
                 # A move that failed is undone first: undone later it would take this one back.
@@ -65,7 +65,7 @@ class DriverMoves:
             self._note(MoveBegun(partition=partition))
             async with self.modes.deciding:
                 row = self._row(partition)
-                if row.obstacle is None or row.is_preserved:
+                if row.blocker is None or row.is_preserved:
                     self._note(MoveUndone(partition=partition))
                     raise _task_is_about_to_copy(partition)
                 before, begins = row.position, row.copy is None and not row.stored
@@ -124,9 +124,9 @@ class DriverMoves:
         except (KafkaError, asyncio.CancelledError):
             self._give_up_beginning(row.partition, position, before, copy)
             raise
-        if row.copy is None and row.obstacle is not None:
+        if row.copy is None and row.blocker is not None:
             self._note(BeginningRefused(partition=row.partition, before=before))
-            raise FatalKafkaError(row.obstacle.message, reason=row.obstacle.reason)
+            raise FatalKafkaError(row.blocker.message, reason=row.blocker.reason)
 
     def _give_up_beginning(
         self, partition: TopicPartition, position: int, before: int | None, copy: CopyFact | None

@@ -21,7 +21,7 @@ from twinlog_source.reasons import EndReason
 
 COMMAND_QUEUE_SIZE = 256
 LOSSES_AT_ONCE = 3
-"""So many tasks of a slot may be lost before the next one has to wait."""
+"""How many tasks of a slot may be lost before the next one has to wait."""
 FIRST_REJOIN_SECONDS = 0.5
 LONGEST_REJOIN_SECONDS = 10.0
 """Less than a task waits for its driver's first word."""

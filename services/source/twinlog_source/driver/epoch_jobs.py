@@ -17,7 +17,7 @@ from twinlog_source.reasons import EndReason
 
 PREPARE_TIMEOUT_SECONDS = 60.0
 FIRST_NUMBER = 1
-"""Of a flow's first epoch in this process."""
+"""The number of a flow's first epoch in this process."""
 JOB_END_SECONDS = 5.0
 LINGER_SECONDS = 60.0
 """A job whose epoch has been over for so long is cancelled: its tasks never came, or do not hear."""
@@ -63,7 +63,7 @@ class EpochJobs:
         return self._epochs.get(number)
 
     def next_number(self, *, beside: Epoch | None) -> int:
-        """Of an epoch that is made ready while `beside` copies."""
+        """The number of an epoch that is prepared while `beside` copies."""
         return number_after(self._number, beside=None if beside is None else beside.number)
 
     async def prepare(

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 REPLAN_POLL_SECONDS = 0.25
 LONGEST_REPLAN_POLL_SECONDS = 2.0
 REPLANS_PER_SECOND = 40
-"""Of all flows of a process together, as long as each looks every other second."""
+"""All flows of a process together replan this often, while each does so every other second."""
 DEMAND_POLL_SECONDS = 1.0
 LONGEST_DEMAND_POLL_SECONDS = 5.0
 DEMANDS_PER_SECOND = 20
-"""Of all flows of a process together, as long as each looks every few seconds whether it has outgrown its
-epoch."""
+"""How often all flows of a process together check whether they have outgrown their epochs, while each
+does so every few seconds."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -305,7 +305,7 @@ class FlowDriver:
             await self._stay(epoch, stop)
 
     def span_attributes(self, number: int) -> dict[str, str | int]:
-        """Of the epoch with this number."""
+        """The attributes of this epoch's span."""
         return {
             **flow_attributes(self.flow.source, self.flow.target),
             "twinlog.epoch": number,

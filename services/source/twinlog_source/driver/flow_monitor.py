@@ -20,7 +20,7 @@ from twinlog_source.topics.source_ends import SourceEnds
 TICK_SECONDS = 1.0
 LONGEST_TICK_SECONDS = 3.0
 TICKS_PER_SECOND = 40
-"""Of all flows of a process together, as long as each looks every few seconds."""
+"""How often all flows of a process together are checked, while each is checked every few seconds."""
 FOLLOW_TIMEOUT_SECONDS = 10.0
 
 log = structlog.get_logger(__name__)

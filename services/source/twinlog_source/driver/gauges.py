@@ -86,7 +86,7 @@ class FlowGauges:
         ]
 
     def verified_differences(self) -> list[Observation]:
-        """Of each topic and kind; 0 where everything that was verified is equal."""
+        """Differences by topic and kind; 0 where everything that was verified is equal."""
         counts: Counter[tuple[str, str]] = Counter()
         for row, proof in self._proofs():
             for kind in VERIFIED_KINDS:
@@ -140,7 +140,7 @@ class FlowGauges:
         return [Observation(count, {**self.flow, "twinlog.state": name}) for name, count in counts.items()]
 
     def source_ends(self) -> list[Observation]:
-        """Of each topic that producers write to, as known last."""
+        """The last known log ends of each topic that producers write to."""
         ends: Counter[str] = Counter()
         for row in self._rows():
             if row.end is not None and not row.is_heartbeats:

@@ -36,7 +36,7 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 
 MOST_SAMPLES = 100
-"""Of one topic in one report: a histogram needs no more to show a distribution."""
+"""The limit for one topic in one report: a histogram needs no more to show a distribution."""
 
 
 class FlowInstruments:

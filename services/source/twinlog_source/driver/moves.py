@@ -57,7 +57,7 @@ class Move:
     applied: bool = False
     """It is carried out, and the new position is on the log."""
     bounds: LogBounds | None = None
-    """Of the source's log when it was planned; None = not known."""
+    """Start and end of the source's log when the move was planned; None = not known."""
     offsets_end: bool = False
     """The copy keeps its source's offsets until now, and does not from there on."""
 
@@ -143,7 +143,7 @@ class PositionMoves:
             row = state.row(move.partition)
             if row is None:
                 done[move.partition] = self._not_copied(move)
-            elif row.obstacle is not None and (epoch is None or epoch.slot_of(move.partition) is None):
+            elif row.blocker is not None and (epoch is None or epoch.slot_of(move.partition) is None):
                 done[move.partition] = await self._move_without_task(move, move.to_offset)
             else:
                 orders.append(_Order(move=move, to_offset=move.to_offset, number=next(_order_numbers)))

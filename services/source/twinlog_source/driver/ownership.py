@@ -59,7 +59,7 @@ class Ownership:
     former_left_at_rest: bool = False
     """When it was taken over, no write of former owners to preserved copies was on its way."""
     is_still_at_rest: bool = False
-    """So it was, and no slot was used since: whoever comes next finds the copies as they were left to us."""
+    """`former_left_at_rest`, and no slot was used since: the next owner finds the copies as this one did."""
     _signed_at: float = 0.0
 
     async def take_over(self, *, displaced: bool) -> None:
@@ -190,7 +190,7 @@ class Ownership:
             raise
 
     async def fence_slots(self, epoch: int, slots: Sequence[int]) -> None:
-        """Nobody who copied for these slots of an epoch can commit any more."""
+        """No task that copied for these slots of an epoch can commit any more."""
         await self.fence([name for slot in slots for name in ids_of_slot(self.flow, epoch, slot)], {})
 
     async def end_hanging(self, epoch: int, copies: Mapping[TopicPartition, TopicPartition]) -> None:

@@ -14,7 +14,7 @@ import math
 from twinlog_source.partitions.planner import Load
 
 FLOWS_OF_THEIR_OWN = 4
-"""So many flows of a process have a worker each: what happens to one is nothing to the others."""
+"""Up to this many flows of a process have a worker each, so a failure of one does not affect the others."""
 FLOWS_PER_WORKER = 16
 SMALL_BYTES_PER_SECOND = 1e6
 SMALL_BACKLOG_RECORDS = 10_000

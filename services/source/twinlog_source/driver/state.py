@@ -51,8 +51,8 @@ from twinlog_source.topics.wanted import WantedTopics
 RECHECK_SECONDS = 1.0
 LONGEST_RECHECK_SECONDS = 3.0
 RECHECKS_PER_SECOND = 40
-"""Of all flows of a process together, as long as each looks every few seconds. What configsync says is looked
-at without a wait."""
+"""How often all flows of a process together check their topics, while each does so every few seconds. Changes
+from configsync are handled at once."""
 LONGEST_QUIET_RECHECK_SECONDS = 10.0
 QUIET_RECHECKS_PER_SECOND = 10
 """As `RECHECKS_PER_SECOND`, of flows of which no task has told anything new."""

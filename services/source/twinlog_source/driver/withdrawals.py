@@ -22,7 +22,7 @@ class Withdrawal:
     number: int = 0
     """Id of the task's order; 0 = no task was told."""
     bounds: LogBounds | None = None
-    """Of the source's log, as the order said it."""
+    """Start and end of the source's log, as the order gave them."""
     gaps: tuple[GapIdentity, ...] = ()
     """What the driver has entered, or tried to."""
     began: bool = False

@@ -33,7 +33,7 @@ KINDS = frozenset(
     {"claim", "owner", "topic", "pause", "throttle", "restore", "writer"}
     | {"zero", "epochs", "target", "copy", "proof"}
 )
-"""Of facts: every one that this release writes and reads."""
+"""The kinds of facts that this release writes and reads."""
 
 _INT64_LIMIT = 1 << 63
 
@@ -182,11 +182,11 @@ KINDS = frozenset(
         "proof",
     ]
 )
-"""Of all facts that this version knows."""
+"""The keys of all facts that this version knows."""
 
 
 def kind_of(key: bytes | None) -> str | None:
-    """Of a fact, also of one that this version does not know; None for every other record."""
+    """The kind of a fact, even one that this version does not know; None for every other record."""
     decoded = decode_connect_key(key)
     if decoded is None or decoded.connector != CONTROL_CONNECTOR:
         return None

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from twinlog.model import TopicPartition
 
 MOST_SLOTS = 1_024
-"""Of a flow, whatever the file says. Each is some transactional ids, which every new owner fences."""
+"""The limit for a flow, whatever the file says. Each slot has several transactional ids, which every new
+owner fences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +142,8 @@ class CopyFact:
     skip_to: int = 0
     """First one after it."""
     leader_epoch: int | None = None
-    """Of the target's leader in whose log a preserved copy was checked up to the stored position; None = not
-    known."""
+    """The leader epoch of the target's log in which a preserved copy was checked up to the stored position.
+    None = not known."""
     common_until: int = 0
     """Below this offset lie records of the source that others wrote to a preserved copy: before it began, or
     while it was at rest."""

@@ -24,7 +24,7 @@ from twinlog.wire.source_offset import (
 )
 
 MOST_RANGES = 100
-"""Of one partition and one reason. Above that the two oldest ranges become one."""
+"""The limit for one partition and reason. Above it the two oldest ranges become one."""
 
 SKIPPED_BY_OPERATOR = "SKIPPED_BY_OPERATOR"
 """Left out by `twinlog positions set`."""

@@ -63,7 +63,7 @@ class TakeOver:
     target_topic: Callable[[str], str | None]
     """Source topic -> its copy, if it is known."""
     timeout_seconds: float
-    """Of each call."""
+    """The timeout of each call."""
     transaction_timeout_seconds: float
     """`transaction.timeout.ms` of the producers that have these ids."""
 

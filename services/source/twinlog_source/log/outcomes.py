@@ -33,9 +33,10 @@ class PositionOutcomes:
     source_alias: str
     connector_name: str
     _written: dict[tuple[int, TopicPartition], dict[int, Outcome]] = field(default_factory=dict)
-    """Of a producer and a source partition: by the producer's epoch, how the last one ended."""
+    """For a producer and a source partition: how its last transaction of each producer epoch ended."""
     _open: dict[tuple[int, TopicPartition], dict[TopicPartition, int]] = field(default_factory=dict)
-    """Of a producer and a partition of the positions topic: whose positions are open, and their epoch."""
+    """For a producer and a partition of the positions topic: the source partitions whose positions are in an
+    open transaction, with the producer epoch."""
     _surpassed: set[tuple[int, TopicPartition]] = field(default_factory=set)
 
     def read(self, place: TopicPartition, batches: Iterable[Batch]) -> None:

@@ -22,11 +22,11 @@ from twinlog_source.partitions.table import PartitionTable
 Limits = tuple[str, int, str, str]
 """Which topic the copies go to, and what it takes."""
 _Terms = tuple[Limits, bool]
-"""The same, and whether the copy keeps its source's offsets."""
+"""`Limits`, and whether the copy keeps its source's offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setback:
+class PriorFailure:
     """A back-off or a fault that outlives the task that met it."""
 
     state: PartitionState
@@ -61,13 +61,13 @@ class Assignment:
     hole_costs: tuple[HoleCostAgo, ...]
     """What filling its holes took lately."""
     paused: bool
-    setback: Setback | None
+    prior_failure: PriorFailure | None
     """None also where another limit, or another topic, may let succeed what failed before."""
     epochs: tuple[EpochStart, ...]
     target_end: int | None
     """Target offset after the last record that was written; None = not known."""
     target_end_is_exact: bool
-    """Of an exactly-once flow: nothing of it lies behind `target_end` that consumers see."""
+    """In an exactly-once flow: it wrote nothing after `target_end` that consumers see."""
     sync_pace: SyncPace | None
 
 
@@ -104,7 +104,7 @@ class TaskOrders:
             end_reason=self._end_reason(copy),
             hole_costs=_hole_costs(row, now_ms=now_ms),
             paused=self.control.is_paused(partition),
-            setback=_setback(row, now_ms=now_ms) if terms == before else None,
+            prior_failure=_prior_failure(row, now_ms=now_ms) if terms == before else None,
             epochs=row.epochs,
             target_end=row.target_end,
             target_end_is_exact=self.exactly_once and row.target_end_is_exact,
@@ -171,12 +171,12 @@ def _hole_costs(row: PartitionRow, *, now_ms: int) -> tuple[HoleCostAgo, ...]:
     )
 
 
-def _setback(row: PartitionRow, *, now_ms: int) -> Setback | None:
+def _prior_failure(row: PartitionRow, *, now_ms: int) -> PriorFailure | None:
     """Why the partition stands aside, by its last task's word."""
     report = row.report
     if report is None or report.retry_at_ms is None or report.position != row.position:
         return None
-    return Setback(
+    return PriorFailure(
         state=report.state,
         reason=report.reason,
         message=report.message,

@@ -258,8 +258,8 @@ class CopyDecided:
     partition: TopicPartition
     copy: CopyFact
     has_no_writer: bool = False
-    """Of a partition that this process has given to no task since it took the flow over: nobody has writes to
-    it on their way."""
+    """This process has given the partition to no task since it took the flow over, so no write to it is in
+    flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from twinlog.batches.header import BatchHeader
 from twinlog_source.partitions.reports import ForeignWrite
 
 MOST_STRETCHES = 100
-"""Of one look. Two strangers who write in turn make many; what follows counts to the last one."""
+"""The limit for one check. Two foreign producers that write in turn make many stretches; the rest is added to
+the last one."""
 
 
 @dataclass(slots=True)

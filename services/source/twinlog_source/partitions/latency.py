@@ -19,7 +19,7 @@ class LatencyHistogram:
     max_seconds: float = 0.0
 
     def add(self, seconds: float, records: int) -> None:
-        """So many records took so long; a clock that is ahead counts as no time."""
+        """Count records that took this long; a negative time (a clock that is ahead) counts as 0."""
         seconds = max(0.0, seconds)
         index = bisect_left(AGE_BUCKETS_SECONDS, seconds)
         count, total = self.buckets.get(index, (0, 0.0))

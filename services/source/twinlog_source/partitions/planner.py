@@ -50,7 +50,7 @@ class Load:
     is_behind: bool = False
     """Their slots do not keep up."""
     first_backlog_records: int = 0
-    """Of those that nobody copies yet: offsets between their positions and the ends of their logs."""
+    """Backlog of the partitions that no task copies yet: offsets from position to end of log."""
 
     @property
     def most_bytes_per_second(self) -> float | None:

@@ -70,7 +70,7 @@ class PartitionReport:
     recoded_records: Mapping[str, int] = field(default_factory=dict)
     """Records of batches that were opened, by the reason."""
     lane: Lane | None = None
-    """Of the last batch; None = there was none."""
+    """The lane of the last batch; None = there was none."""
     replication_latency_ns: int | None = None
     """Source timestamp to acknowledgement of the last batch, in nanoseconds."""
     latency: LatencyHistogram | None = None
@@ -89,9 +89,9 @@ class PartitionReport:
     sync_pace: SyncPace | None = None
     """In last words only."""
     skipped: SkippedRange | None = None
-    """Of a preserved copy, once it is on the log."""
+    """The range that a preserved copy skipped, once it is on the log."""
     leader_epoch: int | None = None
-    """Of the target's leader in whose log a preserved copy was checked; None = not known."""
+    """The leader epoch of the target's log in which a preserved copy was checked; None = not known."""
     source_lost_from: int | None = None
     """The source lost what was copied from here on, and somebody has to decide; None = it did not."""
     needs_translation: bool = False
@@ -105,9 +105,9 @@ class PartitionReport:
     foreign_writes: tuple[ForeignWrite, ...] = ()
     """Found since the last report."""
     at_rest: bool = False
-    """Of a preserved copy: nothing of it is on its way to the target."""
+    """A preserved copy has no write in flight to the target."""
     hole_costs: tuple[HoleCostAgo, ...] = ()
-    """Of a preserved copy: what filling its holes took lately, at the time of the report."""
+    """What filling the holes of a preserved copy cost recently, at the time of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

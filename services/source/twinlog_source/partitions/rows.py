@@ -16,7 +16,7 @@ from twinlog_source.partitions.states import PartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Blocker:
     """Why a partition is in no plan."""
 
     reason: str
@@ -49,8 +49,8 @@ class PartitionRow:
     """Where it begins while the log holds no position of it."""
     stored: bool = False
     """The log holds `position` (or a later one)."""
-    obstacle: Obstacle | None = None
-    obstacle_before_move: Obstacle | None = None
+    blocker: Blocker | None = None
+    blocker_before_move: Blocker | None = None
     """What stood against it before an operator's move that is not decided yet."""
     copy: CopyFact | None = None
     """Whether the copy keeps its source's offsets; None = not decided yet: it must not be copied."""
@@ -146,12 +146,12 @@ class PartitionRow:
     @property
     def task_state(self) -> PartitionState:
         """What the last task said; that is not what is told of it (`standing`)."""
-        if self.obstacle is not None:
+        if self.blocker is not None:
             return PartitionState.FAULTED
         return PartitionState.WAITING if self.report is None else self.report.state
 
     @property
     def task_reason(self) -> str:
-        if self.obstacle is not None:
-            return self.obstacle.reason
+        if self.blocker is not None:
+            return self.blocker.reason
         return "" if self.report is None else self.report.reason

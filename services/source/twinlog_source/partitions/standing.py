@@ -34,7 +34,7 @@ class FlowFacts:
     now: float
     """Monotonic seconds."""
     now_ms: int
-    """The same moment by the wall clock."""
+    """The same moment as wall-clock time."""
     idle_reason: str
     """Why the flow as a whole does not copy; empty while it does."""
     idle_message: str
@@ -120,8 +120,8 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> PartitionStanding:
 
 def _word(row: PartitionRow, facts: FlowFacts) -> tuple[PartitionState, str, str]:
     """State, reason and words, before it is asked whether it moves."""
-    if row.obstacle is not None:
-        return PartitionState.FAULTED, row.obstacle.reason, row.obstacle.message
+    if row.blocker is not None:
+        return PartitionState.FAULTED, row.blocker.reason, row.blocker.message
     report = row.report
     if report is not None and (_is_heard(row, facts) or report.state == PartitionState.FAULTED):
         if report.reason == PartitionReason.TARGET_SLOW and _held_by_target_quota(row, facts):

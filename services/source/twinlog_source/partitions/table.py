@@ -100,7 +100,7 @@ class PartitionTable:
         return frozenset(
             partition
             for partition, row in self.rows.items()
-            if row.position is not None and row.copy is not None and row.obstacle is None
+            if row.position is not None and row.copy is not None and row.blocker is None
         )
 
     @property

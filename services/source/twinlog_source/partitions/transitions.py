@@ -39,9 +39,9 @@ from twinlog_source.partitions.events import (
 )
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.reports import PartitionReport
-from twinlog_source.partitions.rows import Obstacle, PartitionRow, Shortened
+from twinlog_source.partitions.rows import Blocker, PartitionRow, Shortened
 
-BEING_SET = Obstacle(
+BEING_SET = Blocker(
     reason="POSITION_BEING_SET", message="`twinlog positions set` moves it now", retry_at=math.inf
 )
 
@@ -107,10 +107,10 @@ def _note_skipped(row: PartitionRow, first: int, end: int) -> None:
 def _change_position(row: PartitionRow, event: PositionEvent) -> None:
     match event:
         case PositionRead(position=position, epochs=epochs):
-            row.position, row.stored, row.obstacle, row.epochs = position, True, None, epochs
+            row.position, row.stored, row.blocker, row.epochs = position, True, None, epochs
         case Begun(position=position, stored=stored):
             row.initial = row.position = position
-            row.stored, row.obstacle = stored, None
+            row.stored, row.blocker = stored, None
             row.epochs = () if stored else row.epochs
         case BeginningRefused(before=before):
             row.position = before
@@ -120,25 +120,25 @@ def _change_position(row: PartitionRow, event: PositionEvent) -> None:
             row.position, row.stored, row.epochs = position, True, ()
             row.target_end_is_old = True
         case _:
-            _change_obstacle(row, event)
+            _change_blocker(row, event)
 
 
-def _change_obstacle(row: PartitionRow, event: SetAside | MoveBegun | Moved | MoveUndone) -> None:
+def _change_blocker(row: PartitionRow, event: SetAside | MoveBegun | Moved | MoveUndone) -> None:
     match event:
         case SetAside():
-            row.obstacle = Obstacle(reason=event.reason, message=event.message, retry_at=event.retry_at)
+            row.blocker = Blocker(reason=event.reason, message=event.message, retry_at=event.retry_at)
         case MoveBegun():
-            if row.obstacle is not BEING_SET:
-                row.obstacle_before_move = row.obstacle
-            row.obstacle = BEING_SET
+            if row.blocker is not BEING_SET:
+                row.blocker_before_move = row.blocker
+            row.blocker = BEING_SET
         case Moved(position=position):
             row.position, row.stored, row.epochs = position, True, ()
             row.target_end_is_old = True
-            row.obstacle = row.obstacle_before_move = None
+            row.blocker = row.blocker_before_move = None
         case MoveUndone():
-            if row.obstacle is BEING_SET:
-                row.obstacle = row.obstacle_before_move
-            row.obstacle_before_move = None
+            if row.blocker is BEING_SET:
+                row.blocker = row.blocker_before_move
+            row.blocker_before_move = None
         case _:
             assert_never(event)
 
@@ -307,7 +307,7 @@ def _change_copy(row: PartitionRow, event: CopyEvent) -> None:
             if copy is None:
                 row.skip_cut_off = None
         case CopyDecided(has_no_writer=has_no_writer):
-            row.obstacle = None
+            row.blocker = None
             if has_no_writer:
                 # Also where the flow was followed, and its log read, before it was taken over.
                 row.knows_former_tasks, row.cut_off_at = True, None

@@ -56,7 +56,7 @@ class PartitionRow:
     differences: int
     first_difference: int | None
     source_hash: str
-    """Of the hashes of its parts, in their order."""
+    """A hash over the hashes of its parts, in order."""
     target_hash: str
 
 

@@ -76,7 +76,7 @@ class Tail:
     """What no consumer sees from there on, in order, neighbours as one: the filler's or a stranger's, once or
     twice. A coordinator that was killed at the wrong moment writes the end of a transaction again."""
     leader_epoch: int | None = None
-    """Of the leader that was asked."""
+    """The epoch of the leader that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Fill:
 
 @dataclass(slots=True)
 class _Proof:
-    """Of a copy that is ours below `end`: what is filled there, and not compared with the source yet."""
+    """Proof that the copy below `end` is Twinlog's own, with what is filled there and not compared yet."""
 
     end: int
     is_foreign: bool
@@ -154,7 +154,7 @@ class Phase(StrEnum):
     FILLING = "FILLING"
     SURE = "SURE"
     FOREIGN = "FOREIGN"
-    """Somebody else wrote to the copy: nothing more is written."""
+    """Another producer wrote to the copy: nothing more is written."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -193,9 +193,9 @@ class AppendLog(Generic[T]):
     _checked_to: int = 0
     """Below this offset the copy was written by this writer or was looked at for foreign records."""
     leader_epoch: int | None = None
-    """Of the leader whose log that was then; None = not known."""
+    """The epoch of the leader whose log that was; None = not known."""
     _leader_epoch_read: int | None = None
-    """Of the one that was asked last."""
+    """The epoch of the leader that was asked last."""
 
     @classmethod
     def starting_at(
@@ -300,7 +300,7 @@ class AppendLog(Generic[T]):
             self._lose_certainty()
 
     def doubt(self) -> None:
-        """Somebody else may have written behind the end of a copy at rest: it is read again."""
+        """Another producer may have written after the end of a copy at rest: read the end again."""
         if self.phase is Phase.SURE and self.is_idle and self._proof is None:
             self._lose_certainty()
 
@@ -352,7 +352,7 @@ class AppendLog(Generic[T]):
             self._end_proof(self._proof)
 
     def forget_queued(self) -> None:
-        """What was offered and not sent is void (a pause, a setback); what was sent stays."""
+        """What was offered and not sent is void (a pause, a failure); what was sent stays."""
         if self.phase is Phase.FILLING:
             hole = self._queue[0]
             self._drop_queue(hole.end)

@@ -12,6 +12,6 @@ class PreservedReason(StrEnum):
     FILL_REFUSED = "FILL_REFUSED"
     SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
     TARGET_LOST_TAIL = "TARGET_LOST_TAIL"
-    """A setback: what the target lost is copied again."""
+    """A back-off: what the target lost is copied again."""
     TARGET_RECREATED = "TARGET_RECREATED"
-    """A setback: the target topic is another one, which the driver will see."""
+    """A back-off: the target topic is another one, which the driver will see."""

@@ -36,7 +36,7 @@ A = TypeVar("A")
 NOT_REPLICATED = "NOT_REPLICATED"
 """The leader has records that not all replicas have: the end is asked for again."""
 LOOK_BYTES = 4 << 20
-"""Of one answer, when batches are looked at."""
+"""The size of one answer when batches are read."""
 LOOKS_AT_ONCE = 4
 """Copies whose batches are looked at, at the same time."""
 
@@ -302,7 +302,7 @@ class KafkaCopyTails:
     async def _headers(
         self, partition: TopicPartition, begin: int, end: int, own: OwnBatches
     ) -> AsyncIterator[BatchHeader]:
-        """Of the batches between two offsets that the log still holds."""
+        """Headers of the batches between two offsets that the log still holds."""
         at = begin
         while at < end:
             try:

@@ -43,7 +43,7 @@ LEAST_IN_FLIGHT_BYTES = 256 << 10
 SLOW_SECONDS = 5.0
 """A request that was answered later was too much for the way to the target."""
 MOST_MERGED_BYTES = 8 << 20
-"""Of small batches, uncompressed."""
+"""The limit for merged small batches, uncompressed."""
 _ABOUT_THE_SEQUENCE = frozenset(
     (
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -52,7 +52,7 @@ _ABOUT_THE_SEQUENCE = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     )
 )
-"""Somebody else has written meanwhile, or the leader does not know the writer any more. The end of the log
+"""Another producer has written meanwhile, or the leader does not know the writer any more. The end of the log
 tells."""
 
 log = structlog.get_logger(__name__)
@@ -77,7 +77,7 @@ class PreservedPartition:
     filling_since: float = 0.0
     hole_cost: HoleCost = field(default_factory=HoleCost)
     topic_id: str = ""
-    """Of the target topic, as the driver knows it; "" = its brokers give topics no id."""
+    """The id of the target topic, as the driver knows it; "" = its brokers give topics no id."""
     common_until: int = 0
     """Records of others below this offset are the source's."""
 
@@ -91,7 +91,7 @@ moment."""
 
 @dataclass(slots=True, kw_only=True)
 class PreservedWriter:
-    """Of one task. `add` partitions, `offer` to their logs and `wake`; `run` until stop."""
+    """The writer of one task: `add` partitions, `offer` to their logs and `wake`; `run` until stop."""
 
     session: DataClientPool
     settings: ProducerSettings
@@ -126,7 +126,7 @@ class PreservedWriter:
             most_bytes=MOST_IN_FLIGHT_BYTES, least_bytes=LEAST_IN_FLIGHT_BYTES, slow_seconds=SLOW_SECONDS
         )
     )
-    """Of what is unanswered at all brokers together."""
+    """Bounds the unanswered bytes of all brokers together."""
 
     def add(self, partition: PreservedPartition) -> None:
         self.partitions[partition.target] = partition
@@ -210,7 +210,7 @@ class PreservedWriter:
         try:
             client = await self.session.client("write preserved copies")
         except KafkaError as error:
-            self._set_back(self._ready.values(), error)
+            self._restore_failure(self._ready.values(), error)
             return
         if not self._has_lease():
             return
@@ -319,7 +319,7 @@ class PreservedWriter:
             doing, alias = "write a preserved copy", self.session.alias
             refusal = partition_error(code, each.target, doing, alias=alias, detail=detail)
             heals = code in LEADER_MOVED or code in _ABOUT_THE_SEQUENCE
-            self._set_back([each], refusal, heals=heals)
+            self._restore_failure([each], refusal, heals=heals)
 
     def _acknowledge(self, each: PreservedPartition, send: Send[OutgoingBatch], base_offset: int) -> None:
         each.appends.answered(send, base_offset)
@@ -339,7 +339,7 @@ class PreservedWriter:
             self._window.shrink(posted.behind_bytes, began=posted.at, now=now)
         for each, send in posted.sends:
             each.appends.refused(send)
-        self._set_back([each for each, _ in posted.sends], failure)
+        self._restore_failure([each for each, _ in posted.sends], failure)
 
     # ------------------------------------------------------------------------------------ ends and holes
 
@@ -360,7 +360,7 @@ class PreservedWriter:
                     self._end(error)
                     return False
                 waiting = [each for each in self.partitions.values() if each.appends.phase is not Phase.SURE]
-                self._set_back(waiting, error)
+                self._restore_failure(waiting, error)
                 await pause(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
             else:
@@ -383,7 +383,7 @@ class PreservedWriter:
             return
         if isinstance(tail, KafkaError):
             each.appends.end_not_read()
-            self._set_back([each], tail)
+            self._restore_failure([each], tail)
             return
         each.appends.end_read(tail)
         if each.appends.is_idle:
@@ -415,7 +415,7 @@ class PreservedWriter:
             self._filled(target, for_certain=is_filled)
 
         def left_out(target: TopicPartition, error: KafkaError) -> None:
-            self._set_back([self.partitions[target]], error)
+            self._restore_failure([self.partitions[target]], error)
             ended(target, False)
 
         try:
@@ -448,11 +448,11 @@ class PreservedWriter:
         """The partition that the error is about; the others only shared its transaction."""
         about = error.metadata.get("topic"), error.metadata.get("partition")
         at_fault = [target for target in holes if (target.topic, str(target.partition)) == about]
-        self._set_back([self.partitions[target] for target in at_fault or holes], error)
+        self._restore_failure([self.partitions[target] for target in at_fault or holes], error)
 
-    # ------------------------------------------------------------------------------------ setbacks
+    # ------------------------------------------------------------------------------------ failures_by_reason
 
-    def _set_back(
+    def _restore_failure(
         self, partitions: Iterable[PreservedPartition], error: KafkaError, *, heals: bool = False
     ) -> None:
         """Leave them alone for a moment, longer after each failure, or as long as `failed` says."""
@@ -478,7 +478,7 @@ class PreservedWriter:
         for target, error in refused.items():
             each = self.partitions.get(target)
             if each is not None:
-                self._set_back([each], error)
+                self._restore_failure([each], error)
 
 
 def _batch_of(send: Send[OutgoingBatch]) -> OutgoingBatch:

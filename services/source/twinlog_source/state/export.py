@@ -164,7 +164,7 @@ async def settled_ends(
 
 
 async def topic_ids(cluster: KafkaCluster, topics: Collection[str] | Mapping[str, str]) -> dict[str, str]:
-    """Of the topics that are there. Raises KafkaError of a cluster that does not answer."""
+    """The ids of the topics that exist. Raises KafkaError if the cluster does not answer."""
     found: dict[str, str] = {}
     for topic, answer in (await cluster.describe_topics(list(topics)) if topics else {}).items():
         if isinstance(answer, KafkaError):

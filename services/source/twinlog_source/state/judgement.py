@@ -77,7 +77,7 @@ def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict 
 
 
 def judge_new(line: CopyLine, now: LogsNow) -> Verdict | Walk | None:
-    """Of a partition that the export does not know: None where nothing of it was copied."""
+    """Judge a partition that the export does not know; None if nothing of it was copied."""
     if now.target_topic_id is None or now.target_end == now.target_start == 0:
         return None
     if not now.target_is_settled:

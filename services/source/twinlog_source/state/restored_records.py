@@ -34,7 +34,7 @@ class RestoredRecords:
     now_ms: int
 
     def of(self, role: Role) -> Iterator[StateRecord]:
-        """Of one topic, in the file's order."""
+        """The records of one topic, in the file's order."""
         if role is Role.POSITIONS:
             yield from self._positions()
         elif role is not Role.MOVES or not self.without_moves:

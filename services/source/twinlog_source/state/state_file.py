@@ -40,7 +40,7 @@ class Header:
     flow: str
     exported_at_ms: int
     version: str
-    """Of the Twinlog that wrote the file."""
+    """The version of Twinlog that wrote the file."""
     source_cluster_id: str
     target_cluster_id: str
 
@@ -56,7 +56,7 @@ class CopyLine:
     target_topic: str
     source_topic_id: str
     target_topic_id: str
-    """Of the topics that the position is of; "" where brokers give no ids."""
+    """The ids of the topics that the position belongs to; "" where brokers give no ids."""
     preserved: bool
     """The copy has the source's offsets."""
     anchor_position: int | None

@@ -10,7 +10,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.raw import DataClientPool
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.task.foreign_writes import ForeignWrites
@@ -138,8 +138,8 @@ class Copier:
                 self._require_preserved().assign(assignment, copy)
             if assignment.sync_pace is not None:
                 self.syncs.paced.resume(partition, assignment.sync_pace, self.clock.monotonic())
-            if assignment.setback is not None:
-                self._set_back(copy, assignment.setback)
+            if assignment.prior_failure is not None:
+                self._restore_failure(copy, assignment.prior_failure)
             if assignment.position_stored:
                 self.target_writer.note_stored(partition, assignment.position)
             else:
@@ -222,13 +222,13 @@ class Copier:
             raise StateError("a copy that keeps offsets was assigned, and no writer for it was prepared")
         return self.preserved
 
-    def _set_back(self, copy: PartitionCopy, setback: Setback) -> None:
-        copy.take_over_setback(
-            state=State.FAULTED if setback.state is PartitionState.FAULTED else State.BACKOFF,
-            reason=setback.reason,
-            message=setback.message,
-            failures=setback.failures,
-            retry_at=self.clock.monotonic() + setback.retry_in_ms / 1000,
+    def _restore_failure(self, copy: PartitionCopy, prior_failure: PriorFailure) -> None:
+        copy.restore_failure(
+            state=State.FAULTED if prior_failure.state is PartitionState.FAULTED else State.BACKOFF,
+            reason=prior_failure.reason,
+            message=prior_failure.message,
+            failures=prior_failure.failures,
+            retry_at=self.clock.monotonic() + prior_failure.retry_in_ms / 1000,
         )
-        if setback.source_lost_from is not None:
-            copy.source_lost_from = setback.source_lost_from
+        if prior_failure.source_lost_from is not None:
+            copy.source_lost_from = prior_failure.source_lost_from

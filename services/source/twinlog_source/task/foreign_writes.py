@@ -27,7 +27,7 @@ MOST_WAITING = 1_000
 """Ranges that wait to be looked at; the oldest go first, and are dropped first."""
 _LOOK_BYTES = 1 << 20
 _MOST_LOOKS = 64
-"""Of one range."""
+"""How often one range is looked at."""
 _AGAIN_SECONDS = 1.0
 _MOST_TRIES = 30
 """While the target does not answer, or an open transaction of somebody hides what follows."""
@@ -53,13 +53,13 @@ class _Range:
 
 @dataclass(slots=True, kw_only=True)
 class ForeignWrites:
-    """Of one task. `suspect` is told by the writer; what is found goes to `found`, by source partition.
+    """The foreign writes that one task finds. The writer calls `suspect`; findings go to `found`.
 
     Invariant: no offset of a copy is told twice, however often it is suspected.
     """
 
     reader: BatchReader
-    """Of the target, read_committed."""
+    """Reads the target, read_committed."""
     found: Callable[[TopicPartition, ForeignWrite], None]
     _waiting: deque[_Range] = field(default_factory=lambda: deque(maxlen=MOST_WAITING))
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -112,7 +112,7 @@ class ForeignWrites:
         return False
 
     async def _visible(self, what: _Range) -> list[BatchHeader] | None:
-        """Of the batches that consumers see there; None: what is there is not decided yet."""
+        """Headers of the batches that consumers see there; None while a transaction there is open."""
         seen: list[BatchHeader] = []
         at = what.begin
         for _ in range(_MOST_LOOKS):

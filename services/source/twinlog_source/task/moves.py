@@ -113,9 +113,9 @@ class PositionMoves:
                 for gap in stored.gaps:
                     self.on_gap(gap)
                 continue
-            copy.forgive()
+            copy.retry_now()
             if self.preserved is not None:
-                self.preserved.forgive(partition)
+                self.preserved.retry_now(partition)
                 if copy.keeps_offsets:
                     self.preserved.skip(partition, stored.to_offset)
             for gap in stored.gaps:

@@ -7,14 +7,14 @@ from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import LogBounds
-from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.partitions.shares import SlotLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreservedTerms:
-    """Of a copy that keeps its source's offsets."""
+    """What a task is told of a copy that keeps its source's offsets."""
 
     skip_from: int = 0
     skip_to: int = 0
@@ -29,7 +29,7 @@ class PreservedTerms:
     skip_former_task_seconds: float | None = None
     """The same of tasks that were not told of the range that is filled."""
     leader_epoch: int | None = None
-    """Of the target's leader in whose log the copy was checked; None = not known."""
+    """The leader epoch of the target's log in which the copy was checked; None = not known."""
     common_until: int = 0
     """Below this offset lie records of the source that others wrote to the copy."""
     end_reason: str = ""
@@ -48,7 +48,7 @@ class TaskAssignment:
     """No other topic of its name is read; empty = not known."""
     max_message_bytes: int = TargetTopicLimits().max_message_bytes
     compression_type: str = ""
-    """Of the target topic; empty = that of the producer."""
+    """The target topic's codec; empty = the producer's."""
     position: int
     position_stored: bool = False
     """The log holds it; else a reset chose it."""
@@ -64,7 +64,7 @@ class TaskAssignment:
     hole_costs: tuple[HoleCostAgo, ...] = ()
     """What filling its holes took lately."""
     sync_pace: SyncPace | None = None
-    setback: Setback | None = None
+    prior_failure: PriorFailure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Reposition:
     number: int
     """By which the task confirms it."""
     bounds: LogBounds | None = None
-    """Of the source's log, as far as they are known."""
+    """Start and end of the source's log, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

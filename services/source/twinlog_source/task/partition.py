@@ -53,7 +53,7 @@ class Counters:
     raw_records: int = 0
     recoded_records: dict[str, int] = field(default_factory=dict)
     """By the reason that kept a batch from being copied unopened."""
-    setbacks: dict[str, int] = field(default_factory=dict)
+    failures_by_reason: dict[str, int] = field(default_factory=dict)
     """Failures by reason."""
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     """Source timestamp to acknowledgement, since the last report."""
@@ -86,7 +86,7 @@ class PartitionCopy:
     reason: str = ""
     message: str = ""
     reason_before: str = ""
-    """Of the state before this one."""
+    """The reason of the previous state."""
     retry_at: float | None = None
     """Monotonic seconds; None = not by itself."""
     end_offset: int | None = None
@@ -101,7 +101,7 @@ class PartitionCopy:
     restarts: int = 0
     """How often its position was decided elsewhere."""
     lane: Lane | None = None
-    """Of the last copied batch."""
+    """The lane of the last copied batch."""
     latency_seconds: float | None = None
     """Source timestamp to acknowledgement of the last copied batch."""
     failures: int = 0
@@ -109,7 +109,7 @@ class PartitionCopy:
     epochs: tuple[EpochStart, ...] = ()
     """Leader epochs of what is committed, the last one of the record before `committed`; empty = unknown."""
     fetched_epoch: int | None = None
-    """Of the record before `fetched`; None = unknown."""
+    """The leader epoch of the record before `fetched`; None = unknown."""
     target_end: int | None = None
     """Target offset after the last record written, by this task or one before; None = unknown."""
     target_shortened_to: int | None = None
@@ -274,7 +274,7 @@ class PartitionCopy:
         if wait_seconds is None:
             wait_seconds = retry_wait(self.failures, self.random())
         self.failures += 1
-        self.counters.setbacks[reason] = self.counters.setbacks.get(reason, 0) + 1
+        self.counters.failures_by_reason[reason] = self.counters.failures_by_reason.get(reason, 0) + 1
         self._become(State.BACKOFF if retriable else State.FAULTED, reason, message)
         self.retry_at = now + wait_seconds
 
@@ -285,15 +285,15 @@ class PartitionCopy:
         self.rewind()
         self._become(State.FAULTED, reason, message)
 
-    def take_over_setback(
+    def restore_failure(
         self, *, state: State, reason: str, message: str, failures: int, retry_at: float
     ) -> None:
         """The task before had set the partition aside: it stays so, and its next try is no sooner."""
         self._become(state, reason, message)
         self.failures, self.retry_at = failures, retry_at
 
-    def forgive(self) -> None:
-        """Somebody acted: try at once."""
+    def retry_now(self) -> None:
+        """An operator acted: retry at once."""
         self.failures = 0
         if self.needs_translation:
             return

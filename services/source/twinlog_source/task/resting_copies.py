@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class RestingCopies:
-    """Of one task."""
+    """The copies at rest of one task."""
 
     by_target: Mapping[TopicPartition, PartitionCopy]
     ends: Ends

@@ -110,7 +110,7 @@ class CopyModes:
         now."""
         now = self.clock.monotonic()
         for row in self.table.rows.values():
-            waits = row.obstacle
+            waits = row.blocker
             if row.partition.topic in recreated and waits is not None and waits.retry_at < math.inf:
                 again = SetAside(
                     partition=row.partition, reason=waits.reason, message=waits.message, retry_at=now
@@ -124,7 +124,7 @@ class CopyModes:
             target_id = topics[row.partition.topic].target_topic_id
             if row.copy is not None and row.copy.target_topic_id != target_id:
                 self._note(CopyChanged(partition=row.partition, copy=None))
-            waits = row.obstacle is not None and row.obstacle.retry_at > now
+            waits = row.blocker is not None and row.blocker.retry_at > now
             if row.copy is None and row.position is not None and not waits:
                 undecided.append(row)
         return undecided

@@ -82,7 +82,7 @@ class NewCopies:
         begins: Mapping[TopicPartition, int | KafkaError],
         policies: Mapping[str, frozenset[str]],
     ) -> Mapping[TopicPartition, CommonLog | KafkaError | None]:
-        """Of copies that would begin although their target holds records."""
+        """The common log of source and target for copies whose target holds records before they begin."""
         suspects = {
             row.partition: target
             for row in rows
@@ -175,12 +175,12 @@ class NewCopies:
         self, rows: Collection[PartitionRow], topics: Topics
     ) -> Mapping[TopicPartition, int | KafkaError]:
         """Where the copies would begin: at their position, and for a new target topic at the beginning."""
-        anew = [row.partition for row in rows if self._is_anew(row, topics)]
-        starts = await self.starts.resolve(dict.fromkeys(anew, AutoOffsetReset.EARLIEST))
+        new = [row.partition for row in rows if self._is_anew(row, topics)]
+        starts = await self.starts.resolve(dict.fromkeys(new, AutoOffsetReset.EARLIEST))
         return {row.partition: starts.get(row.partition, row.position or 0) for row in rows}
 
     async def _cleanup_policies(self, names: Collection[str], topics: Topics) -> Mapping[str, frozenset[str]]:
-        """Of source and target; one that may not be read is left out."""
+        """Policies of source and target; a policy that may not be read is left out."""
         there = await _policies(self.target, {topics[name].target_topic for name in names})
         here = await _policies(
             self.source, {name for name in names if not topics[name].source_cleanup_policy}

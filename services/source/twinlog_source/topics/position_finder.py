@@ -34,7 +34,7 @@ class PositionFinder:
         missing = [
             partition
             for partition, row in self.table.rows.items()
-            if row.position is None and (row.obstacle is None or row.obstacle.retry_at <= now)
+            if row.position is None and (row.blocker is None or row.blocker.retry_at <= now)
         ]
         if not missing:
             return

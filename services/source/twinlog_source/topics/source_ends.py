@@ -16,7 +16,7 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 
 TIMEOUT_SECONDS = 5.0
-"""Of one look: to be built into the clients that are given here."""
+"""The timeout of one look; build it into the clients that are passed here."""
 LOOK_SECONDS = 2.0
 PARTITIONS_PER_SECOND = 2000
 """Many partitions are looked at less often, so that looking stays a small share of a core."""

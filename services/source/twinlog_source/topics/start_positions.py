@@ -28,7 +28,7 @@ class StartPositions:
     source: KafkaCluster
     read_committed: bool
     group: str = ""
-    """Of the source; empty = none."""
+    """A consumer group of the source; empty = none."""
     time_ms: int | None = None
 
     @property

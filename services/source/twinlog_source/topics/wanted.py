@@ -37,7 +37,7 @@ class WantedTopics:
     _began: float | None = None
     _looked_at: float | None = None
     _ids: dict[str, str] = field(default_factory=dict)
-    """Of source topics, as the source said last."""
+    """Ids of the source topics, as the source last reported them."""
     _ids_due_at: float = 0.0
 
     async def now(self) -> dict[str, ReplicatedTopic]:

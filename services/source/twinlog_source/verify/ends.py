@@ -30,7 +30,7 @@ class Ends:
     ends: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """Of the source's topics."""
+    """Ids of the source's topics."""
     without_copy: frozenset[TopicPartition] = frozenset()
     """There is no such topic or partition on the target yet; a target that does not answer has none."""
 
@@ -45,7 +45,7 @@ class Ends:
 
 
 async def find_ends(configuration: Configuration, flow: Flow, topics: Collection[str], until: Until) -> Ends:
-    """Of all partitions of these topics, of all topics of the flow where none is named.
+    """The ends of all partitions of these topics; without names, of all topics of the flow.
 
     Raises ConfigError for a topic that the flow does not have, KafkaError.
     """

@@ -23,7 +23,7 @@ from twinlog_source.verify.state import ProvenRanges
 from twinlog_source.verify.writers import named_writers
 
 LARGE_OFFSETS = 20_000_000
-"""So much is worth a Spark, unless the request says otherwise."""
+"""From this size on Spark is worth its start, unless the request says otherwise."""
 
 
 @dataclass(slots=True, kw_only=True)

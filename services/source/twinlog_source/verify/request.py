@@ -31,7 +31,7 @@ class VerifyRequest:
     read_committed: bool | None = None
     """How the copier reads the source; None = as the file says."""
     max_bytes_per_second: int = 0
-    """Of each side; 0 = as fast as it goes."""
+    """The limit for each side; 0 = no limit."""
     wait_seconds: float = 30.0
     """How long the copy may take to arrive at the ends that were taken at the start."""
     complete: bool = False

@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class StandingProof:
-    """Of one flow, in the process that copies it."""
+    """The standing proof of one flow, in the process that copies it."""
 
     configuration: Configuration
     flow: Flow
@@ -106,8 +106,8 @@ class StandingProof:
         self.tell(self._found)
 
     async def _store(self, only: Collection[TopicPartition] | None = None) -> None:
-        """Of what is worth it; `only` of these partitions. What the log does not take is stored with the next
-        result."""
+        """Store the proofs that changed enough; with `only`, of these partitions. A failed write is
+        repeated with the next result."""
         facts = [
             to_fact(partition, standing, self.memory.get(range_key(partition), ""))
             for partition, standing in self._found.items()
@@ -192,7 +192,7 @@ class StandingProof:
         return outcome
 
     async def _tell_progress(self, known: Collection[str]) -> None:
-        """Of what the verification that runs has proven; `known` was before it began."""
+        """Report what the running verification has proven; `known` is from before it began."""
         # The verification adds to it meanwhile, in its thread.
         lines = [json.loads(line) for line in [*self.memory.values()] if line not in known]
         reached = {TopicPartition(told["topic"], told["partition"]): int(told["source_to"]) for told in lines}

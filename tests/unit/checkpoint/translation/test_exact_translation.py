@@ -120,15 +120,15 @@ async def test_a_pair_whose_records_differ_is_not_trusted() -> None:
     logs = MirroredLogs(seed=15)
     logs.produce(600)
     logs.copy()
-    anew = MirroredLogs(seed=15, source=logs.source)
-    anew._copied_to = 30
-    anew.copy()
-    logs.target = anew.target
+    second = MirroredLogs(seed=15, source=logs.source)
+    second._copied_to = 30
+    second.copy()
+    logs.target = second.target
     offsets = range(100, 500, 10)
     found = await translate(translator(logs), offsets)
     assert {translation.downstream_offset for translation in found.values()} == {None}
     assert {translation.verdict for translation in found.values()} == {Verdict.NO_SYNC}
-    logs.history, logs.store = anew.history, anew.store
+    logs.history, logs.store = second.history, second.store
     await check_all(logs, offsets)
 
 

@@ -191,8 +191,8 @@ async def test_limits_of_a_remote_topic_that_others_made_anew_are_told_with_the_
     assert flow.topics()["orders"].limits.max_message_bytes == 1_048_588
     await flow.target.delete_topics(["A.orders"])
     smaller = {"max.message.bytes": "2000", "message.timestamp.type": "LogAppendTime"}
-    anew = NewTopic(name="A.orders", partition_count=2, replication_factor=1, configs=smaller)
-    assert await flow.target.create_topics([anew]) == {"A.orders": None}
+    recreated = NewTopic(name="A.orders", partition_count=2, replication_factor=1, configs=smaller)
+    assert await flow.target.create_topics([recreated]) == {"A.orders": None}
     await flow.refresh([Scope.TOPICS])
     limits = flow.topics()["orders"].limits
     assert (limits.max_message_bytes, limits.timestamp_type) == (2000, "LogAppendTime")

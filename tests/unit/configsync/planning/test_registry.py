@@ -45,14 +45,14 @@ def after(
     known: TopicEntry | None,
     observation: Observation,
     *,
-    obstacle: Blocker | None = None,
+    blocker: Blocker | None = None,
     settled: bool = True,
     now_ms: int = 1_000,
 ) -> TopicEntry | None:
     previous = {} if known is None else {"orders": known}
-    obstacles = {} if obstacle is None else {"orders": obstacle}
+    blockers = {} if blocker is None else {"orders": blocker}
     return fold(
-        previous, observation, obstacles, created_after_start=lambda _name: settled, now_ms=now_ms
+        previous, observation, blockers, created_after_start=lambda _name: settled, now_ms=now_ms
     ).get("orders")
 
 
@@ -110,13 +110,13 @@ def test_a_generation_stays_when_the_broker_tells_no_ids() -> None:
 def test_b_the_target_count_is_the_targets_word_and_a_missing_growth_says_why() -> None:
     refusal = FatalKafkaError("too many partitions", reason="POLICY_VIOLATION")
     entry = after(
-        ready(), seen(topic("orders", partitions=5), topic("A.orders", topic_id="t-1")), obstacle=refusal
+        ready(), seen(topic("orders", partitions=5), topic("A.orders", topic_id="t-1")), blocker=refusal
     )
     assert entry == ready(partition_count=5, reason="POLICY_VIOLATION", message="too many partitions")
 
 
 def test_b_a_target_topic_that_vanished_has_no_partitions() -> None:
-    entry = after(ready(), seen(topic("orders"), ABSENT), obstacle=FatalKafkaError("no", reason="REFUSED"))
+    entry = after(ready(), seen(topic("orders"), ABSENT), blocker=FatalKafkaError("no", reason="REFUSED"))
     assert entry is not None
     assert (entry.state, entry.target_partition_count, entry.target_topic_id) == (TopicState.WAITING, 0, "")
     assert (entry.reason, entry.message) == ("REFUSED", "no")
@@ -153,7 +153,7 @@ def test_a_topic_that_was_left_out_of_the_plan_says_which_rule() -> None:
         rule="needs 3 brokers",
         reason=Reason.REPLICATION_FACTOR_UNSATISFIABLE,
     )
-    entry = after(None, seen(topic("orders"), ABSENT), obstacle=skip)
+    entry = after(None, seen(topic("orders"), ABSENT), blocker=skip)
     assert entry is not None
     assert (entry.state, entry.reason, entry.message) == (
         TopicState.WAITING,

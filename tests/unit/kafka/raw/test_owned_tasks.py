@@ -22,13 +22,13 @@ async def test_an_unexpected_error_ends_the_others_and_leaves_the_task_that_open
     async def fails() -> None:
         raise ZeroDivisionError("a mistake of ours")
 
-    async def goes_on() -> None:
+    async def continues() -> None:
         await asyncio.Event().wait()
 
     async with asyncio.TaskGroup() as group:
         opener = group.create_task(opens(), name="opens")
         await opened.wait()
-        other = tasks.create_task(goes_on(), name="goes on")
+        other = tasks.create_task(continues(), name="continues")
         tasks.create_task(fails(), name="fails")
         assert await eventually(lambda: told)
         assert other.cancelled()

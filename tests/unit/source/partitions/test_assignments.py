@@ -26,7 +26,7 @@ async def test_a_limit_that_somebody_changed_is_seen_while_batches_are_refused(r
     assert not await state.plan_is_stale(planned)
 
 
-async def test_a_setback_goes_to_the_next_task_unless_its_cause_may_be_gone(rig: FlowRig) -> None:
+async def test_a_prior_failure_goes_to_the_next_task_unless_its_cause_may_be_gone(rig: FlowRig) -> None:
     state = await rig.owner()
     state.assignment(P)
     report = PartitionReport(
@@ -38,13 +38,17 @@ async def test_a_setback_goes_to_the_next_task_unless_its_cause_may_be_gone(rig:
         retry_at_ms=rig.clock.now_ms() + 4000,
     )
     state.table.apply(Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1), 1.0)
-    setback = state.assignment(P).setback
-    assert setback is not None
-    assert (setback.reason, setback.failures, setback.retry_in_ms) == ("LEADER_UNAVAILABLE", 3, 4000)
+    prior_failure = state.assignment(P).prior_failure
+    assert prior_failure is not None
+    assert (prior_failure.reason, prior_failure.failures, prior_failure.retry_in_ms) == (
+        "LEADER_UNAVAILABLE",
+        3,
+        4000,
+    )
     rig.target.add_topic("A.t")
     rig.say(state.watch)
     await state.refresh(owned=state.table.plannable())
-    assert state.assignment(P).setback is None
+    assert state.assignment(P).prior_failure is None
 
 
 async def test_a_flow_of_which_nothing_new_is_told_is_looked_at_less_often_beside_many(rig: FlowRig) -> None:

@@ -73,7 +73,7 @@ def said(position: int = 0, **more: object) -> Reported:
 
 def test_a_position_of_the_log_is_stored_and_ends_what_kept_the_partition_waiting() -> None:
     _, row = after(ASIDE, PositionRead(partition=P, position=5, epochs=EPOCHS))
-    assert (row.position, row.stored, row.epochs, row.obstacle) == (5, True, EPOCHS, None)
+    assert (row.position, row.stored, row.epochs, row.blocker) == (5, True, EPOCHS, None)
 
 
 def test_a_partition_that_begins_is_not_stored_unless_the_driver_has_stored_it() -> None:
@@ -148,12 +148,12 @@ def test_a_move_that_is_undone_leaves_what_stood_against_the_partition() -> None
     _, row = after(ASIDE, MoveBegun(partition=P), MoveUndone(partition=P))
     assert row.task_reason == "NO_POSITION"
     _, row = after(MoveBegun(partition=P), MoveUndone(partition=P))
-    assert row.obstacle is None
+    assert row.blocker is None
 
 
 def test_a_partition_that_was_moved_twice_in_vain_is_not_set_aside_for_ever() -> None:
     _, row = after(MoveBegun(partition=P), MoveBegun(partition=P), MoveUndone(partition=P))
-    assert row.obstacle is None
+    assert row.blocker is None
     _, row = after(ASIDE, MoveBegun(partition=P), MoveBegun(partition=P), MoveUndone(partition=P))
     assert row.task_reason == "NO_POSITION"
 

@@ -56,8 +56,8 @@ async def ends(state: FlowState, *, position: int, until: int, reason: str, tell
         reported(state, needs_translation=True, **words)
 
 
-def obstacle(state: FlowState) -> str:
-    found = state.table.rows[P].obstacle
+def blocker(state: FlowState) -> str:
+    found = state.table.rows[P].blocker
     return "" if found is None else found.reason
 
 

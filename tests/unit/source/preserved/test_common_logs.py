@@ -18,7 +18,7 @@ from twinlog_source.log.facts import ClaimFact
 from twinlog_source.partitions.copy_mode import CommonLog
 from twinlog_source.topics.common_logs import CommonLogs, Suspect
 from unit.source.flow_rig import FlowRig, P
-from unit.source.preserved.copy_modes_rig import AUTO, COPY, PRESERVED, assigned, kind, obstacle
+from unit.source.preserved.copy_modes_rig import AUTO, COPY, PRESERVED, assigned, blocker, kind
 
 
 async def write(cluster: FakeCluster, partition: TopicPartition, values: list[int]) -> None:
@@ -126,8 +126,8 @@ async def test_a_target_with_more_than_the_source_continues_where_they_part(rig:
     await write(rig.source, P, [1, 2, 3, 14, 15])
     await write(rig.target, COPY, [1, 2, 3, 24])
     refused = await rig.owner(PRESERVED)
-    assert obstacle(refused) == "TARGET_DIFFERS"
-    waits = refused.table.rows[P].obstacle
+    assert blocker(refused) == "TARGET_DIFFERS"
+    waits = refused.table.rows[P].blocker
     assert waits is not None
     assert "from offset 3 to 4 the target holds other records" in waits.message
     state = await rig.owner(AUTO)
@@ -207,7 +207,7 @@ async def test_what_the_target_alone_holds_ends_the_copy_where_it_begins(rig: Fl
     await write(rig.source, P, [4, 15])
     state = await rig.owner(mode)
     if mode == PRESERVED:
-        assert obstacle(state) == "TARGET_DIFFERS"
+        assert blocker(state) == "TARGET_DIFFERS"
         return
     assert kind(state) == (False, 4, "TARGET_DIFFERS", 0, 0)
     assert assigned(state).position == 4
@@ -307,7 +307,7 @@ async def test_a_process_that_could_not_compare_leaves_the_copy_as_it_was_left_t
     await write(rig.source, P, [4, 5, 6])
     rig.last_producers[COPY] = AWAY
     second = await rig.owner(AUTO)
-    assert obstacle(second) == AWAY.reason
+    assert blocker(second) == AWAY.reason
     if copies_others:
         await second.ownership.note_slots(1)
     if not is_killed:

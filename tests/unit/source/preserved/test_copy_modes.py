@@ -11,8 +11,8 @@ from unit.source.preserved.copy_modes_rig import (
     PRESERVED,
     TRANSLATED,
     assigned,
+    blocker,
     kind,
-    obstacle,
     probe_of,
 )
 
@@ -55,14 +55,14 @@ async def test_a_copy_that_costs_too_much_is_translated_or_refused_as_configured
     await rig.write(rig.source, "t", 5)
     await rig.source.delete_records({P: 5})
     refused = await rig.owner(PRESERVED, little)
-    assert obstacle(refused) == "FILL_TOO_LARGE"
+    assert blocker(refused) == "FILL_TOO_LARGE"
     assert refused.table.plannable() == frozenset()
     assert P not in refused.positions.control.copies
     assert kind(await rig.owner(AUTO, little)) == (False, 0, "FILL_TOO_LARGE", 0, 0)
     # It was decided once: a later demand does not change the copy, and is refused.
     state = await rig.owner(PRESERVED)
-    assert obstacle(state) == "FILL_TOO_LARGE"
-    message = state.table.rows[P].obstacle
+    assert blocker(state) == "FILL_TOO_LARGE"
+    message = state.table.rows[P].blocker
     assert message is not None
     assert "delete the target topic" in message.message or "raise the key" in message.message
 
@@ -70,7 +70,7 @@ async def test_a_copy_that_costs_too_much_is_translated_or_refused_as_configured
 async def test_a_refused_copy_begins_once_the_cause_is_gone(rig: FlowRig) -> None:
     await rig.target.alter_topic_configs({"A.t": [ConfigChange(name="cleanup.policy", value="compact")]})
     state = await rig.owner(PRESERVED)
-    assert obstacle(state) == "COMPACTED"
+    assert blocker(state) == "COMPACTED"
     await rig.target.alter_topic_configs({"A.t": [ConfigChange(name="cleanup.policy", value="delete")]})
     rig.clock.advance(RETRY_SECONDS)
     assert await state.plan_is_stale(frozenset())
@@ -99,7 +99,7 @@ async def test_a_copy_of_which_nothing_is_known_now_waits(rig: FlowRig) -> None:
     probe_of(state).known[COPY] = from_code(6, "ask for producers", alias="B")
     await state.take_over(displaced=False)
     await state.refresh(owned=frozenset())
-    assert (obstacle(state), state.table.rows[P].copy) == ("LEADER_UNAVAILABLE", None)
+    assert (blocker(state), state.table.rows[P].copy) == ("LEADER_UNAVAILABLE", None)
     del probe_of(state).known[COPY]
     rig.clock.advance(RETRY_SECONDS)
     assert await state.plan_is_stale(frozenset())

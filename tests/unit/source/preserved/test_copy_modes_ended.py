@@ -17,10 +17,10 @@ from unit.source.preserved.copy_modes_rig import (
     NOT_EXACT,
     PRESERVED,
     assigned,
+    blocker,
     copy_of,
     ends,
     kind,
-    obstacle,
 )
 
 
@@ -33,7 +33,7 @@ async def test_a_source_that_was_made_anew_makes_its_copy_translated(rig: FlowRi
     assert (state.table.rows[P].position, ledger(state)) == (0, [])
     # Where the configuration demands the source's offsets nothing is copied.
     refused = await rig.owner(PRESERVED)
-    assert obstacle(refused) == "SOURCE_RECREATED"
+    assert blocker(refused) == "SOURCE_RECREATED"
     # The copy is new as well now.
     rig.target.add_topic("A.t")
     assert kind(await rig.owner(PRESERVED)) == (True, 0, "", 0, 0)
@@ -81,7 +81,7 @@ async def test_a_copy_whose_task_was_killed_when_it_had_ended_does_not_continue(
     assert (row.position, row.is_preserved) == (40, False)
     assert (row.copy is None) == (offsets is PRESERVED), "it is not handed out"
     await state.refresh(owned=frozenset())
-    assert obstacle(state) == ("FOREIGN_WRITE" if offsets is PRESERVED else "")
+    assert blocker(state) == ("FOREIGN_WRITE" if offsets is PRESERVED else "")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_a_first_position_of_an_operator_can_begin_a_preserved_copy(rig: F
     none = "A.consumer.auto.offset.reset = none"
     await rig.write(rig.source, "t", 9)
     state = await rig.owner(AUTO, none)
-    assert obstacle(state) == "NO_POSITION"
+    assert blocker(state) == "NO_POSITION"
     await state.set_position(P, 3)
     assert kind(state) == (True, 3, "", 0, 3)
     assert (await rig.owner(AUTO, none)).table.rows[P].position == 3

@@ -16,11 +16,11 @@ from unit.source.preserved.copy_modes_rig import (
     AUTO,
     PRESERVED,
     assigned,
+    blocker,
     copy_of,
     ends,
     kind,
     leaves_out,
-    obstacle,
     says,
     waits,
 )
@@ -137,7 +137,7 @@ async def test_a_copy_that_must_keep_the_offsets_and_cannot_is_set_aside_for_eve
     assert await state.plan_is_stale(frozenset([P]))
     await state.refresh(owned=frozenset([P]))
     for each in (state, await rig.owner(PRESERVED)):
-        assert obstacle(each) == "FOREIGN_WRITE"
+        assert blocker(each) == "FOREIGN_WRITE"
         assert each.table.plannable() == frozenset()
     # Who allows it continues where that task said.
     allowed = await rig.owner(AUTO)

@@ -76,7 +76,7 @@ def test_what_a_retry_may_heal_is_counted_and_tried_again_soon() -> None:
     first = rig.assigned(FIRST)
     assert rig.failed(first, TransientKafkaError("away", reason="KAFKA_UNAVAILABLE")) is None
     assert rig.copies[FIRST].state is State.RUNNING
-    assert rig.copies[FIRST].counters.setbacks == {"KAFKA_UNAVAILABLE": 1}
+    assert rig.copies[FIRST].counters.failures_by_reason == {"KAFKA_UNAVAILABLE": 1}
 
 
 def test_a_copy_with_too_many_holes_is_given_up_once_it_is_at_rest() -> None:
@@ -333,7 +333,7 @@ def test_a_proof_that_begins_below_the_position_is_no_loss() -> None:
     rig.assigned(FIRST, 20, stored=15, filled=(Hole(12, 1),))
     copy = rig.copies[FIRST]
     assert copy.committed == 12
-    assert copy.counters.setbacks == {}
+    assert copy.counters.failures_by_reason == {}
 
 
 async def test_a_copy_that_shall_end_ends_once_what_it_waited_to_fill_is_compared() -> None:

@@ -106,7 +106,7 @@ def test_what_the_target_lost_is_copied_again_and_is_no_gap() -> None:
     rig = Rig(position=9)
     rig.end_is(5)
     assert (rig.copy.committed, rig.copy.fetched) == (5, 5)
-    assert rig.copy.counters.setbacks == {"TARGET_LOST_TAIL": 1}
+    assert rig.copy.counters.failures_by_reason == {"TARGET_LOST_TAIL": 1}
     assert rig.log.next() is None
 
 
@@ -119,7 +119,7 @@ def test_what_lies_before_the_beginning_is_filled_and_the_position_is_the_beginn
     rig.log.filled(for_certain=True)
     rig.preserved.changed(0.0)
     assert rig.copy.is_idle
-    assert rig.copy.counters.setbacks == {}
+    assert rig.copy.counters.failures_by_reason == {}
 
 
 def test_a_range_that_is_filled_in_part_is_filled_on() -> None:
@@ -261,7 +261,7 @@ def test_nothing_is_read_of_a_copy_that_cannot_keep_the_offsets() -> None:
     rig.preserved.give_up(7, until=7, reason="FOREIGN_WRITE", message="who")
     rig.copy.is_full = False
     assert not rig.copy.fetchable(1e9)
-    rig.copy.forgive()
+    rig.copy.retry_now()
     assert (rig.copy.state, rig.copy.reason, rig.copy.committed) == (
         State.FAULTED,
         "FOREIGN_WRITE",

@@ -90,7 +90,7 @@ async def test_a_copy_that_was_set_aside_begins_again_where_its_target_topic_is_
     await state.refresh(owned=frozenset())
     row = state.table.rows[P]
     assert row.copy is not None
-    assert (row.copy.preserved, row.position, row.obstacle) == (True, 0, None)
+    assert (row.copy.preserved, row.position, row.blocker) == (True, 0, None)
     assert ledger(state) == []
 
 

@@ -43,7 +43,7 @@ class _Place:
 
 @dataclass(slots=True, kw_only=True)
 class BacklogMeter:
-    """Of one route. Remembers what it has seen copied: looking again costs only what is still missing."""
+    """Measures the backlog of one route. Reads only what it has not seen copied before."""
 
     route: Route
     copy_states: CopyStates
@@ -52,7 +52,7 @@ class BacklogMeter:
     """Up to where each partition was seen to be copied."""
 
     async def measure(self, until: Mapping[TopicPartition, int] | None = None) -> list[TopicBacklog]:
-        """Of every copied partition; with `until` only what lies before these offsets. Raises KafkaError."""
+        """The backlog of every copied partition; with `until`, before these offsets. Raises KafkaError."""
         found: dict[TopicPartition, TopicBacklog] = {}
         unread: list[_Place] = []
         for place in await self._places(until, found):

@@ -22,7 +22,7 @@ class GroupPlace:
     from_offset: int | None
     translation: Translation
     state_before: str | None
-    """Of the group where it comes from; None when not known."""
+    """The group's state on the cluster that it leaves; None = not known."""
     state_there: str | None
     present_offset: int | None
     log_there: LogRange | None

@@ -42,7 +42,7 @@ class MoveOptions:
     accept_loss: bool = False
     """Go on with records not copied, with groups that have no place there, or with the cluster gone."""
     grant_write: bool = False
-    """Of a failover: who may write the source's topics may write their copies from then on."""
+    """For a failover: principals that may write the source's topics get WRITE on the copies."""
     by: str = ""
     """Who asks, for the record."""
 
@@ -84,11 +84,11 @@ class LastMove:
     left_behind: Sequence[str] = ()
     """Why the cluster that was left must not be switched off yet, as the finished run said."""
     fenced_topics: Sequence[str] = ()
-    """Whose writers its fences, or those of the move before it, keep out."""
+    """Topics that the fences of this move, or of the move before it, keep writers out of."""
     fenced_where_left: Sequence[str] = ()
-    """Of these, those on the cluster that it leaves."""
+    """The topics of these that are on the cluster that the move leaves."""
     fenced_where_entered: Sequence[str] = ()
-    """Of these, those on the cluster that it goes to: of the move before."""
+    """The topics of these on the cluster that the move enters, fenced by the move before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

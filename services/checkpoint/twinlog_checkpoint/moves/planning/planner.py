@@ -56,7 +56,7 @@ class MovePlanner:
     """Every cluster there is."""
     stop: asyncio.Event
     copy_states: CopyStates
-    """Of the flow that copies what is written where the groups come from."""
+    """Copy states of the flow that copies what is written on the cluster that the groups leave."""
     rate_seconds: float = 1.0
     """Between the two looks that give the rate of the copy."""
     places: GroupPlaces = field(init=False)

@@ -28,7 +28,7 @@ class OffsetRouter:
         return self.away.copy_of(partition)
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        """Of partitions that have a destination."""
+        """Translate the positions of partitions that have a destination."""
         home = [position for position in positions if self._goes_home(position.partition)]
         away = [position for position in positions if not self._goes_home(position.partition)]
         answers: dict[SourcePosition, Translation] = {}

@@ -77,7 +77,7 @@ class Route(Protocol):
 
     @property
     def policy(self) -> ReplicationPolicy:
-        """Of the flow that copies what is written where the groups come from."""
+        """The policy of the flow that copies what is written on the cluster that the groups leave."""
         ...
 
     @property
@@ -151,7 +151,7 @@ class FailoverRoute:
 
     parts: FlowParts
     reverse: FlowParts | None = None
-    """Of the flow in the other direction; None when this process has none."""
+    """Parts of the flow in the other direction; None if this process has none."""
 
     @property
     def kind(self) -> MoveKind:

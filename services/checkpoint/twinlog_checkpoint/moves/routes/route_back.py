@@ -32,7 +32,7 @@ class FailbackRoute:
 
     parts: FlowParts
     reverse: FlowParts | None
-    """Of the flow in the other direction; None when this process has none."""
+    """Parts of the flow in the other direction; None if this process has none."""
 
     @property
     def kind(self) -> MoveKind:

@@ -30,7 +30,7 @@ class MoveRun:
     options: MoveOptions
     started_ms: int
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Somebody asked for its end."""
+    """An operator asked to stop it."""
     context: Context = field(default_factory=get_current, repr=False)
     """The trace of the call that asked for it."""
     report: MoveReport | None = None

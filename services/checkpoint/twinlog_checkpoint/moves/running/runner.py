@@ -50,7 +50,7 @@ class MoveRunner:
     planner: MovePlanner
     journal: MoveJournal
     reverse_journal: MoveJournal
-    """Of the flow in the other direction, whether this process has it or not."""
+    """The journal of the flow in the other direction, even if this process does not have that flow."""
     duty: LeaseGuard
     """Says whether this process works at the flow: nothing is written while another one does."""
     clock: Clock

@@ -82,7 +82,7 @@ class TaskHost:
                 self._foreign(epoch, each.partition, write)
 
     def _foreign(self, epoch: Epoch, partition: TopicPartition, write: ForeignWrite) -> None:
-        """Somebody else wrote into a copy."""
+        """Another producer wrote into a copy."""
         row = self.state.table.rows.get(partition)
         if row is None:
             return

@@ -19,7 +19,7 @@ from twinlog_source.driver.stream.task_commands import (
 )
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.assignments import Assignment, Setback
+from twinlog_source.partitions.assignments import Assignment, PriorFailure
 from twinlog_source.partitions.copy_mode import OffsetsReason
 from twinlog_source.partitions.reports import (
     PartitionReport,
@@ -72,7 +72,7 @@ def assignment_message(assignment: Assignment) -> pb.Assignment:
         timestamp_type=topic.target_timestamp_type,
         paused=assignment.paused,
         position_stored=assignment.position_stored,
-        setback=None if assignment.setback is None else _setback(assignment.setback),
+        prior_failure=None if assignment.prior_failure is None else _prior_failure(assignment.prior_failure),
         epochs=[
             pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in assignment.epochs
         ],
@@ -222,16 +222,16 @@ def _gap(partition: types_pb2.TopicPartition, found: pb.Gap) -> Gap:
     )
 
 
-def _setback(setback: Setback) -> pb.Setback:
+def _prior_failure(prior_failure: PriorFailure) -> pb.PriorFailure:
     retry_in = Duration()
-    retry_in.FromMilliseconds(setback.retry_in_ms)
-    return pb.Setback(
-        state=state_message(setback.state),
-        reason=setback.reason,
-        message=setback.message,
+    retry_in.FromMilliseconds(prior_failure.retry_in_ms)
+    return pb.PriorFailure(
+        state=state_message(prior_failure.state),
+        reason=prior_failure.reason,
+        message=prior_failure.message,
         retry_in=retry_in,
-        failures=setback.failures,
-        source_lost_from=setback.source_lost_from,
+        failures=prior_failure.failures,
+        source_lost_from=prior_failure.source_lost_from,
     )
 
 

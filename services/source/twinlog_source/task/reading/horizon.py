@@ -17,7 +17,7 @@ from twinlog_source.reasons import PartitionReason
 _SHORTEST_LOOK_SHARE = 0.01
 """Of the delay: what is due comes so much later at most. Whatever is not due is fetched again each time."""
 _LONGEST_LOOK_SECONDS = 60.0
-"""So soon a record from the future is looked at again."""
+"""How soon a record with a future timestamp is checked again."""
 FOR_EVER = float("inf")
 
 
@@ -44,7 +44,7 @@ class Horizon:
         return not self.delay_seconds and self.until is None
 
     def cut(self, partition: TopicPartition, records: bytes | memoryview, *, offset: int, now_ms: int) -> Cut:
-        """Of what a fetch from `offset` brought. Raises WireFormatError for a batch that cannot be read."""
+        """Cut off what is not due of a fetch at `offset`. Raises WireFormatError for an unreadable batch."""
         if self.is_open:
             return Cut(records)
         end = FOR_EVER if self.until is None else self.until.get(partition, 0)

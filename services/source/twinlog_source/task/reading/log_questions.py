@@ -12,7 +12,7 @@ from twinlog_source.task.reading.loss import find_divergence, settles
 
 ANSWER_SECONDS = 30.0
 UNSUPPORTED = "UNSUPPORTED_VERSION"
-"""Of a broker too old to be asked for the ends of leader epochs."""
+"""The reason for a broker that is too old to be asked for the ends of leader epochs."""
 
 
 @dataclass(frozen=True, slots=True)

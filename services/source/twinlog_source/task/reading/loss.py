@@ -18,7 +18,7 @@ from enum import StrEnum
 from twinlog_source.log.facts import EpochStart
 
 KEPT_EPOCHS = 8
-"""Of each partition: a log that lost more changes of its leader than these is taken as lost from the oldest
+"""The limit for each partition: a log that lost more leader changes than these counts as lost from the oldest
 on."""
 
 

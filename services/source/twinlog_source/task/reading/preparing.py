@@ -14,7 +14,7 @@ from twinlog.model import TopicPartition
 
 CORRUPT_BATCH = "CORRUPT_BATCH"
 _LENGTH_AT = 8
-"""Of the length in a batch, which counts what follows it."""
+"""Where the length of a batch stands; it counts the bytes after it."""
 
 log = structlog.get_logger(__name__)
 

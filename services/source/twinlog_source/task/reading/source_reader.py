@@ -70,7 +70,7 @@ class SourceReader:
     on_out_of_range: OutOfRange
     on_other_leaders: OtherLeaders
     max_buffered_bytes: int
-    """Of what is written in rounds; preserved copies bound theirs themselves."""
+    """The limit for translated copies; preserved copies have their own."""
     offer: Offer | None = None
     """None where no copy keeps its source's offsets."""
     horizon: Horizon = field(default_factory=Horizon)

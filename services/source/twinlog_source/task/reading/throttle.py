@@ -12,7 +12,7 @@ from twinlog.kafka.raw import FetchSizes
 
 BURST_SECONDS = 0.25
 LEAST_PARTITION_BYTES = 256 << 10
-"""Of one fetch of a partition: below the size of usual batches a broker would bring nothing at all."""
+"""The least that one fetch asks of a partition: below the usual batch size a broker would send nothing."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from twinlog.batches import TargetTopicLimits
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import LogBounds
-from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.task.orders import (
@@ -46,7 +46,7 @@ def assignment_of(told: pb.Assignment) -> TaskAssignment:
         preserved=_preserved(told.preserved) if told.HasField("preserved") else None,
         hole_costs=hole_costs_of(told.hole_costs),
         sync_pace=pace_of(told.sync_pace) if told.HasField("sync_pace") else None,
-        setback=_setback(told.setback) if told.HasField("setback") else None,
+        prior_failure=_prior_failure(told.prior_failure) if told.HasField("prior_failure") else None,
     )
 
 
@@ -92,9 +92,9 @@ def _preserved(told: pb.PreservedCopy) -> PreservedTerms:
     )
 
 
-def _setback(told: pb.Setback) -> Setback:
+def _prior_failure(told: pb.PriorFailure) -> PriorFailure:
     is_faulted = told.state == source_pb.PARTITION_STATE_FAULTED
-    return Setback(
+    return PriorFailure(
         state=PartitionState.FAULTED if is_faulted else PartitionState.BACKOFF,
         reason=told.reason,
         message=told.message,

@@ -138,8 +138,8 @@ class Reporter:
         failures = Counter(self.target_writer.failures)
         failures.update(self.target_writer.source_reader.failures)
         for copy in self.copies.values():
-            if copy.counters.setbacks:
-                failures.update(copy.counters.setbacks)
+            if copy.counters.failures_by_reason:
+                failures.update(copy.counters.failures_by_reason)
         return dict(failures)
 
     def _waited_seconds(self, copy: PartitionCopy, now: float) -> float:

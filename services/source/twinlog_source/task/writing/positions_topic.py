@@ -21,7 +21,7 @@ class PositionsTopic:
     source_alias: str
     connector_name: str
     _places: dict[TopicPartition, "_Place"] = field(default_factory=dict, compare=False, repr=False)
-    """Of every partition whose position was written: what never changes, and costs the most."""
+    """For every partition whose position was written: the parts that never change and cost most to encode."""
 
     def batches(
         self,

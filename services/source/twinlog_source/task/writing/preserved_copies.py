@@ -37,12 +37,12 @@ from twinlog_source.task.writing.settling import settle_batch
 from twinlog_source.task.writing.syncs import OffsetSyncs
 
 IN_FLIGHT_BYTES = 8 << 20
-"""Of one partition: what a way of 150 ms holds at 50 MB/s. The writer bounds the sum."""
+"""The limit for one partition: 150 ms of latency at 50 MB/s. The writer bounds the sum."""
 PACK_BELOW_BYTES = 64 << 10
 BUFFERED_BYTES = 64 << 20
-"""Of all partitions: read and not acknowledged."""
+"""The limit for all partitions: bytes read and not acknowledged."""
 LEAST_SHARE_BYTES = 1 << 20
-"""Of one partition, however many there are: about one fetch."""
+"""The least that one partition gets, however many there are: about one fetch."""
 DRAIN_SECONDS = 5.0
 """How long the end of a task waits for the answers to what was sent."""
 LONGEST_FLUSH_SECONDS = 5.0
@@ -269,8 +269,8 @@ class PreservedCopies:
         if taken is not None and taken.is_end_known:
             taken.forget_queued(self.clock.monotonic())
 
-    def forgive(self, partition: TopicPartition) -> None:
-        """Somebody acted: try at once."""
+    def retry_now(self, partition: TopicPartition) -> None:
+        """An operator acted: retry at once."""
         taken = self.by_source.get(partition)
         if taken is not None:
             taken.at_target.retry_at = 0.0
@@ -380,8 +380,8 @@ class PreservedCopies:
             self.give_up(copy.partition, reason=error.reason, message=str(error))
             return None
         if error.retriable:
-            setbacks = copy.counters.setbacks
-            setbacks[error.reason] = setbacks.get(error.reason, 0) + 1
+            failures_by_reason = copy.counters.failures_by_reason
+            failures_by_reason[error.reason] = failures_by_reason.get(error.reason, 0) + 1
             return None
         now = self.clock.monotonic()
         copy.fail(

@@ -38,7 +38,7 @@ class _Offered:
     batch: OutgoingBatch | None
     epochs: tuple[LeaderEpoch, ...]
     chunk: PreparedChunk | None
-    """Of the last item of a chunk: its room is free, and its fault is told, when it is acknowledged."""
+    """Set on the last item of a chunk. Its acknowledgement frees the chunk's room and reports its fault."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -86,7 +86,7 @@ class PreservedCopy:
 
     @property
     def leader_epoch(self) -> int | None:
-        """Of the target's leader in whose log the copy was checked; None = not known."""
+        """The leader epoch of the target's log in which the copy was checked; None = not known."""
         return self.at_target.appends.leader_epoch
 
     @property
@@ -232,7 +232,7 @@ class PreservedCopy:
         self.fill_skipped(now)
 
     def _note_lost_tail(self, position: int) -> None:
-        counted = self.copy.counters.setbacks
+        counted = self.copy.counters.failures_by_reason
         reason = PreservedReason.TARGET_LOST_TAIL
         counted[reason] = counted.get(reason, 0) + 1
         log.warning(

@@ -28,7 +28,7 @@ class StoredPositions:
     _extra_records: list[NewRecord] = field(default_factory=list)
     """Records of our own (gaps) for the positions topic, written with the next round."""
     _restarts: dict[TopicPartition, int] = field(default_factory=dict)
-    """Of the partitions of the last commit that was tried: how often each had been restarted before it."""
+    """How often each partition of the last attempted commit had been restarted before it."""
 
     @property
     def is_behind(self) -> bool:

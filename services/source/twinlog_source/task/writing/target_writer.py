@@ -306,7 +306,7 @@ class TargetWriter:
         return None if last is None or last.over.is_set() else last
 
     def _new_epochs(self, current: Round) -> dict[TopicPartition, tuple[EpochStart, ...]]:
-        """Of partitions that continue under another leader."""
+        """The new leader epochs of partitions that continue under another leader."""
         changed: dict[TopicPartition, tuple[EpochStart, ...]] = {}
         before_it = self._unanswered
         unanswered = before_it.epochs if before_it is not None else {}

@@ -40,7 +40,7 @@ def with_truncations(bounds: Bounds) -> Bounds:
 
 
 def bounds_of_nothing(partition: TopicPartition, copy: TopicPartition, start: int, end: int) -> Bounds:
-    """Of a partition that only the copy has."""
+    """The bounds of a partition that only the copy has."""
     return Bounds(
         source=partition,
         target=copy,

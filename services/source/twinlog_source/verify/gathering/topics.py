@@ -35,7 +35,7 @@ class VerifiedTopics:
     """By source topic."""
     failures: list[FlowFailure] = field(default_factory=list)
     refused: list[PartitionProof] = field(default_factory=list)
-    """Of partitions that cannot be compared at all."""
+    """Partitions that cannot be compared at all."""
 
     async def find(self) -> None:
         """Raises KafkaError when a cluster does not answer, ConfigError for a topic that the flow does not
@@ -155,7 +155,7 @@ class VerifiedTopics:
 
 
 async def _compacted(cluster: KafkaCluster, topics: Sequence[str]) -> dict[str, bool | KafkaError]:
-    """Of each topic. One that cannot be read may be compacted: nothing that it lacks can be called lost."""
+    """Whether each topic is compacted. An unreadable one may be: nothing that it lacks counts as lost."""
     if not topics:
         return {}
     found = await cluster.describe_topic_configs(topics, keys=("cleanup.policy",))

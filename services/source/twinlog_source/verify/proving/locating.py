@@ -17,7 +17,7 @@ _LOOKED_THROUGH = 1 << 16
 """Records behind an offset that was found by time: timestamps need not be in order."""
 _READ_TOGETHER = 1 << 14
 _OFFSETS_OF_A_RECORD = 128
-"""So many offsets before a place that is known, there are surely as many records more as are wanted."""
+"""Going back this many offsets from a known place surely passes as many records as are wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ async def _are_younger(head: Window, look_up: OffsetForTime | None, limit: int) 
 
 
 def enough(*windows: Window) -> int:
-    """So many records in a row prove that it is the same place."""
+    """This many equal records in a row prove that it is the same place."""
     return min(SETTLED_RUN, *(len(window.entries) for window in windows))
 
 

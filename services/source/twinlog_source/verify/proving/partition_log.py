@@ -18,7 +18,7 @@ from twinlog_source.verify.proving.pace import Pace
 
 FETCH_BYTES = 4 << 20
 _KEPT_BYTES = 12 << 20
-"""Of chunks that were read before: a comparison looks back by a few records."""
+"""Bytes of earlier chunks that are kept: a comparison looks back by a few records."""
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.2, 5.0
 _OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 

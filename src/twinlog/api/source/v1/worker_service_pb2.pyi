@@ -1092,7 +1092,7 @@ class Assignment(_message.Message):
     TIMESTAMP_TYPE_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     POSITION_STORED_FIELD_NUMBER: _builtins.int
-    SETBACK_FIELD_NUMBER: _builtins.int
+    PRIOR_FAILURE_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
     TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
     SYNC_PACE_FIELD_NUMBER: _builtins.int
@@ -1131,7 +1131,7 @@ class Assignment(_message.Message):
         """Source topic and partition."""
 
     @_builtins.property
-    def setback(self) -> Global___Setback:
+    def prior_failure(self) -> Global___PriorFailure:
         """Why the task before had set it aside; absent when it had not, or when the cause may be gone."""
 
     @_builtins.property
@@ -1163,7 +1163,7 @@ class Assignment(_message.Message):
         timestamp_type: _builtins.str = ...,
         paused: _builtins.bool = ...,
         position_stored: _builtins.bool = ...,
-        setback: Global___Setback | None = ...,
+        prior_failure: Global___PriorFailure | None = ...,
         epochs: _abc.Iterable[Global___EpochStart] | None = ...,
         target_end_offset: _builtins.int = ...,
         sync_pace: Global___SyncPace | None = ...,
@@ -1174,28 +1174,28 @@ class Assignment(_message.Message):
         hole_costs: _abc.Iterable[Global___HoleCost] | None = ...,
         source_topic_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "partition", b"partition", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_prior_failure", b"_prior_failure", "_sync_pace", b"_sync_pace", "partition", b"partition", "preserved", b"preserved", "prior_failure", b"prior_failure", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "hole_costs", b"hole_costs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "setback", b"setback", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_prior_failure", b"_prior_failure", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "hole_costs", b"hole_costs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "prior_failure", b"prior_failure", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "timestamp_type", b"timestamp_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
-    _WhichOneofReturnType__setback: _TypeAlias = _typing.Literal["setback"]  # noqa: Y015
-    _WhichOneofArgType__setback: _TypeAlias = _typing.Literal["_setback", b"_setback"]  # noqa: Y015
+    _WhichOneofReturnType__prior_failure: _TypeAlias = _typing.Literal["prior_failure"]  # noqa: Y015
+    _WhichOneofArgType__prior_failure: _TypeAlias = _typing.Literal["_prior_failure", b"_prior_failure"]  # noqa: Y015
     _WhichOneofReturnType__sync_pace: _TypeAlias = _typing.Literal["sync_pace"]  # noqa: Y015
     _WhichOneofArgType__sync_pace: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__preserved) -> _WhichOneofReturnType__preserved | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__setback) -> _WhichOneofReturnType__setback | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prior_failure) -> _WhichOneofReturnType__prior_failure | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sync_pace) -> _WhichOneofReturnType__sync_pace | None: ...
 
 Global___Assignment: _TypeAlias = Assignment  # noqa: Y015
 
 @_typing.final
-class Setback(_message.Message):
-    """Setback is a back-off or a fault that outlives the task that met it."""
+class PriorFailure(_message.Message):
+    """PriorFailure is a back-off or a fault that outlives the task that met it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1237,7 +1237,7 @@ class Setback(_message.Message):
     _WhichOneofArgType__source_lost_from: _TypeAlias = _typing.Literal["_source_lost_from", b"_source_lost_from"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__source_lost_from) -> _WhichOneofReturnType__source_lost_from | None: ...
 
-Global___Setback: _TypeAlias = Setback  # noqa: Y015
+Global___PriorFailure: _TypeAlias = PriorFailure  # noqa: Y015
 
 @_typing.final
 class EpochStart(_message.Message):

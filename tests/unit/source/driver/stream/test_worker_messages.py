@@ -26,7 +26,7 @@ from twinlog_source.driver.stream.worker_messages import (
 )
 from twinlog_source.log.facts import CopyFact, EpochStart
 from twinlog_source.log.gaps import Gap, LogBounds
-from twinlog_source.partitions.assignments import Assignment, Setback
+from twinlog_source.partitions.assignments import Assignment, PriorFailure
 from twinlog_source.partitions.reports import ForeignWrite, HoleCostAgo, SkippedRange
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
@@ -70,7 +70,7 @@ ASSIGNMENT = Assignment(
     end_reason="",
     hole_costs=(),
     paused=False,
-    setback=None,
+    prior_failure=None,
     epochs=(EpochStart(2, 5),),
     target_end=None,
     target_end_is_exact=False,
@@ -130,7 +130,7 @@ def test_a_task_is_told_minus_one_of_an_end_that_is_not_known() -> None:
         "copy",
     )
     assert not message.compacted
-    for absent in ("preserved", "setback", "sync_pace"):
+    for absent in ("preserved", "prior_failure", "sync_pace"):
         assert not message.HasField(absent)
     known = assignment_message(replace(ASSIGNMENT, target_end=0))
     assert known.target_end_offset == 0
@@ -138,7 +138,9 @@ def test_a_task_is_told_minus_one_of_an_end_that_is_not_known() -> None:
 
 def test_a_task_is_told_what_a_preserved_copy_lacks_and_what_failed_before() -> None:
     copy = replace(TRANSLATED, preserved=True, since=2, skip_from=4, skip_to=9)
-    setback = Setback(state=PartitionState.BACKOFF, reason="X", message="words", retry_in_ms=1500, failures=3)
+    prior_failure = PriorFailure(
+        state=PartitionState.BACKOFF, reason="X", message="words", retry_in_ms=1500, failures=3
+    )
     message = assignment_message(
         replace(
             ASSIGNMENT,
@@ -146,7 +148,7 @@ def test_a_task_is_told_what_a_preserved_copy_lacks_and_what_failed_before() -> 
             offsets_required=True,
             former_task_seconds=2.0,
             skip_former_task_seconds=3.0,
-            setback=setback,
+            prior_failure=prior_failure,
             hole_costs=(HoleCostAgo(ago_seconds=4.0, holes=5, spent_seconds=1.5),),
         )
     )
@@ -160,8 +162,8 @@ def test_a_task_is_told_what_a_preserved_copy_lacks_and_what_failed_before() -> 
     )
     (cost,) = message.hole_costs
     assert (cost.ago, cost.holes, cost.spent.ToMilliseconds()) == (Duration(seconds=4), 5, 1500)
-    assert message.setback.state == source_pb.PARTITION_STATE_BACKOFF
-    assert (message.setback.retry_in.ToMilliseconds(), message.setback.failures) == (1500, 3)
+    assert message.prior_failure.state == source_pb.PARTITION_STATE_BACKOFF
+    assert (message.prior_failure.retry_in.ToMilliseconds(), message.prior_failure.failures) == (1500, 3)
 
 
 def test_a_copy_without_former_tasks_waits_for_none_and_one_that_shall_end_is_told_why() -> None:

@@ -14,7 +14,7 @@ from twinlog_source.driver.stream.worker_messages import (
 )
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import LogBounds
-from twinlog_source.partitions.assignments import Setback
+from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
@@ -49,7 +49,7 @@ TAKEN = TaskAssignment(
 EVERYTHING: dict[str, Any] = {
     "position_stored": True,
     "paused": True,
-    "setback": Setback(
+    "prior_failure": PriorFailure(
         state=PartitionState.FAULTED,
         reason="X",
         message="words",

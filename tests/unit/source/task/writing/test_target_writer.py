@@ -281,7 +281,7 @@ async def test_a_partition_that_failed_before_does_not_hold_up_the_others() -> N
     """The target neither takes nor refuses it; without the others it would be awaited."""
     rig = Rig()
     rig.target.silent.add(TopicPartition("A.bad", 0))
-    rig.copies[BAD].take_over_setback(
+    rig.copies[BAD].restore_failure(
         state=State.BACKOFF, reason="LEADER_UNAVAILABLE", message="", failures=3, retry_at=0.0
     )
     assert rig.copies[BAD].fetchable(0.0)
