@@ -1,4 +1,4 @@
-"""Of commands and calls."""
+"""Reasons of commands and calls."""
 
 from typing import Final
 
@@ -28,7 +28,11 @@ COMMANDS: Final = ReasonGroup(
             "the services that `twinlog copy` runs did not start, or ended by themselves",
             READ_THE_MESSAGE,
         ),
-        OwnReason("NOT_PAUSED", "exactly this scope is not paused", "`twinlog pause` lists the pauses"),
+        OwnReason(
+            "NOT_PAUSED",
+            "there is no pause of exactly this flow, topic or partition",
+            "`twinlog pause` lists the pauses",
+        ),
         OwnReason("GAP_UNKNOWN", "no such gap is in the ledger", "`twinlog gaps --all` lists them"),
         OwnReason("WRONG_STATE", "it is in a state that does not allow this", READ_THE_MESSAGE),
         OwnReason("NOT_OPEN", "a connection is used before it was opened: a bug", "report it"),
@@ -61,7 +65,7 @@ COMMANDS: Final = ReasonGroup(
         OwnReason("INVALID_SCOPE", "the scope is not one that this command takes", READ_THE_MESSAGE),
         OwnReason("INVALID_LIMIT", "a limit is 0 (none) or more bytes per second", "give another one"),
         OwnReason("INVALID_TARGET", "no place to move positions to", "an offset, earliest, latest or a time"),
-        OwnReason("INVALID_GROUP", "the name is no group's", READ_THE_MESSAGE),
+        OwnReason("INVALID_GROUP", "this is not the name of a consumer group", READ_THE_MESSAGE),
         OwnReason("INVALID_QUERY", "the question is not complete", READ_THE_MESSAGE),
         OwnReason("INVALID_WAIT", "the time to wait is out of range", READ_THE_MESSAGE),
         OwnReason(
@@ -77,16 +81,20 @@ COMMANDS: Final = ReasonGroup(
         ),
         OwnReason(
             "RESUME_TOKEN_EXPIRED",
-            "what happened since the token is not remembered",
+            "the service no longer keeps the changes since the token",
             "open a new watch without one",
         ),
         OwnReason("PLAN_UNKNOWN", "there is no plan of this id, or it is too old", "`twinlog plan` again"),
-        OwnReason("PLAN_STALE", "the world is not as it was when the plan was made", "`twinlog plan` again"),
+        OwnReason(
+            "PLAN_STALE",
+            "the clusters or the rules have changed since the plan was made",
+            "`twinlog plan` again",
+        ),
         OwnReason("RULES_CHANGED", "the rules have changed since they were read", "read them again"),
-        OwnReason("CONFLICT", "the world changed since it was read", RUN_AGAIN),
-        OwnReason("EXHAUSTED", "there is too much of it at once", "try again later"),
+        OwnReason("CONFLICT", "the state changed since it was read", RUN_AGAIN),
+        OwnReason("EXHAUSTED", "too many requests at once", "try again later"),
         OwnReason("TOO_MANY_QUERIES", "too many offsets are asked for at once", "ask for fewer"),
-        OwnReason("TOO_MANY_WATCHERS", "too many watch at once", "close some"),
+        OwnReason("TOO_MANY_WATCHERS", "too many watches are open", "close some"),
         OwnReason("UNIMPLEMENTED", "the service is of an older version", "bring both to one version"),
         OwnReason(
             "PEER_UNAVAILABLE",
@@ -101,7 +109,7 @@ COMMANDS: Final = ReasonGroup(
         ),
         OwnReason(
             "NOT_AUTHENTICATED",
-            "a call did not say who makes it",
+            "the call carries no credentials",
             "show a certificate or a token: docs/security.md",
         ),
         OwnReason(

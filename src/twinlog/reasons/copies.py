@@ -1,4 +1,4 @@
-"""Of partitions, the offsets of copies, gaps, and what was not compared."""
+"""Reasons of partitions, offsets of copies, gaps, and ranges that were not compared."""
 
 from typing import Final
 
@@ -35,7 +35,7 @@ PARTITIONS: Final = ReasonGroup(
         OwnReason(
             "TRUNCATION_SUSPECTED",
             "the source's log ended before the position: it lost its tail, or is a new topic of the old name",
-            "nothing: after five seconds it is known which, and handled as the policy says",
+            "nothing: after five seconds Twinlog knows which, and acts as `twinlog.on.data.loss` says",
         ),
         OwnReason(
             "NO_POSITION",
@@ -151,7 +151,7 @@ COPIES: Final = ReasonGroup(
         ),
         OwnReason(
             "FOREIGN_WRITE",
-            "somebody else wrote to the copy; the message says where, and names the producer id",
+            "another producer wrote to the copy; the message says where, and names the producer id",
             "find the writer and take its right to write; to have the source's offsets, replace the target"
             " topic (docs/offsets.md)",
         ),
