@@ -207,7 +207,6 @@ class Leader:
 
     def last_sequence(self, writer: str) -> int | None:
         """DescribeProducers."""
-        self.just_forgot = False
         known = self.producers.get(writer)
         return None if known is None else known.last_sequence
 

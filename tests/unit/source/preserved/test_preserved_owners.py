@@ -43,6 +43,7 @@ class Schedule:
     driver: Driver = field(init=False)
     owners: list[Owner] = field(default_factory=list)
     topics: int = 1
+    truncations: int = 0
     was_touched: bool = False
     """Somebody else wrote to it, or it is another topic."""
 
@@ -104,13 +105,19 @@ class Schedule:
             self._write_strangers()
         elif choice < 0.93 and self.recreated and self.topics == 1:
             self._recreate()
-        elif choice < 0.9 and self.truncated and self.owner.appends.phase is not Phase.FOREIGN:
+        elif choice < 0.9 and self._may_lose_tail:
             # A hole that is filled before its owner hears of that ends where a record was.
-            self.was_touched = True
+            self.was_touched, self.truncations = True, self.truncations + 1
             self.leader.lose_tail()
         elif choice < 0.93 and self.repeated and self.leader.may_repeat_marker:
             self.was_touched = True
             self.leader.repeat_marker()
+
+    @property
+    def _may_lose_tail(self) -> bool:
+        """Once: docs/adr/0008 leaves open what a second loss does to a batch that was sent before both."""
+        is_first = self.truncated and self.truncations == 0
+        return is_first and self.owner.appends.phase is not Phase.FOREIGN
 
     def _forget(self) -> None:
         """By then the owners before have found that their lease is over (docs/adr/0008)."""
