@@ -3,6 +3,7 @@ healthy."""
 
 import asyncio
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -16,7 +17,11 @@ from unit.deploy.compose_files import BASE, merged
 async def healthy(name: str, address: str) -> bool:
     """What Compose makes of the container's check, where the program listens at `address` instead."""
     kind, *words = merged(BASE, name)["healthcheck"]["test"]
-    assert kind == "CMD"
+    if kind == "CMD-SHELL":
+        (command,) = words
+        words = ["sh", "-c", re.sub(r"^python ", f"{shlex.quote(sys.executable)} ", command)]
+    else:
+        assert kind == "CMD"
     process = await asyncio.create_subprocess_exec(
         *_here(words, address),
         stdin=asyncio.subprocess.DEVNULL,
