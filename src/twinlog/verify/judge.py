@@ -74,7 +74,7 @@ class _Judge:
                 yield from self._take_superseded()
             except TwinlogError as error:
                 # Compaction may explain all of them.
-                self._not_read(error)
+                self.comparison.proof.not_read(error, goal=self.bounds.source_goal)
                 self.hunks = []
         yield from self._take_duplicates()
         for hunk in self.hunks:
@@ -83,18 +83,6 @@ class _Judge:
         proof.differences = [*merged(self.found), *self._shifted()]
         proof.differences.sort(key=_place)
         proof.not_compared = merged_ranges(proof.not_compared)
-
-    def _not_read(self, error: TwinlogError) -> None:
-        proof = self.comparison.proof
-        proof.not_compared.append(
-            NotCompared(
-                side=Side.SOURCE,
-                from_offset=proof.source_to,
-                to_offset=max(proof.source_to, self.bounds.source_goal),
-                reason=error.reason,
-                detail=str(error),
-            )
-        )
 
     def _shifted(self) -> list[Difference]:
         """Records at other offsets than promised, unless a difference right before them explains it."""
@@ -282,7 +270,7 @@ class _Judge:
                 yield from self._scan(Side.SOURCE, behind, end, note)
         except TwinlogError as error:
             # They differ all the same: what is not found is FOREIGN.
-            self._not_read(error)
+            self.comparison.proof.not_read(error, goal=self.bounds.source_goal)
         for hunk in self.hunks:
             left = []
             for entry in hunk.target:

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
 
@@ -223,3 +224,15 @@ class PartitionProof:
     @property
     def is_complete(self) -> bool:
         return all(each.is_harmless for each in self.not_compared)
+
+    def not_read(self, error: TwinlogError, *, goal: int) -> None:
+        """The rest of the source, up to the offset `goal`, could not be read."""
+        self.not_compared.append(
+            NotCompared(
+                side=Side.SOURCE,
+                from_offset=self.source_to,
+                to_offset=max(self.source_to, goal),
+                reason=error.reason,
+                detail=str(error),
+            )
+        )

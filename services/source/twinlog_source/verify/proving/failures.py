@@ -1,7 +1,7 @@
 """What becomes of a part whose clusters failed."""
 
 from twinlog.errors import TwinlogError
-from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
+from twinlog.verify.model import Bounds, PartitionProof
 
 
 def first_of(failures: BaseExceptionGroup[TwinlogError]) -> TwinlogError:
@@ -20,13 +20,5 @@ def failed_proof(bounds: Bounds, error: TwinlogError) -> PartitionProof:
         target_from=bounds.target_start,
         target_to=bounds.target_start,
     )
-    proof.not_compared.append(
-        NotCompared(
-            side=Side.SOURCE,
-            from_offset=bounds.source_start,
-            to_offset=bounds.source_goal,
-            reason=error.reason,
-            detail=str(error),
-        )
-    )
+    proof.not_read(error, goal=bounds.source_goal)
     return proof

@@ -50,7 +50,7 @@ class Prover:
             self._comparison = self._new_comparison()
             await self._drive(self._comparison.compare())
         except TwinlogError as error:
-            self._stopped(error)
+            self._comparison.proof.not_read(error, goal=self.bounds.source_goal)
         finally:
             self.source.close()
             self.target.close()
@@ -60,7 +60,7 @@ class Prover:
             self.source.is_ahead = self.target.is_ahead = False
             await self._drive(judge(self._comparison))
         except TwinlogError as error:
-            self._stopped(error)
+            self._comparison.proof.not_read(error, goal=self.bounds.source_goal)
         proof.bytes = self.source.read_bytes + self.target.read_bytes
         return proof
 
@@ -92,18 +92,6 @@ class Prover:
                 return await self.target.read(offset, limit=self._comparison.target.limit)
             case Extend():
                 return await self.extend(self._comparison)
-
-    def _stopped(self, error: TwinlogError) -> None:
-        proof = self._comparison.proof
-        proof.not_compared.append(
-            NotCompared(
-                side=Side.SOURCE,
-                from_offset=proof.source_to,
-                to_offset=max(proof.source_to, self.bounds.source_goal),
-                reason=error.reason,
-                detail=str(error),
-            )
-        )
 
     async def _align_begin(self) -> None:
         """Where one side no longer has the beginning, or none is wanted, find where the other has the same
