@@ -7,10 +7,20 @@ from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.ownership import RENEW_SECONDS
+from twinlog_source.driver.state import FlowState
 from twinlog_source.partitions.events import CopyChanged, SetAside
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 
 AUTO, TRANSLATED = "twinlog.offsets = auto", "twinlog.offsets = translated"
+
+
+async def copied(rig: FlowRig, *, source_end: int) -> FlowState:
+    """An owner whose task has copied ten records, the last of which lies below offset 12 of the copy."""
+    await rig.write(rig.target, "A.t", 12)
+    state = await rig.owner()
+    await state.journal.position(P, 10)
+    reported(state, position=10, source_end_offset=source_end, target_end_offset=12)
+    return state
 
 
 async def test_a_copy_that_was_made_anew_while_nobody_copied_is_a_gap(rig: FlowRig) -> None:
@@ -151,10 +161,7 @@ async def test_a_loss_of_the_copy_is_on_record_once_the_target_answers_again(
     rig: FlowRig, operation: str
 ) -> None:
     """Brokers that lose records are those that do not answer just then."""
-    await rig.write(rig.target, "A.t", 12)
-    state = await rig.owner()
-    await state.journal.position(P, 10)
-    reported(state, position=10, source_end_offset=10, target_end_offset=12)
+    state = await copied(rig, source_end=10)
     await state.target_logs.put_ends_on_log(state.topics)
     rig.target.truncate(TopicPartition("A.t", 0), 8)
     await state.target_logs.look_at_ends(state.topics, copying=False)
@@ -173,10 +180,7 @@ async def test_a_loss_of_the_copy_is_on_record_once_the_target_answers_again(
 
 async def test_a_loss_of_the_copy_is_on_record_before_the_end_it_left(rig: FlowRig) -> None:
     """A task says with its last words that the log had lost its tail: nobody would find that later."""
-    await rig.write(rig.target, "A.t", 12)
-    state = await rig.owner()
-    await state.journal.position(P, 10)
-    reported(state, position=10, source_end_offset=20, target_end_offset=12)
+    state = await copied(rig, source_end=20)
     rig.target.truncate(TopicPartition("A.t", 0), 8)
     await rig.write(rig.target, "A.t", 6)
     reported(
@@ -193,10 +197,7 @@ async def test_a_loss_of_the_copy_is_on_record_before_the_end_it_left(rig: FlowR
 
 async def test_what_a_task_wrote_behind_a_loss_does_not_make_the_loss_smaller(rig: FlowRig) -> None:
     """The driver sees the end of the log between the task's write and its report."""
-    await rig.write(rig.target, "A.t", 12)
-    state = await rig.owner()
-    await state.journal.position(P, 10)
-    reported(state, position=10, source_end_offset=20, target_end_offset=12)
+    state = await copied(rig, source_end=20)
     rig.target.truncate(TopicPartition("A.t", 0), 8)
     await rig.write(rig.target, "A.t", 2)
     assert await state.target_logs.look_at_ends(state.topics, copying=True), "it looks again soon"
@@ -241,10 +242,7 @@ async def test_a_second_look_gives_a_task_the_time_to_report_what_it_wrote_behin
 
 
 async def test_a_loss_of_a_quiet_copy_counts_when_two_looks_saw_the_same_end(rig: FlowRig) -> None:
-    await rig.write(rig.target, "A.t", 12)
-    state = await rig.owner()
-    await state.journal.position(P, 10)
-    reported(state, position=10, source_end_offset=10, target_end_offset=12)
+    state = await copied(rig, source_end=10)
     rig.target.truncate(TopicPartition("A.t", 0), 8)
     for is_suspected in (True, False):
         assert ledger(state) == []
@@ -254,10 +252,7 @@ async def test_a_loss_of_a_quiet_copy_counts_when_two_looks_saw_the_same_end(rig
 
 
 async def test_a_copy_whose_topic_cannot_be_described_keeps_its_loss_for_later(rig: FlowRig) -> None:
-    await rig.write(rig.target, "A.t", 12)
-    state = await rig.owner()
-    await state.journal.position(P, 10)
-    reported(state, position=10, source_end_offset=10, target_end_offset=12)
+    state = await copied(rig, source_end=10)
     rig.target.truncate(TopicPartition("A.t", 0), 8)
     await state.target_logs.look_at_ends(state.topics, copying=False)
     topic = rig.target.topics.pop("A.t")
@@ -269,10 +264,7 @@ async def test_a_copy_whose_topic_cannot_be_described_keeps_its_loss_for_later(r
 
 async def test_what_is_copied_while_the_targets_end_is_asked_for_is_no_loss_of_the_copy(rig: FlowRig) -> None:
     """A broker that hangs delays the answer about all copies: it is old when it comes."""
-    await rig.write(rig.target, "A.t", 12)
-    state = await rig.owner()
-    await state.journal.position(P, 10)
-    reported(state, position=10, source_end_offset=30, target_end_offset=12)
+    state = await copied(rig, source_end=30)
 
     def goes_on(_: Call) -> None:
         reported(state, position=20, source_end_offset=30, target_end_offset=22)
@@ -317,10 +309,7 @@ async def test_what_is_copied_again_in_the_same_process_is_not_taken_for_a_stran
 
 
 async def test_the_end_that_a_loss_left_is_remembered_with_all_that_is_known_of_it(rig: FlowRig) -> None:
-    await rig.write(rig.target, "A.t", 12)
-    state = await rig.owner()
-    await state.journal.position(P, 10)
-    reported(state, position=10, source_end_offset=10, target_end_offset=12)
+    state = await copied(rig, source_end=10)
     await rig.target.delete_records({TopicPartition("A.t", 0): 5})
     await state.target_logs.look_at_ends(state.topics, copying=False)
     held_from = state.table.rows[P].held_from
