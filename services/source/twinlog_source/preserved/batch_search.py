@@ -3,13 +3,13 @@
 from twinlog.batches.header import BatchHeader
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw import BatchReader
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.own_batches import is_filler
 
 LOOKS_BACK = 32
 """How many batches before an offset are looked at for the last one of a writer: between its batches lie only
 those of the filler."""
-OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 
 
 async def batch_at(reader: BatchReader, partition: TopicPartition, offset: int) -> BatchHeader | None:
@@ -19,7 +19,7 @@ async def batch_at(reader: BatchReader, partition: TopicPartition, offset: int) 
     try:
         fetched = await reader.fetch(partition, offset, max_bytes=1)
     except KafkaError as error:
-        if error.reason == OUT_OF_RANGE:
+        if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
             return None
         raise
     if not fetched.batches or fetched.log_start_offset > offset:

@@ -17,9 +17,10 @@ from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends, list_offs
 from twinlog.kafka.raw.log_ends import LogEnd, log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.kafka.raw.topic_ids import leader_topic_ids
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole, ReadEnd, Tail
-from twinlog_source.preserved.batch_search import LOOKS_BACK, OUT_OF_RANGE, batch_at, record_batch_at
+from twinlog_source.preserved.batch_search import LOOKS_BACK, batch_at, record_batch_at
 from twinlog_source.preserved.own_batches import (
     FilledRanges,
     ForeignLook,
@@ -288,7 +289,7 @@ class KafkaCopyTails:
         try:
             fetched = await self._reader.fetch(partition, offset, max_bytes=1)
         except KafkaError as error:
-            if error.reason == OUT_OF_RANGE:
+            if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
                 return OwnBatches(self._writer_id)  # deleted, with what lies before it
             raise
         at = min((batch.header.base_offset for batch in fetched.batches), default=offset)
@@ -308,7 +309,9 @@ class KafkaCopyTails:
             try:
                 fetched = await self._reader.fetch(partition, at, max_bytes=LOOK_BYTES)
             except KafkaError as error:
-                start = await self._start(partition) if error.reason == OUT_OF_RANGE else at
+                start = (
+                    await self._start(partition) if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE else at
+                )
                 if start <= at:
                     raise
                 at = start

@@ -210,7 +210,7 @@ class PreservedWriter:
         try:
             client = await self.session.client("write preserved copies")
         except KafkaError as error:
-            self._restore_failure(self._ready.values(), error)
+            self._back_off(self._ready.values(), error)
             return
         if not self._has_lease():
             return
@@ -319,7 +319,7 @@ class PreservedWriter:
             doing, alias = "write a preserved copy", self.session.alias
             refusal = partition_error(code, each.target, doing, alias=alias, detail=detail)
             heals = code in LEADER_MOVED or code in _ABOUT_THE_SEQUENCE
-            self._restore_failure([each], refusal, heals=heals)
+            self._back_off([each], refusal, heals=heals)
 
     def _acknowledge(self, each: PreservedPartition, send: Send[OutgoingBatch], base_offset: int) -> None:
         each.appends.answered(send, base_offset)
@@ -339,7 +339,7 @@ class PreservedWriter:
             self._window.shrink(posted.behind_bytes, began=posted.at, now=now)
         for each, send in posted.sends:
             each.appends.refused(send)
-        self._restore_failure([each for each, _ in posted.sends], failure)
+        self._back_off([each for each, _ in posted.sends], failure)
 
     # ------------------------------------------------------------------------------------ ends and holes
 
@@ -360,7 +360,7 @@ class PreservedWriter:
                     self._end(error)
                     return False
                 waiting = [each for each in self.partitions.values() if each.appends.phase is not Phase.SURE]
-                self._restore_failure(waiting, error)
+                self._back_off(waiting, error)
                 await pause(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
             else:
@@ -383,7 +383,7 @@ class PreservedWriter:
             return
         if isinstance(tail, KafkaError):
             each.appends.end_not_read()
-            self._restore_failure([each], tail)
+            self._back_off([each], tail)
             return
         each.appends.end_read(tail)
         if each.appends.is_idle:
@@ -415,7 +415,7 @@ class PreservedWriter:
             self._filled(target, for_certain=is_filled)
 
         def left_out(target: TopicPartition, error: KafkaError) -> None:
-            self._restore_failure([self.partitions[target]], error)
+            self._back_off([self.partitions[target]], error)
             ended(target, False)
 
         try:
@@ -448,11 +448,11 @@ class PreservedWriter:
         """The partition that the error is about; the others only shared its transaction."""
         about = error.metadata.get("topic"), error.metadata.get("partition")
         at_fault = [target for target in holes if (target.topic, str(target.partition)) == about]
-        self._restore_failure([self.partitions[target] for target in at_fault or holes], error)
+        self._back_off([self.partitions[target] for target in at_fault or holes], error)
 
-    # ------------------------------------------------------------------------------------ failures_by_reason
+    # ------------------------------------------------------------------------------------ failures
 
-    def _restore_failure(
+    def _back_off(
         self, partitions: Iterable[PreservedPartition], error: KafkaError, *, heals: bool = False
     ) -> None:
         """Leave them alone for a moment, longer after each failure, or as long as `failed` says."""
@@ -478,7 +478,7 @@ class PreservedWriter:
         for target, error in refused.items():
             each = self.partitions.get(target)
             if each is not None:
-                self._restore_failure([each], error)
+                self._back_off([each], error)
 
 
 def _batch_of(send: Send[OutgoingBatch]) -> OutgoingBatch:

@@ -65,7 +65,9 @@ class NewCopies:
                     exactly_once=self.exactly_once,
                     cleanup_policies=policies[partition.topic],
                     # A position of 0 says that nothing was copied, and so does an empty target.
-                    position_stored=row.stored and bool(row.position) and not self._is_anew(row, topics),
+                    position_stored=row.stored
+                    and bool(row.position)
+                    and not self._has_new_target(row, topics),
                     target_end=end,
                     common=there,
                     not_before=begin if self.starts.are_told else 0,
@@ -89,7 +91,7 @@ class NewCopies:
             if isinstance(end := ends[target := target_of(row, topics)], int)
             and isinstance(begin := begins[row.partition], int)
             and begin < end
-            and (not row.stored or self._is_anew(row, topics))
+            and (not row.stored or self._has_new_target(row, topics))
             and not any("compact" in policy for policy in policies[row.partition.topic])
         }
         return await self._compare(suspects, ends)
@@ -160,7 +162,7 @@ class NewCopies:
                     unknown[partition] = next(each for each in known if isinstance(each, KafkaError))
         return {**unknown, **await self.common_logs.find(asked)}
 
-    def _is_anew(self, row: PartitionRow, topics: Topics) -> bool:
+    def _has_new_target(self, row: PartitionRow, topics: Topics) -> bool:
         """Whether what is known of it is about an earlier target topic.
 
         That stays true until its kind of copy is decided, also when the coming of the new topic was put on
@@ -175,7 +177,7 @@ class NewCopies:
         self, rows: Collection[PartitionRow], topics: Topics
     ) -> Mapping[TopicPartition, int | KafkaError]:
         """Where the copies would begin: at their position, and for a new target topic at the beginning."""
-        new = [row.partition for row in rows if self._is_anew(row, topics)]
+        new = [row.partition for row in rows if self._has_new_target(row, topics)]
         starts = await self.starts.resolve(dict.fromkeys(new, AutoOffsetReset.EARLIEST))
         return {row.partition: starts.get(row.partition, row.position or 0) for row in rows}
 

@@ -109,7 +109,7 @@ class TargetLogs:
         reports it: an end that is too low counts when the next look sees the same one. Else the report says
         where the log had ended.
         """
-        written = self._written(topics)
+        written = self._recalled_ends(topics)
         if not written:
             return False
         starts = await self.target.list_offsets(OffsetSpec.EARLIEST, written.keys())
@@ -128,8 +128,9 @@ class TargetLogs:
                 self._note(TargetStartSeen(partition=partition, start_offset=start))
         return bool(self._ends_seen)
 
-    def _written(self, topics: Topics) -> dict[TopicPartition, tuple[TopicPartition, int]]:
-        """By copy: its source partition, and the end of what was written to it."""
+    def _recalled_ends(self, topics: Topics) -> dict[TopicPartition, tuple[TopicPartition, int]]:
+        """By copy: its source partition, and the end of what was written to it. Ends that only the log knows
+        are noted in the table first."""
         written: dict[TopicPartition, tuple[TopicPartition, int]] = {}
         for partition, row in self.table.rows.items():
             if row.is_preserved:

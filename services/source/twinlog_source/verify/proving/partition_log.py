@@ -11,6 +11,7 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool, list_offsets
 from twinlog.kafka.raw.fetch.reader import FetchedBatches
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.comparing.sides import Chunk
@@ -20,7 +21,6 @@ FETCH_BYTES = 4 << 20
 _KEPT_BYTES = 12 << 20
 """Bytes of earlier chunks that are kept: a comparison looks back by a few records."""
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.2, 5.0
-_OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 
 
 class Fetches(Protocol):
@@ -117,7 +117,7 @@ class PartitionLog:
                 self.partition, offset, max_bytes=self.pace.most_bytes(FETCH_BYTES)
             )
         except KafkaError as error:
-            if error.reason != _OUT_OF_RANGE:
+            if error.reason != KafkaReason.OFFSET_OUT_OF_RANGE:
                 raise
             return await self._beyond(offset, error)
         self.pace.spend(fetched.size_bytes)
