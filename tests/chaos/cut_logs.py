@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from twinlog.batches import end_marker, read_batches
@@ -19,34 +20,55 @@ def lose_tails(
 
     Returns how many offsets each has lost. All of a log must be in one segment.
     """
-    data = cluster.log_file(1).parent / "data"
-    cluster.stop_broker(1)
-    try:
+    with _stopped(cluster) as data:
         return {
             partition: _lose_tail(data / f"{partition.topic}-{partition.partition}", dice)
             for partition in partitions
         }
+
+
+def lose_from(cluster: BlockingCluster, partition: TopicPartition, offset: int) -> int:
+    """The same, of one log, from the batch on that begins at `offset`. Returns how many offsets it has
+    lost."""
+    with _stopped(cluster) as data:
+        directory = data / f"{partition.topic}-{partition.partition}"
+        (segment,) = directory.glob("*.log")
+        kept = [batch for batch in read_batches(segment.read_bytes()) if batch.header.next_offset <= offset]
+        return _cut(directory, sum(len(batch.data) for batch in kept))
+
+
+@contextmanager
+def _stopped(cluster: BlockingCluster) -> Iterator[Path]:
+    """The only broker is down meanwhile; where its logs are."""
+    cluster.stop_broker(1)
+    try:
+        yield cluster.log_file(1).parent / "data"
     finally:
         cluster.restart_broker(1)
 
 
 def _lose_tail(directory: Path, dice: random.Random) -> int:
     (segment,) = directory.glob("*.log")
-    content = segment.read_bytes()
-    ends = list(_quiet_ends(content))
+    ends = list(_quiet_ends(segment.read_bytes()))
     if len(ends) < 2:
         return 0
-    size, next_offset = ends[dice.randrange(int(len(ends) * (1 - LONGEST_CUT)), len(ends) - 1)]
-    lost = read_batches(content)[-1].header.next_offset - next_offset
-    segment.write_bytes(content[:size])
+    return _cut(directory, ends[dice.randrange(int(len(ends) * (1 - LONGEST_CUT)), len(ends) - 1)])
+
+
+def _cut(directory: Path, size_bytes: int) -> int:
+    """Returns how many offsets are lost."""
+    (segment,) = directory.glob("*.log")
+    content = segment.read_bytes()
+    segment.write_bytes(content[:size_bytes])
     # The broker makes them again from the log; those that are there know what was cut.
     for stale in (*directory.glob("*index"), *directory.glob("*.snapshot")):
         stale.unlink()
-    return lost
+    lost = read_batches(content[size_bytes:])
+    return lost[-1].header.next_offset - lost[0].header.base_offset if lost else 0
 
 
-def _quiet_ends(content: bytes) -> Iterator[tuple[int, int]]:
-    """Where the log could end: size in bytes and next offset, wherever no transaction is open.
+def _quiet_ends(content: bytes) -> Iterator[int]:
+    """Where the log could end, as a size in bytes: wherever no transaction is open.
 
     One that were open for ever would only test that consumers of this log wait.
     """
@@ -61,4 +83,4 @@ def _quiet_ends(content: bytes) -> Iterator[tuple[int, int]]:
         elif header.is_transactional:
             open_producers.add(header.producer_id)
         if not open_producers:
-            yield size, header.next_offset
+            yield size

@@ -299,6 +299,13 @@ class AppendLog(Generic[T]):
             self._returned.append(sent)
             self._lose_certainty()
 
+    def meet_connection(self) -> None:
+        """The next request would be the first one on another connection than the last: the log may be that of
+        another leader by now. A leader without the filled offsets at the end takes the next batch, as they
+        have no sequence numbers, and puts it in the wrong place: the end is read again before it is sent."""
+        if self.phase is Phase.SURE and not self._in_flight and self._queue and self._proof is None:
+            self._lose_certainty()
+
     def doubt(self) -> None:
         """Another producer may have written after the end of a copy at rest: read the end again."""
         if self.phase is Phase.SURE and self.is_idle and self._proof is None:

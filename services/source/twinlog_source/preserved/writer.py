@@ -65,7 +65,8 @@ class PreservedPartition:
     target: TopicPartition
     appends: AppendLog[OutgoingBatch]
     connection: DataConnection | None = None
-    """Where its batches in flight were sent: only there does the leader see them in order."""
+    """To its leader, as it was when its end was read or a batch was sent last: only there does the leader see
+    the batches in flight in order."""
     retry_at: float = 0.0
     """Monotonic seconds before which nothing is done."""
     failures: int = 0
@@ -240,6 +241,8 @@ class PreservedWriter:
                 continue
             if self._in_flight_bytes >= self._window.size_bytes and each.appends.phase is Phase.SURE:
                 continue
+            if each.connection is not connection:
+                each.appends.meet_connection()
             match each.appends.next():
                 case Send() as send:
                     each.connection = connection
@@ -248,6 +251,7 @@ class PreservedWriter:
                     self._in_flight_bytes += send.size_bytes
                     self._ready[target] = self._ready.pop(target)
                 case ReadEnd() as read:
+                    each.connection = connection
                     self._to_read.setdefault(connection, {})[target] = replace(
                         read, topic_id=each.topic_id, common_until=each.common_until
                     )

@@ -450,6 +450,7 @@ class Owner:
         if self.filling is not None and self.fill_stage == 1:
             self.fill_stage = 3
         self.connection = self.leader.connect()
+        self.appends.meet_connection()
         self.changed(self.at_target)
 
     def _read_end(self) -> None:

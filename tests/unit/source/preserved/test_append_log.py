@@ -88,3 +88,26 @@ def test_what_the_source_cannot_prove_any_more_is_believed() -> None:
     assert (log.acknowledged, log.wanted, log.is_proving, log.phase) == (110, 110, False, Phase.SURE)
     log.believe()
     assert log.generation == 2, "offered again once for the proof, once for its end"
+
+
+def test_the_end_is_read_again_before_the_first_batch_on_another_connection() -> None:
+    """Another leader may lack filled offsets, and takes the batch behind them nevertheless."""
+    log = ended(end=100)
+    log.meet_connection()
+    assert log.next() is None, "nothing is to be sent"
+    log.offer([Append(100, 2, 20, "a"), Append(102, 1, 10, "b")], next_offset=103)
+    log.meet_connection()
+    assert log.next() == ReadEnd(100)
+    log.end_read(Tail(98, 7, knows_writer=True))
+    assert (log.acknowledged, log.wanted) == (98, 98), "offered again from there"
+    log.offer([Hole(98, 2), Append(100, 2, 20, "a"), Append(102, 1, 10, "b")], next_offset=103)
+    assert log.next() == Fill(98, 2)
+    log.filled(for_certain=True)
+    first = log.next()
+    assert isinstance(first, Send)
+    log.meet_connection()
+    second = log.next()
+    assert isinstance(second, Send), "what is unanswered tells by itself what became of the log"
+    log.refused(second)
+    log.refused(first)
+    assert log.next() == ReadEnd(100)
