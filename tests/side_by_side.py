@@ -7,12 +7,12 @@ _GUARDED = "clusters with rights of their own"
 TOGETHER = {
     "tests/e2e/one_run/": "one run",
     "tests/e2e/test_secured_flow.py": _TLS_AND_SASL,
-    "tests/integration/test_kafka_security.py": _TLS_AND_SASL,
+    "tests/integration/kafka/test_kafka_security.py": _TLS_AND_SASL,
     "tests/contract/cluster/test_real_cluster.py": _TLS_AND_SASL,
-    "tests/integration/test_configsync_access.py": _GUARDED,
-    "tests/integration/test_checkpoint_operations.py": _GUARDED,
-    "tests/integration/test_preflight_command.py": _GUARDED,
-    "tests/integration/test_read_only_source.py": _GUARDED,
+    "tests/integration/configsync/test_configsync_access.py": _GUARDED,
+    "tests/integration/checkpoint/test_checkpoint_operations.py": _GUARDED,
+    "tests/integration/cli/test_preflight_command.py": _GUARDED,
+    "tests/integration/source/test_read_only_source.py": _GUARDED,
 }
 """Files, and directories of them, that share what takes seconds to start."""
 

@@ -35,7 +35,7 @@ from aiokafka import AIOKafkaProducer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from integration.source_rig import GrowingLog, Rig, compare, open_rig, producer, quiet
+from integration.source.source_rig import GrowingLog, Rig, compare, open_rig, producer, quiet
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec

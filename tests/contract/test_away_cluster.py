@@ -1,6 +1,6 @@
 """A cluster that is away: every call ends in time with an error that says so, and closing is quick.
 
-That the same object serves again later: tests/integration/test_kafka_outages.py.
+That the same object serves again later: tests/integration/kafka/test_kafka_outages.py.
 """
 
 import asyncio

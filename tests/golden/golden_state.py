@@ -3,7 +3,7 @@ in the middle of its life. Run it at a release, from the root of the project:
 
     python tests/golden/golden_state.py
 
-`tests/integration/test_last_release.py` starts later code on it.
+`tests/integration/migration/test_last_release.py` starts later code on it.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from e2e.conftest import Mirror
-from integration.java_mirror_client import java_answers
+from integration.migration.java_mirror_client import java_answers
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.failover import read_some

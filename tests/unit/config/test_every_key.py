@@ -18,7 +18,7 @@ from twinlog.config.keys.table import ALL_KEYS
 TESTS = Path(__file__).parents[2]
 
 OF_FLOWS = {
-    "integration/test_broker_requests.py": {
+    "integration/kafka/test_broker_requests.py": {
         "test_administrative_calls_of_a_flow_end_with_admin_timeout_ms": """
             admin.timeout.ms
         """,
@@ -49,7 +49,7 @@ OF_FLOWS = {
             twinlog.auth.viewers twinlog.auth.operators twinlog.auth.admins
         """,
     },
-    "integration/test_configsync_access.py": {
+    "integration/configsync/test_configsync_access.py": {
         "test_mode_read_only_follows_removals_and_leaves_foreign_acls": """
             sync.topic.acls.interval.seconds twinlog.sync.topic.acls.mode
         """,
@@ -60,22 +60,22 @@ OF_FLOWS = {
             twinlog.sync.mode
         """,
     },
-    "integration/test_rename.py": {
+    "integration/cli/test_rename.py": {
         "test_data_settings_and_groups_go_by_the_new_names_and_none_meets_another": """
             twinlog.topic.rename
         """,
     },
-    "integration/test_finite_copy.py": {
+    "integration/cli/test_finite_copy.py": {
         "test_a_flow_is_held_behind_and_brought_to_an_instant_and_to_the_end": """
             twinlog.delay.seconds
         """,
     },
-    "integration/test_standing_proof.py": {
+    "integration/verify/test_standing_proof.py": {
         "test_copies_are_proven_while_they_are_made": """
             twinlog.verify.interval.seconds twinlog.verify.max.bytes.per.second
         """,
     },
-    "integration/test_flow_keys.py": {
+    "integration/cli/test_flow_keys.py": {
         "test_what_a_file_says_of_its_flows_is_what_both_clusters_show": """
             clusters enabled name topics topics.exclude groups groups.exclude replication.factor
             checkpoints.topic.replication.factor heartbeats.topic.replication.factor
@@ -100,12 +100,12 @@ OF_FLOWS = {
             twinlog.configsync.metrics.listen
         """,
     },
-    "integration/test_service_replicas.py": {
+    "integration/service/test_service_replicas.py": {
         "test_a_second_configsync_answers_changes_nothing_and_takes_over": """
             twinlog.owner.timeout.seconds
         """,
     },
-    "integration/test_service_runtime_process.py": {
+    "integration/service/test_service_runtime_process.py": {
         "test_a_stuck_loop_is_cancelled_at_the_grace_and_the_exit_is_clean": """
             twinlog.grace.seconds
         """,
@@ -116,33 +116,33 @@ OF_FLOWS = {
             twinlog.log.format
         """,
     },
-    "integration/test_source_cluster_mode.py": {
+    "integration/source/test_source_cluster_mode.py": {
         "test_a_killed_executor_loses_and_repeats_nothing": """
             twinlog.spark.master
         """,
     },
-    "integration/test_source_keys.py": {
+    "integration/source/test_source_keys.py": {
         "test_slots_syncs_kept_offsets_and_the_way_of_tasks_are_as_the_file_says": """
             tasks.max twinlog.max.slots offset.flush.interval.ms twinlog.offsets.preserved.topics
             twinlog.offsets.fill.total twinlog.source.worker.listen twinlog.source.worker.endpoint
         """,
     },
-    "integration/test_source_lag.py": {
+    "integration/source/test_source_lag.py": {
         "test_lag_is_true_or_not_known_from_the_first_moment_and_without_spark": """
             twinlog.stalled.seconds
         """,
     },
-    "integration/test_source_loss.py": {
+    "integration/source/test_source_loss.py": {
         "test_what_was_lost_while_the_service_was_down_is_found_at_its_start": """
             twinlog.on.data.loss
         """,
     },
-    "integration/test_source_preserved.py": {
+    "integration/source/test_source_preserved.py": {
         "test_copies_keep_their_offsets_through_what_happens_to_them": """
             twinlog.offsets twinlog.offsets.translated.topics
         """,
     },
-    "integration/test_source_scale.py": {
+    "integration/source/test_source_scale.py": {
         "test_tasks_stay_while_their_plan_holds_and_are_replaced_when_it_does_not": """
             twinlog.epoch.seconds twinlog.epoch.max.seconds
         """,
@@ -218,7 +218,7 @@ OF_FLOWS = {
 """Keys of flows and services by the file and the test that sets them."""
 
 OF_CLIENTS = {
-    "integration/test_broker_requests.py": {
+    "integration/kafka/test_broker_requests.py": {
         "test_brokers_are_asked_as_the_file_says": """
             client.id client.rack fetch.max.bytes max.partition.fetch.bytes fetch.min.bytes
             fetch.max.wait.ms request.timeout.ms isolation.level transaction.timeout.ms max.request.size
@@ -250,7 +250,7 @@ OF_CLIENTS = {
             sasl.kerberos.service.name
         """,
     },
-    "integration/test_kafka_security.py": {
+    "integration/kafka/test_kafka_security.py": {
         "test_every_mechanism_logs_in_over_tls": """
             security.protocol
         """,
@@ -270,17 +270,17 @@ OF_CLIENTS = {
             ssl.endpoint.identification.algorithm
         """,
     },
-    "integration/test_local_cluster.py": {
+    "integration/local/test_local_cluster.py": {
         "test_kafka_3_9_with_tls_scram_and_an_authorizer": """
             sasl.mechanism
         """,
     },
-    "integration/test_source_operations.py": {
+    "integration/source/test_source_operations.py": {
         "test_a_position_is_on_the_log_when_the_command_returns_also_0_with_reset_to_latest": """
             auto.offset.reset
         """,
     },
-    "integration/test_source_settings.py": {
+    "integration/source/test_source_settings.py": {
         "test_codec_isolation_and_fetch_sizes_are_as_the_file_says": """
             compression.type
         """,

@@ -1,0 +1,329 @@
+"""Copies with the source's offsets, as a task of the source service writes them, on two real brokers."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from integration.preserved.preserved_rig import (
+    Running,
+    preserved_rig,
+    read,
+    write_mixture,
+    write_plain,
+)
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
+from twinlog.errors import FatalKafkaError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.raw.delete_records import delete_records
+from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.testing.raw_copying import open_session
+from twinlog.testing.records import write_batches
+from twinlog_source.log.gaps import LogBounds
+from twinlog_source.task.orders import Reposition, SetPaused
+
+
+async def test_every_record_lies_at_its_source_offset_over_several_tasks(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic, partitions=3) as rig:
+        await write_mixture(kafka_pair.a, unique_topic, 3, rounds=2)
+        await rig.copy_everything()
+        await write_mixture(kafka_pair.a, unique_topic, 3, rounds=2)
+        await rig.copy_everything()
+        assert await rig.same() > 200
+        assert rig.positions == await rig.ends()
+
+
+def _has_come_to(running: Running, goal: int, writing: "asyncio.Task[None]") -> bool:
+    return writing.done() or sum(each.position for each in running.look().values()) > goal
+
+
+async def test_killed_tasks_leave_no_trace(kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic, partitions=3) as rig:
+        async with asyncio.TaskGroup() as group:
+            writing = group.create_task(
+                write_plain(kafka_pair.a, unique_topic, 30_000, partitions=3), name="write"
+            )
+            while not writing.done():
+                async with rig.task(kill=True) as running:
+                    goal = sum(each.position for each in running.look().values()) + 1_000
+                    await eventually(partial(_has_come_to, running, goal, writing))
+        await rig.copy_everything()
+        assert rig.tasks > 2
+        assert await rig.same() == 30_000
+
+
+async def test_a_copy_begins_where_its_source_begins(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 1_000)
+        async with open_session("A", kafka_pair.a.client_properties()) as session:
+            assert await delete_records(session, {partition: 700}) == {partition: 700}
+        rig.skips[partition] = 0, 700
+        ends = await rig.ends()
+        async with rig.task() as running:
+            await eventually(lambda: running.copied(ends))
+
+            async def begins_there() -> bool:
+                return await rig.target_bounds(OffsetSpec.EARLIEST) == {partition: 700}
+
+            await eventually(begins_there)
+        assert await rig.same() == 300
+        await rig.copy_everything()
+        seen = await read(kafka_pair.b, partition, 1_000, isolation="read_uncommitted")
+        assert min(seen) == 700
+
+
+async def test_a_copy_begins_far_behind_offset_0(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """More offsets than one batch holds, and not a round number of them."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        begin = 2_345_678
+        await rig.begin_source_at(begin)
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        rig.skips[partition] = 0, begin
+        await rig.copy_everything()
+        assert await rig.same() == 100
+        assert await rig.ends() == {partition: begin + 100}
+
+
+async def test_no_consumer_sees_anything_of_short_holes(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """Kafka's consumers read uncommitted records by default."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic, partitions=2) as rig:
+        few = [NewRecord(b"k", b"v", SystemClock().now_ms())] * 3
+        for abort in (True, False, True, True, False):
+            for partition in rig.every:
+                count = partition.partition + 1
+                await write_batches(
+                    kafka_pair.a,
+                    unique_topic,
+                    [(partition.partition, Codec.NONE, few * count)],
+                    transactional_id=unique_topic,
+                    abort=abort,
+                )
+        ends = await rig.ends()
+        await rig.copy_everything()
+        assert await rig.same() == 18
+        assert await rig.target_bounds(OffsetSpec.LATEST) == ends
+        for partition in rig.every:
+            committed = await read(kafka_pair.a, partition, ends[partition])
+            seen = await read(kafka_pair.b, partition, ends[partition], isolation="read_uncommitted")
+            assert seen.keys() == committed.keys()
+
+
+async def test_a_hole_that_consumers_would_see_ends_the_copy_before_it_and_nothing_is_lost(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        many = [NewRecord(b"k", b"v", SystemClock().now_ms())] * 200
+        await write_batches(
+            kafka_pair.a,
+            unique_topic,
+            [(0, Codec.NONE, many)],
+            transactional_id=unique_topic,
+            abort=True,
+        )
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[partition].needs_translation)
+            report = running.look()[partition]
+        assert (report.reason, report.preserved_until) == ("HOLE_TOO_LONG", report.position)
+        assert report.position <= 100
+        assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: report.position}
+        # Where the offsets are demanded it is filled.
+        rig.required = True
+        await rig.copy_everything()
+        assert await rig.same() == 200
+
+
+@pytest.mark.parametrize("required", [False, True])
+async def test_a_range_that_the_source_lost_is_in_the_ledger_and_filled_where_offsets_are_demanded(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, required: bool
+) -> None:
+    async with preserved_rig(
+        kafka_pair,
+        tmp_path,
+        unique_topic,
+        properties={"A.producer.request.timeout.ms": "5000"},
+    ) as rig:
+        (partition,) = rig.every
+        rig.lease_seconds, rig.required = 2.0, required
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+        await write_plain(kafka_pair.a, unique_topic, 400)
+        async with open_session("A", kafka_pair.a.client_properties()) as session:
+            await delete_records(session, {partition: 300})
+        ends = await rig.ends()
+        async with rig.task() as running:
+            if not required:
+                await eventually(lambda: running.look()[partition].needs_translation)
+                report = running.look()[partition]
+                assert (report.reason, report.preserved_until, report.position) == ("HOLE_TOO_LONG", 100, 300)
+                assert running.gaps == [(100, 300, "RETENTION")]
+                return
+            await eventually(lambda: running.copied(ends))
+            assert running.gaps == [(100, 300, "RETENTION")]
+        assert rig.skips[partition] == (100, 300)
+        copied = await read(kafka_pair.b, partition, 500)
+        assert sorted(copied) == [*range(100), *range(300, 500)]
+
+
+async def test_a_foreign_writer_ends_the_copy_and_the_exact_position_is_told(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 2_000)
+        await rig.copy_everything()
+        async with rig.task() as running:
+            await eventually(lambda: running.position(partition) == 2_000)
+            async with AIOKafkaProducer(bootstrap_servers=kafka_pair.b.bootstrap_servers) as intruder:
+                await intruder.send_and_wait(unique_topic, b"intruder", partition=0)
+            await write_plain(kafka_pair.a, unique_topic, 500)
+            await eventually(lambda: running.look()[partition].needs_translation)
+            report = running.look()[partition]
+        assert report.reason == "FOREIGN_WRITE"
+        assert "offset 2000" in report.message
+        copied = await read(kafka_pair.b, partition, report.position + 1)
+        assert copied[2_000][1] == b"intruder"
+        original = await read(kafka_pair.a, partition, 2_500)
+        behind = {offset - 1: content for offset, content in copied.items() if offset > 2_000}
+        assert behind == {offset: original[offset] for offset in range(2_000, report.position)}
+
+
+async def test_records_that_are_too_large_for_the_target_stop_only_their_partition(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(
+        kafka_pair, tmp_path, unique_topic, partitions=2, target={"max.message.bytes": "2000"}
+    ) as rig:
+        large, other = rig.every
+        # The driver does not know the limit yet: the broker refuses.
+        await write_plain(kafka_pair.a, unique_topic, 10, partitions=2)
+        async with AIOKafkaProducer(bootstrap_servers=kafka_pair.a.bootstrap_servers) as producer:
+            await producer.send_and_wait(unique_topic, b"x" * 5_000, partition=large.partition)
+        await write_plain(kafka_pair.a, unique_topic, 10, partitions=2)
+        ends = await rig.ends()
+        async with rig.task() as running:
+            await eventually(lambda: running.position(other) == ends[other])
+            await eventually(lambda: running.look()[large].reason == "RECORD_TOO_LARGE")
+            assert running.position(large) == 5
+        # Now it does.
+        rig.max_message_bytes = 2_000
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[large].reason == "RECORD_TOO_LARGE")
+            assert "offset 5 " in running.look()[large].message
+
+
+async def test_a_position_that_is_moved_forward_leaves_out_records_and_fills_their_offsets(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(
+        kafka_pair, tmp_path, unique_topic, properties={"B.producer.request.timeout.ms": "5000"}
+    ) as rig:
+        (partition,) = rig.every
+        rig.lease_seconds = 2.0
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        async with rig.task() as running:
+            await eventually(lambda: running.position(partition) == 100)
+            running.copier.set_paused(SetPaused(partitions=(partition,), paused=True))
+            await write_plain(kafka_pair.a, unique_topic, 100)
+            running.copier.moves.order(
+                Reposition(partition=partition, position=150, number=7, bounds=LogBounds(start=0, end=200))
+            )
+            await eventually(lambda: running.look()[partition].repositioned == 7)
+            assert running.gaps == [(100, 150, "SKIPPED_BY_OPERATOR")]
+            running.copier.moves.order(Reposition(partition=partition, position=20, number=8))
+            await eventually(lambda: running.look()[partition].withdrawn == 8)
+            running.copier.set_paused(SetPaused(partitions=(partition,), paused=False))
+            await eventually(lambda: running.position(partition) == 200)
+        assert await rig.copied_offsets(partition) == [*range(100), *range(150, 200)]
+
+
+async def test_a_task_whose_lease_is_over_writes_nothing_more(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+
+        async def sleep_too_long() -> None:
+            async with rig.task() as running:
+                await eventually(lambda: running.look()[partition].source_end_offset == 100)
+                rig.has_lease = False
+                await write_plain(kafka_pair.a, unique_topic, 100)
+                await asyncio.Event().wait()
+
+        with pytest.raises(ExceptionGroup) as lost:
+            await sleep_too_long()
+        assert lost.group_contains(FatalKafkaError, match="lease")
+        assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: 100}
+
+
+async def test_a_target_that_lost_its_tail_is_copied_again_from_there(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+        # As after an unclean election: the driver's last word is ahead of the log.
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        rig.positions[partition] = 180
+        async with rig.task() as running:
+            await eventually(lambda: running.position(partition) == 200)
+            assert running.copier.reporter.report(everything=True).failures["TARGET_LOST_TAIL"] == 1
+            assert running.gaps == []
+        assert await rig.same() == 200
+
+
+async def test_what_a_target_lost_of_the_records_that_others_wrote_there_is_copied_from_the_source(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """The topic has come back to the cluster that it was copied from."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+        others = rig.identity.producer_id
+        rig.identity = rig.identity._replace(producer_id=others + 1_000_000)
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        rig.positions[partition] = rig.common_until = 180
+        async with rig.task() as running:
+            await eventually(lambda: running.position(partition) == 200)
+            assert not running.look()[partition].needs_translation
+        assert await rig.same() == 200
+
+
+async def test_a_copy_whose_records_were_deleted_keeps_its_place(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """By retention of the target's own, or an operator: nothing is left to look at, and its end stays."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=2)
+        async with rig.task(kill=True) as running:
+            ends = await rig.ends()
+            await eventually(lambda: running.copied(ends))
+        deleted = ends[partition]
+        async with open_session("B", kafka_pair.b.client_properties()) as session:
+            assert await delete_records(session, {partition: deleted}) == {partition: deleted}
+        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=1)
+        await rig.copy_everything()
+        original = await read(kafka_pair.a, partition, (await rig.ends())[partition])
+        copied = await read(kafka_pair.b, partition, (await rig.ends())[partition])
+        assert copied == {offset: content for offset, content in original.items() if offset >= deleted}
+        assert rig.positions == await rig.ends()

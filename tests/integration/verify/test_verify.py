@@ -1,0 +1,409 @@
+"""`twinlog verify` on real brokers: mirrors made by hand, of which it is known what is wrong with them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from integration.source.source_rig import open_rig
+from integration.verify.verify_rig import VerifyRig, differences, not_compared
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
+from twinlog.kafka.ports import NewTopic, TopicDescription
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec
+from twinlog.model import Flow, TopicPartition
+from twinlog.testing.brokers import KafkaPair, make_topics, retry_admin, unique_name
+from twinlog.testing.records import awkward_records, write_batches
+from twinlog_source.log.fact_records import fact_record
+from twinlog_source.log.facts import TopicFact
+from twinlog_source.log.gaps import SKIPPED_BY_OPERATOR, Gap, gap_record
+
+
+@pytest.fixture
+async def mirror(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[VerifyRig]:
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
+        made = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b)
+        await made.positions_topic()
+        yield made
+
+
+@pytest.fixture
+def records() -> list[NewRecord]:
+    return awkward_records(SystemClock().now_ms() - 3_600_000, count=60)
+
+
+async def test_a_copy_in_other_batches_and_codecs_is_equal(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    """Every codec on both sides; aborted and committed transactions leave holes on the source."""
+    topic = unique_name("orders")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, codec, records) for codec in Codec])
+    await mirror.write_source(topic, [(0, Codec.NONE, records)], transactional_id=f"{topic}-1", abort=True)
+    await mirror.write_source(topic, [(0, Codec.ZSTD, records)], transactional_id=f"{topic}-2")
+    await mirror.write_source(topic, [(0, Codec.LZ4, records[:3])])
+    copied = [*records * 6, *records[:3]]
+    await mirror.write_copy(
+        topic,
+        [
+            (0, list(Codec)[number % 5], copied[begin : begin + 7])
+            for number, begin in enumerate(range(0, len(copied), 7))
+        ],
+        transactional_id=f"{topic}-copy",
+    )
+    await mirror.store_position(topic, 7 * len(records) + 5)
+    exit_code, report = await mirror.command("--topic", topic)
+    assert (exit_code, report["verdict"]) == (0, "EQUAL")
+    assert report["records"] == len(copied)
+    assert report["differences"] == report["not_compared"] == []
+
+
+async def test_each_damage_is_named_by_the_command(mirror: VerifyRig, records: list[NewRecord]) -> None:
+    topic = unique_name("damaged")
+    await mirror.topics(topic, partitions=2)
+    plain = [record for record in records if record.key != b"large"]
+    copied = [*plain]
+    lost = copied.pop(40)
+    copied.insert(30, NewRecord(b"nobody's", b"foreign", plain[0].timestamp_ms - 5))
+    copied.insert(20, plain[12])
+    at, value = plain[10].timestamp_ms, plain[10].value
+    copied[10] = NewRecord(plain[10].key, value, at, (*plain[10].headers, (b"one more", b"")))
+    await mirror.write_source(topic, [(0, Codec.GZIP, plain)])
+    await mirror.write_copy(topic, [(0, Codec.GZIP, copied), (1, Codec.NONE, [lost])])
+    await mirror.store_position(topic, len(plain))
+    report_file, page = mirror.rig.directory / "report.json", mirror.rig.directory / "report.html"
+    exit_code, report = await mirror.command(
+        "--topic", topic, "--show", "--report", str(report_file), "--html", str(page)
+    )
+    assert (exit_code, report["verdict"]) == (1, "DIFFERENT")
+    assert differences(report) == [
+        ("CHANGED", 10, 10, 1),
+        ("DUPLICATE", 12, 20, 1),
+        ("FOREIGN", 30, 31, 1),
+        ("MISSING", 40, 42, 1),
+        ("FOREIGN", None, 0, 1),
+    ]
+    changed, *_, missing, moved = report["differences"]
+    assert all(("written_by" in each) is (each["kind"] != "MISSING") for each in report["differences"])
+    assert changed["changed"] == ["headers"]
+    assert changed["target_record"]["headers"][-1] == ["one more", ""]
+    assert missing["found_in"] == f"{mirror.rig.remote(topic)}-1@0"
+    assert moved["found_in"] == f"{topic}-0@40"
+    assert json.loads(report_file.read_text()) == report
+    assert "DIFFERENT" in page.read_text()
+
+
+async def test_lag_is_incomplete_and_a_lost_end_is_missing(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    lagging, lost = unique_name("lagging"), unique_name("lost")
+    for topic in (lagging, lost):
+        await mirror.topics(topic)
+        await mirror.write_source(topic, [(0, Codec.LZ4, records)])
+        await mirror.write_copy(topic, [(0, Codec.LZ4, records[:50])])
+    await mirror.store_position(lagging, 50)
+    await mirror.store_position(lost, 60)
+    report = await mirror.verify(lagging)
+    assert report["verdict"] == "INCOMPLETE"
+    assert not_compared(report) == [("source", "NOT_COPIED_YET", 50, len(records))]
+    report = await mirror.verify(lost)
+    assert differences(report) == [("MISSING", 50, None, 10)]
+    assert not_compared(report) == [("source", "NOT_COPIED_YET", 60, len(records))]
+
+
+async def test_without_a_stored_position_nothing_at_the_end_is_called_lost(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    topic = unique_name("fresh")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, Codec.NONE, records)])
+    await mirror.write_copy(topic, [(0, Codec.NONE, records[:30])])
+    report = await mirror.verify(topic)
+    assert report["verdict"] == "INCOMPLETE"
+    assert not_compared(report) == [("source", "NOT_COPIED_YET", 30, len(records))]
+
+
+async def test_a_mirror_that_something_else_made_is_judged_by_the_two_clusters_alone(
+    kafka_pair: KafkaPair, tmp_path: Path, records: list[NewRecord]
+) -> None:
+    """It has none of our topics, and topics are called as on the source."""
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
+        mirror, whole, short = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b), *map(unique_name, "ws")
+        rig.extra |= {
+            "topics": f"{whole},{short}",
+            "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        }
+        for topic, count in ((whole, len(records)), (short, 50)):
+            await rig.create(topic)
+            copy = NewTopic(name=topic, partition_count=1, replication_factor=1)
+            await make_topics(rig.target, copy)
+            await mirror.write_source(topic, [(0, Codec.ZSTD, records)])
+            await write_batches(kafka_pair.b, topic, [(0, Codec.LZ4, records[:count])])
+        exit_code, report = await mirror.command("--topic", whole)
+        assert (exit_code, report["verdict"], report["records"]) == (0, "EQUAL", len(records)), report
+        exit_code, report = await mirror.command("--topic", short, "--wait", "0")
+        assert (exit_code, report["differences"]) == (3, []), "it may be on its way"
+        assert not_compared(report) == [("source", "NOT_COPIED_YET", 50, len(records))]
+        exit_code, report = await mirror.command("--complete")
+        assert exit_code == 1
+        assert differences(report) == [("MISSING", 50, None, len(records) - 50)]
+        assert report["not_compared"] == []
+
+
+async def test_what_retention_took_of_either_side_is_said_and_does_no_harm(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    source_short, target_short = unique_name("source-short"), unique_name("target-short")
+    for topic in (source_short, target_short):
+        await mirror.topics(topic)
+        for _ in range(3):
+            await mirror.write_source(topic, [(0, Codec.NONE, records)])
+            await mirror.write_copy(topic, [(0, Codec.NONE, records)])
+        await mirror.store_position(topic, 3 * len(records))
+    copy = TopicPartition(mirror.rig.remote(target_short), 0)
+    await retry_admin(lambda: mirror.rig.source.delete_records({TopicPartition(source_short, 0): 25}))
+    await retry_admin(lambda: mirror.rig.target.delete_records({copy: 33}))
+    report = await mirror.verify(source_short, target_short)
+    assert report["verdict"] == "EQUAL", report
+    assert sorted(not_compared(report)) == [
+        ("source", "TARGET_RETENTION", 0, 33),
+        ("target", "SOURCE_RETENTION", 0, 25),
+    ]
+
+
+async def test_known_gaps_are_told_apart_from_unknown_ones(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    topic = unique_name("gappy")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, Codec.SNAPPY, records)])
+    kept = [*records[:20], *records[25:40], *records[42:]]
+    await mirror.write_copy(topic, [(0, Codec.SNAPPY, kept)])
+    await mirror.store_position(topic, len(records))
+    gap = Gap(
+        partition=TopicPartition(topic, 0),
+        from_offset=20,
+        to_offset=25,
+        reason=SKIPPED_BY_OPERATOR,
+        found_at_ms=1,
+    )
+    await mirror.append(*gap_record(Flow(mirror.rig.a, mirror.rig.b), gap))
+    report = await mirror.verify(topic)
+    assert differences(report) == [("MISSING", 40, 35, 2)]
+    assert not_compared(report) == [("source", "KNOWN_GAP", 20, 25)]
+    assert report["not_compared"][0]["detail"] == SKIPPED_BY_OPERATOR
+
+
+async def test_a_range_of_offsets_is_compared_alone(mirror: VerifyRig, records: list[NewRecord]) -> None:
+    topic = unique_name("ranged")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, Codec.NONE, records)])
+    copied = [*records]
+    del copied[5], copied[60]
+    await mirror.write_copy(topic, [(0, Codec.NONE, copied)])
+    await mirror.store_position(topic, len(records))
+    exit_code, report = await mirror.command("--topic", topic, "--from", "10", "--to", "60")
+    assert (exit_code, report["verdict"]) == (0, "EQUAL"), report
+    assert report["records"] == 50
+    exit_code, report = await mirror.command("--topic", topic, "--from", "10")
+    assert exit_code == 1
+    assert differences(report) == [("MISSING", 61, 60, 1)]
+
+
+async def test_timestamps_of_a_copy_that_has_its_brokers_own_are_not_compared(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    topic = unique_name("stamped")
+    await mirror.topics(topic, message_timestamp_type="LogAppendTime")
+    await mirror.write_source(topic, [(0, Codec.ZSTD, records)])
+    await mirror.write_copy(topic, [(0, Codec.ZSTD, [*records[:30], *records[31:]])])
+    await mirror.store_position(topic, len(records))
+    report = await mirror.verify(topic)
+    assert differences(report) == [("MISSING", 30, 30, 1)]
+    assert report["partitions"][0]["timestamps_compared"] is False
+
+
+async def test_wrong_use_is_exit_code_2_and_a_cluster_that_is_away_is_3(mirror: VerifyRig) -> None:
+    exit_code, told = await mirror.command("--topic", "no-such-topic")
+    assert exit_code == 2
+    assert "no-such-topic" in told["error"]
+    mirror.rig.target_servers = "127.0.0.1:1"
+    report = await mirror.verify()
+    assert report["verdict"] == "INCOMPLETE"
+    assert report["not_compared"][0]["reason"] == "KAFKA_UNAVAILABLE"
+
+
+async def test_a_verification_goes_on_behind_what_is_proven(
+    mirror: VerifyRig, records: list[NewRecord], tmp_path: Path
+) -> None:
+    topic = unique_name("kept")
+    await mirror.topics(topic)
+    state = str(tmp_path / "state")
+    read_bytes = []
+    for number in (1, 2):
+        await mirror.write_source(topic, [(0, Codec.NONE, records)])
+        await mirror.write_copy(topic, [(0, Codec.NONE, records)])
+        await mirror.store_position(topic, number * len(records))
+        report = await mirror.verify(topic, state_directory=state)
+        assert report["verdict"] == "EQUAL"
+        assert report["records"] == number * len(records)
+        read_bytes.append(report["bytes"])
+    assert read_bytes[1] == read_bytes[0], "the second time only what is new is read"
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("kind", ["translated", "preserved"])
+async def test_a_topic_that_is_deleted_meanwhile_is_incomplete(
+    mirror: VerifyRig, records: list[NewRecord], side: str, kind: str
+) -> None:
+    topic = unique_name(f"deleted-{side}")
+    await mirror.topics(topic)
+    if kind == "preserved":
+        await mirror.promise_offsets(topic)
+    for _ in range(4):
+        await mirror.write_source(topic, [(0, Codec.NONE, records)])
+        await mirror.write_copy(topic, [(0, Codec.NONE, records)])
+    await mirror.store_position(topic, 4 * len(records))
+
+    async def delete() -> None:
+        if side == "source":
+            await retry_admin(lambda: mirror.rig.source.delete_topics([topic]))
+        else:
+            await retry_admin(lambda: mirror.rig.target.delete_topics([mirror.rig.remote(topic)]))
+
+    report = await mirror.verify(topic, meanwhile=delete, max_bytes_per_second=100_000)
+    assert report["verdict"] == "INCOMPLETE", report
+    assert {each["reason"] for each in report["not_compared"]} == {"TOPIC_UNKNOWN"}
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_a_cluster_that_goes_away_in_the_middle_is_incomplete(
+    kafka_pair: KafkaPair,
+    tmp_path: Path,
+    records: list[NewRecord],
+    start_cluster: Callable[[ClusterSpec], BlockingCluster],
+    side: str,
+) -> None:
+    gone = await asyncio.to_thread(start_cluster, ClusterSpec(name="gone"))
+    source, target = (gone, kafka_pair.b) if side == "source" else (kafka_pair.a, gone)
+    async with open_rig(source, target, tmp_path) as rig:
+        mirror, topic = VerifyRig(rig=rig, a=source, b=target), unique_name("gone")
+        await mirror.positions_topic()
+        await mirror.topics(topic)
+        for _ in range(4):
+            await mirror.write_source(topic, [(0, Codec.NONE, records)])
+            await mirror.write_copy(topic, [(0, Codec.NONE, records)])
+        await mirror.store_position(topic, 4 * len(records))
+
+        async def stop() -> None:
+            await asyncio.to_thread(gone.kill_broker, 1)
+
+        report = await mirror.verify(
+            topic, meanwhile=stop, max_bytes_per_second=100_000, patience_seconds=2.0
+        )
+    assert report["verdict"] == "INCOMPLETE", report
+    assert report["differences"] == []
+    assert {each["reason"] for each in report["not_compared"]} <= {"KAFKA_UNAVAILABLE", "KAFKA_TIMEOUT"}
+
+
+async def test_what_is_on_the_target_may_be_deleted_on_the_source(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    whole, short, shorter = unique_name("safe"), unique_name("unsafe"), unique_name("unsafe")
+    many = [NewRecord(b"k", b"%d" % number, records[0].timestamp_ms + number) for number in range(600)]
+    for topic, written in ((whole, records), (short, records), (shorter, many)):
+        await mirror.topics(topic)
+        await mirror.write_source(topic, [(0, Codec.LZ4, written)])
+        await mirror.write_copy(topic, [(0, Codec.LZ4, written)])
+        await mirror.store_position(topic, len(written))
+    exit_code, told = await mirror.command("--topic", whole, "--before", "40", name="safe-to-delete")
+    assert (exit_code, told["safe"]) == (0, True), told
+    assert [each["safe_until"] for each in told["partitions"]] == [40]
+    for topic, deleted in ((short, 20), (shorter, 400)):
+        before = {TopicPartition(mirror.rig.remote(topic), 0): deleted}
+        await retry_admin(partial(mirror.rig.target.delete_records, before))
+        exit_code, told = await mirror.command("--topic", topic, name="safe-to-delete")
+        assert (exit_code, told["safe"]) == (1, False), told
+        (found,) = told["partitions"]
+        assert (found["source_begin"], found["safe_until"], found["reason"]) == (0, 0, "TARGET_RETENTION")
+        assert (await mirror.verify(topic))["verdict"] == "EQUAL", "the copy is as it should be, all the same"
+    uncommitted = unique_name("uncommitted")
+    await mirror.topics(uncommitted)
+    aborted = [(0, Codec.NONE, records[:5])]
+    await mirror.write_source(uncommitted, aborted, transactional_id=uncommitted, abort=True)
+    await mirror.write_source(uncommitted, [(0, Codec.NONE, records[5:6])])
+    await mirror.write_copy(uncommitted, [(0, Codec.NONE, records[:6])])
+    await mirror.store_position(uncommitted, 7)
+    for isolation, expected in (("read_committed", 1), ("read_uncommitted", 0)):
+        exit_code, _ = await mirror.command(
+            "--topic", uncommitted, "--isolation", isolation, name="safe-to-delete"
+        )
+        assert exit_code == expected, isolation
+
+
+async def test_who_wrote_a_foreign_record_is_told(mirror: VerifyRig, records: list[NewRecord]) -> None:
+    topic = unique_name("written")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, Codec.NONE, records[:3])])
+    await mirror.write_copy(topic, [(0, Codec.NONE, records[:3])])
+    await mirror.store_position(topic, 3)
+    stranger = NewRecord(b"who", b"was this", records[0].timestamp_ms)
+    await mirror.write_copy(topic, [(0, Codec.NONE, [stranger])], transactional_id=f"{topic}-stranger")
+    report = await mirror.verify(topic)
+    assert differences(report) == [("FOREIGN", None, 3, 1)]
+    writer = report["differences"][0]["written_by"]
+    assert (writer["producer_id"] >= 0, writer["transactional"]) == (True, True)
+    exit_code, told = await mirror.command("--topic", topic, "--report", "/dev/full")
+    assert (exit_code, told["verdict"]) == (2, "DIFFERENT"), "a full disk does not take the result"
+
+
+async def test_a_copy_of_a_topic_that_was_created_again_is_not_accused(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    """It holds the records of the one before, too; and the stored position may still be of that one."""
+    noticed, unnoticed = unique_name("noticed"), unique_name("unnoticed")
+    at_ms = records[0].timestamp_ms - 3_600_000
+    older = [NewRecord(b"older", b"%d" % number, at_ms + number) for number in range(25)]
+    for topic in (noticed, unnoticed):
+        await mirror.topics(topic)
+        await mirror.write_source(topic, [(0, Codec.LZ4, records)])
+        await mirror.write_copy(topic, [(0, Codec.LZ4, older)])
+    await mirror.write_copy(noticed, [(0, Codec.LZ4, records)])
+    described = await mirror.rig.source.describe_topics([noticed])
+    found = described[noticed]
+    assert isinstance(found, TopicDescription)
+    for topic, topic_id, partitions, position in (
+        (noticed, found.topic_id, 0, len(records)),
+        (unnoticed, "the-one-before", 1, 1_000),
+    ):
+        mark = TopicFact(topic=topic, topic_id=topic_id, known_partitions=partitions)
+        await mirror.append(*fact_record(mirror.rig.a, mark))
+        await mirror.store_position(topic, position)
+    report = await mirror.verify(noticed)
+    assert report["verdict"] == "EQUAL", report
+    assert not_compared(report) == [("target", "SOURCE_RETENTION", 0, 25)]
+    report = await mirror.verify(unnoticed)
+    assert report["verdict"] == "INCOMPLETE", report
+    assert report["differences"] == []
+
+
+async def test_a_preserved_copy_with_other_offsets_is_different(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    """A marker stands in the copy where the source has none."""
+    topic = unique_name("preserved")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, Codec.LZ4, records)])
+    await mirror.write_copy(topic, [(0, Codec.LZ4, records[:30])], transactional_id=topic)
+    await mirror.write_copy(topic, [(0, Codec.LZ4, records[30:])])
+    await mirror.store_position(topic, len(records))
+    assert (await mirror.verify(topic))["verdict"] == "EQUAL", "nobody promised the offsets"
+    await mirror.promise_offsets(topic)
+    report = await mirror.verify(topic)
+    assert differences(report) == [("CHANGED", 30, 31, len(records) - 30)]
+    assert report["differences"][0]["changed"] == ["offset"]
+    assert report["partitions"][0]["offsets_promised"] is True
