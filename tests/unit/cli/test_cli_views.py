@@ -125,6 +125,7 @@ def _status() -> Status:
     row.topics, row.partitions = {"READY": 2, "WAITING": 1}, {"RUNNING": 3, "PAUSED": 1, "FAULTED": 0}
     row.records_per_second, row.bytes_per_second, row.lag_records = 12345.6, 2_500_000.0, 0
     row.lag_seconds, row.last_copied_age_seconds, row.records = 0.0, 3.2, 7
+    row.caught_up_in_seconds = 0.0
     row.path, row.delay_seconds = "ALIVE", 0.123
     row.group_count, row.groups = 1, {"EXACT": 3}
     row.proofs, row.proven_age_seconds = {"EQUAL": 3, "DIFFERENT": 1}, 300.0
@@ -144,6 +145,7 @@ def test_a_flow_is_one_row() -> None:
         "2.5",
         "0",
         "0 s",
+        "yes",
         "3 s ago",
         "0.12 s",
         "1 (3 exact)",
@@ -153,7 +155,7 @@ def test_a_flow_is_one_row() -> None:
 
 
 def test_what_nobody_said_is_a_dash_and_never_a_zero() -> None:
-    assert flow_cells(FlowRow(flow="A->B")) == ("A->B", *["-"] * 11)
+    assert flow_cells(FlowRow(flow="A->B")) == ("A->B", *["-"] * 12)
 
 
 def test_a_lag_that_is_not_known_shows_what_was_known_last_and_how_old_that_is() -> None:
@@ -161,6 +163,13 @@ def test_a_lag_that_is_not_known_shows_what_was_known_last_and_how_old_that_is()
     assert flow_cells(row)[5:7] == ("? (1,040 3 min ago)", "?")
     row = FlowRow(flow="A->B", records=0, last_known_lag_records=0)
     assert flow_cells(row)[5] == "?", "never 0 before the first look"
+
+
+def test_a_flow_says_when_it_will_have_caught_up() -> None:
+    row = FlowRow(flow="A->B", records=0, lag_records=90_000, caught_up_in_seconds=330.0)
+    assert flow_cells(row)[7] == "in 6 min"
+    row.caught_up_in_seconds = None
+    assert flow_cells(row)[7] == "?", "its lag does not shrink"
 
 
 @pytest.mark.parametrize(
@@ -175,12 +184,12 @@ def test_producers_write_are_silent_or_it_is_not_known(
 
 def test_a_delay_of_long_ago_is_not_shown_as_the_delay_of_now() -> None:
     row = FlowRow(flow="A->B", path="UNKNOWN", delay_seconds=0.01, heartbeat_age_seconds=179.0)
-    assert flow_cells(row)[8] == "? (0.01 s 3 min ago)"
+    assert flow_cells(row)[9] == "? (0.01 s 3 min ago)"
 
 
 def test_a_cut_path_shows_how_long_it_is_silent() -> None:
     row = FlowRow(flow="A->B", path="SILENT", delay_seconds=0.1, heartbeat_age_seconds=42.4)
-    assert flow_cells(row)[8] == "silent 42 s"
+    assert flow_cells(row)[9] == "silent 42 s"
 
 
 @pytest.mark.parametrize(

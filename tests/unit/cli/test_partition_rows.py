@@ -53,6 +53,16 @@ def test_what_is_not_known_is_a_question_mark_for_people_and_null_for_programs()
     assert rows.as_json(status("d"), now_ms=NOW_MS)["lag_seconds"] == 0.0
 
 
+def test_when_the_lag_will_be_gone_is_told_where_it_is_known() -> None:
+    told = status("a", lag=7)
+    assert rows.as_json(told, now_ms=NOW_MS)["caught_up_in_seconds"] is None
+    told.caught_up_in.FromMilliseconds(90_500)
+    assert rows.as_json(told, now_ms=NOW_MS)["caught_up_in_seconds"] == 90.5
+    assert "in 90 s" in rows.cells(told, now_ms=NOW_MS)
+    told.caught_up_in.FromMilliseconds(0)
+    assert "yes" in rows.cells(told, now_ms=NOW_MS)
+
+
 def test_the_next_try_is_told() -> None:
     told = status("a", "BACKOFF", reason="KAFKA_TIMEOUT")
     told.retry_at.FromMilliseconds(NOW_MS + 32_400)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
@@ -48,6 +49,7 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         pauses=pauses(driver),
         throttles=throttles(driver),
         lag_records=backlog.records,
+        caught_up_in=_duration(backlog.caught_up_in_seconds),
     )
     if backlog.began_at is not None:
         status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(backlog.began_at)))
@@ -81,6 +83,7 @@ def partition_status(
         position=-1 if row.position is None else row.position,
         source_end_offset=-1 if row.end is None else row.end,
         lag_records=standing.lag_records,
+        caught_up_in=_duration(standing.caught_up_in_seconds),
         records_per_second=row.records.shown(facts.now),
         bytes_per_second=row.bytes.shown(facts.now),
         slot=-1 if row.slot is None else row.slot,
@@ -197,6 +200,14 @@ def flow_message(flow: Flow) -> types_pb2.Flow:
 def timestamp(wall_ms: int) -> Timestamp:
     message = Timestamp()
     message.FromMilliseconds(wall_ms)
+    return message
+
+
+def _duration(seconds: float | None) -> Duration | None:
+    if seconds is None:
+        return None
+    message = Duration()
+    message.FromMilliseconds(int(seconds * 1000))
     return message
 
 

@@ -20,19 +20,24 @@ class Backlog:
     began_at: float | None
     """When the oldest record came that is not copied, in monotonic seconds; None = there is none, or it is
     not known."""
+    caught_up_in_seconds: float | None
+    """Until the last partition has caught up at its present pace; None where that cannot be told of one."""
     source_grew_at: float | None
     """When a log of the source was seen to have grown last, in monotonic seconds; None: not yet."""
 
 
 def backlog_of(told: Sequence[tuple[PartitionRow, PartitionStanding]], facts: FlowFacts) -> Backlog:
     data = [(row, standing) for row, standing in told if not row.is_heartbeats]
+    are_known = facts.positions_known
     lags = [standing.lag_records for _, standing in data if standing.lag_records is not None]
     began = [at for row, _ in data if (at := row.lag_time.began(facts.now)) is not None]
+    left = [each for _, standing in data if (each := standing.caught_up_in_seconds) is not None]
     ages_known = all(standing.lag_seconds is not None for _, standing in data)
     return Backlog(
-        records=sum(lags) if len(lags) == len(data) and facts.positions_known else None,
+        records=sum(lags) if len(lags) == len(data) and are_known else None,
         last_known_records=sum(row.last_known_lag or 0 for row, _ in data),
         unknown_partitions=len(data) - len(lags),
         began_at=min(began) if began and ages_known else None,
+        caught_up_in_seconds=max(left, default=0.0) if len(left) == len(data) and are_known else None,
         source_grew_at=max((row.grew_at for row, _ in data if row.grew_at is not None), default=None),
     )

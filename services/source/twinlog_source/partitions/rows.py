@@ -8,6 +8,7 @@ from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
 from twinlog_source.log.facts import CopyFact, EpochStart
+from twinlog_source.partitions.catch_up import CatchUp
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.rates import Rate
 from twinlog_source.partitions.reports import ForeignWrite, PartitionReport
@@ -97,6 +98,7 @@ class PartitionRow:
     records: Rate = field(default_factory=Rate)
     bytes: Rate = field(default_factory=Rate)
     lag_time: LagTime = field(default_factory=LagTime)
+    catch_up: CatchUp = field(default_factory=CatchUp)
     stall: StallWatch = field(default_factory=StallWatch)
     counted_lanes: dict[str, int] = field(default_factory=dict)
     """Records by lane, as the present task told them last."""

@@ -24,6 +24,9 @@ TARGET_QUOTA = f"a quota of the target holds the copy up ({PartitionReason.TARGE
 QUOTA_SECONDS = 15.0
 """Brokers throttle for moments, again and again: so long a quota counts as what holds a task up."""
 
+KEEPS_UP_SECONDS = 2.0
+"""A partition that copies what is no older has caught up, as far as a busy one ever does."""
+
 _MAY_STALL = frozenset((PartitionState.RUNNING, PartitionState.BACKOFF, PartitionState.WAITING))
 
 
@@ -70,6 +73,8 @@ class PartitionStanding:
     """Offsets from the position to the end of what may be copied; None = not known."""
     lag_seconds: float | None = None
     """Age of the oldest record that is not copied; None = not known."""
+    caught_up_in_seconds: float | None = None
+    """0 = it has, or keeps up with what is written; None = not known, or at this pace never."""
     stalled_since: float | None = None
     """Monotonic seconds of the last move of a STALLED partition."""
 
@@ -114,8 +119,21 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> PartitionStanding:
         message=message,
         lag_records=lag,
         lag_seconds=lag_seconds,
+        caught_up_in_seconds=_caught_up_in(row, state, lag, lag_seconds, facts.now),
         stalled_since=since,
     )
+
+
+def _caught_up_in(
+    row: PartitionRow, state: PartitionState, lag: int | None, lag_seconds: float | None, now: float
+) -> float | None:
+    if lag == 0:
+        return 0.0
+    if lag is None or state != PartitionState.RUNNING:
+        return None
+    if lag_seconds is not None and lag_seconds <= KEEPS_UP_SECONDS:
+        return 0.0
+    return row.catch_up.seconds(lag, now)
 
 
 def _word(row: PartitionRow, facts: FlowFacts) -> tuple[PartitionState, str, str]:

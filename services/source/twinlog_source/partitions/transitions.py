@@ -216,6 +216,8 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
         _set_end(row, end, now)
     row.report, row.reported_at_ms, row.position = report, now_ms, report.position
     _observe_lag(row)
+    if row.end is not None:
+        row.catch_up.observe(report.position, row.end, now)
     row.epochs = report.epochs
     for write in report.foreign_writes:
         row.foreign_write = write

@@ -19,6 +19,7 @@ COLUMNS = (
     Column(title="position", right=True, spare=1),
     Column(title="lag", right=True),
     Column(title="behind", right=True),
+    Column(title="caught up", right=True, spare=3),
     Column(title="records/s", right=True, spare=2),
     Column(title="bytes/s", right=True, spare=3),
     Column(title="lane", spare=6),
@@ -54,6 +55,7 @@ def cells(status: pb2.PartitionStatus, *, now_ms: int) -> list[str]:
         position_cell(status),
         lag_cell(status),
         shown_seconds(lag_seconds(status, now_ms=now_ms)),
+        shown_catch_up(caught_up_in_seconds(status)),
         f"{status.records_per_second:.0f}",
         shown_bytes(status.bytes_per_second),
         "" if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_"),
@@ -88,6 +90,11 @@ def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:
     return max(0.0, (now_ms - status.oldest_record_at.ToMilliseconds()) / 1000)
 
 
+def caught_up_in_seconds(status: pb2.PartitionStatus) -> float | None:
+    """Until nothing is left to copy, at the present pace; None when it cannot be told."""
+    return status.caught_up_in.ToMilliseconds() / 1000 if status.HasField("caught_up_in") else None
+
+
 def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
     seconds = lag_seconds(status, now_ms=now_ms)
     return {
@@ -100,6 +107,7 @@ def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
         "source_end_offset": None if status.source_end_offset < 0 else status.source_end_offset,
         "lag_records": status.lag_records if status.HasField("lag_records") else None,
         "lag_seconds": None if seconds is None else round(seconds, 3),
+        "caught_up_in_seconds": caught_up_in_seconds(status),
         "records_per_second": round(status.records_per_second, 3),
         "bytes_per_second": round(status.bytes_per_second, 3),
         "lane": (
@@ -198,6 +206,13 @@ def shown_seconds(seconds: float | None) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+
+
+def shown_catch_up(seconds: float | None) -> str:
+    """`yes`, `in 5 min`, or `?` when it cannot be told."""
+    if seconds is None:
+        return UNKNOWN
+    return f"in {shown_seconds(seconds)}" if seconds else "yes"
 
 
 def _until(status: pb2.PartitionStatus, now_ms: int) -> str:

@@ -74,6 +74,8 @@ class FlowRow:
     lag_records: int | None = None
     lag_seconds: float | None = None
     """Age of the oldest record that is not copied."""
+    caught_up_in_seconds: float | None = None
+    """Until nothing is left to copy, at the present pace; None: it cannot be told."""
     last_known_lag_records: int | None = None
     """What was known last of each partition; see `source_ends_as_of`."""
     partitions_of_unknown_lag: int | None = None

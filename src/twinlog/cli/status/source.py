@@ -103,6 +103,8 @@ def _add_lag(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
         row.lag_seconds = age_seconds(flow.oldest_record_at, now_ms)
     elif row.lag_records == 0:
         row.lag_seconds = 0.0
+    if flow.HasField("caught_up_in"):
+        row.caught_up_in_seconds = flow.caught_up_in.ToMilliseconds() / 1000
     if flow.HasField("source_grew_at"):
         row.source_written_at = shown_stamp(flow.source_grew_at)
         row.source_written_age_seconds = age_seconds(flow.source_grew_at, now_ms)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from twinlog.cli.common.output import Column
-from twinlog.cli.source.partition_rows import shown_seconds
+from twinlog.cli.source.partition_rows import shown_catch_up, shown_seconds
 from twinlog.cli.status.check import Problem
 from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
@@ -33,6 +33,7 @@ FLOW_COLUMNS = (
     Column(title="MB/S", right=True, spare=4),
     Column(title="LAG", right=True),
     Column(title="BEHIND", right=True),
+    Column(title="CAUGHT UP", right=True, spare=3),
     Column(title="LAST COPIED", right=True),
     Column(title="DELAY", right=True, spare=2),
     Column(title="GROUPS", spare=5),
@@ -92,6 +93,7 @@ def flow_cells(row: FlowRow) -> Sequence[str]:
         UNKNOWN if row.bytes_per_second is None else f"{row.bytes_per_second / 1e6:,.1f}",
         _lag(row),
         UNKNOWN if row.records is None and row.lag_seconds is None else shown_seconds(row.lag_seconds),
+        _caught_up(row),
         _ago(row.last_copied_age_seconds),
         _delay(row),
         _groups(row),
@@ -185,6 +187,12 @@ def _lag(row: FlowRow) -> str:
     if row.source_ends_age_seconds is None:
         return NOT_KNOWN
     return f"{NOT_KNOWN} ({row.last_known_lag_records:,} {_ago(row.source_ends_age_seconds)})"
+
+
+def _caught_up(row: FlowRow) -> str:
+    if row.records is None and row.lag_records is None:
+        return UNKNOWN
+    return shown_catch_up(row.caught_up_in_seconds)
 
 
 def _ago(seconds: float | None) -> str:

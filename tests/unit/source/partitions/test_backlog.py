@@ -89,3 +89,28 @@ def test_a_topic_that_was_made_again_did_not_grow() -> None:
     table.apply(SourceRecreated(partition=DATA), 2.0)
     see(table, {DATA: 7}, 3.0)
     assert backlog(table).source_grew_at is None
+
+
+def test_a_flow_has_caught_up_with_its_slowest_partition_and_heartbeats_do_not_count() -> None:
+    other = TopicPartition("orders", 1)
+    table = flow()
+    table.apply(TopicsChosen(targets={DATA: "A.orders", other: "A.orders", BEATS: "A.heartbeats"}), 0.0)
+    table.apply(Begun(partition=other, position=0), 0.0)
+    for second in range(11):
+        see(table, {DATA: 100_000, other: 100_000, BEATS: second + 100}, float(second))
+        reports = tuple(
+            PartitionReport(
+                partition=each, position=pace * second, source_end=end, state=PartitionState.RUNNING
+            )
+            for each, pace, end in ((DATA, 1000, 100_000), (other, 500, 100_000), (BEATS, 0, second + 100))
+        )
+        table.apply(Reported(slot=0, report=TaskReport(partitions=reports), now_ms=1), float(second))
+    assert backlog(table).caught_up_in_seconds == 190.0
+    paused = replace(FACTS, heard_at=lambda _: None, is_paused=lambda partition: partition == DATA)
+    assert backlog(table, paused).caught_up_in_seconds is None, "what does not run never catches up"
+
+
+def test_a_flow_without_a_lag_has_caught_up() -> None:
+    table = flow()
+    see(table, {DATA: 0, BEATS: 3}, 8.0)
+    assert backlog(table).caught_up_in_seconds == 0.0

@@ -255,3 +255,17 @@ def test_a_pause_and_an_empty_log_are_no_stall_and_its_time_begins_afterwards() 
     watch.observe(None, must_move=True, now=200.0)
     watch.observe(5, must_move=True, now=229.0)
     assert watch.since(30.0, now=240.0) is None, "a position that became known is a move"
+
+
+def test_a_partition_that_keeps_up_has_caught_up_and_one_that_stands_never_does() -> None:
+    row = PartitionRow(partition=P, position=10, slot=0, end=25, end_at=99.0, report=said())
+    row.lag_time.observe(10, 10, 98.5)
+    row.lag_time.observe(10, 25, 99.0)
+    assert standing_of(row, FACTS).caught_up_in_seconds == 0.0
+    later = replace(FACTS, now=105.0, heard_at=heard(104.0))
+    assert standing_of(row, later).caught_up_in_seconds is None, "its pace is not known"
+    row.report = said(PAUSED)
+    assert standing_of(row, FACTS).caught_up_in_seconds is None
+    row.position = 25
+    assert standing_of(row, FACTS).caught_up_in_seconds == 0.0
+    assert standing_of(row, replace(FACTS, positions_known=False)).caught_up_in_seconds is None

@@ -841,6 +841,7 @@ class FlowStatus(_message.Message):
     PROVEN_AT_FIELD_NUMBER: _builtins.int
     FOREIGN_RECORDS_FIELD_NUMBER: _builtins.int
     SOURCE_GREW_AT_FIELD_NUMBER: _builtins.int
+    CAUGHT_UP_IN_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Number of the running epoch, from 1; 0 before the first."""
     slots: _builtins.int
@@ -919,6 +920,13 @@ class FlowStatus(_message.Message):
         has since the service started. Records of a transaction count when it ends.
         """
 
+    @_builtins.property
+    def caught_up_in(self) -> _duration_pb2.Duration:
+        """How long until nothing is left to copy, at the pace of the last half minute and with what producers write meanwhile:
+        that of the partition that takes longest. 0 when all keep up. Absent while it cannot be told: a lag does not shrink,
+        is not known, or lies before a partition that does not run.
+        """
+
     def __init__(
         self,
         *,
@@ -947,10 +955,11 @@ class FlowStatus(_message.Message):
         proven_at: _timestamp_pb2.Timestamp | None = ...,
         foreign_records: _builtins.int = ...,
         source_grew_at: _timestamp_pb2.Timestamp | None = ...,
+        caught_up_in: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "caught_up_in", b"caught_up_in", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "oldest_record_at", b"oldest_record_at", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "oldest_record_at", b"oldest_record_at", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
@@ -1261,6 +1270,7 @@ class PartitionStatus(_message.Message):
     FOREIGN_RECORDS_FIELD_NUMBER: _builtins.int
     TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
     IS_HEARTBEATS_FIELD_NUMBER: _builtins.int
+    CAUGHT_UP_IN_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1339,6 +1349,10 @@ class PartitionStatus(_message.Message):
     def foreign_write(self) -> Global___ForeignWrite:
         """What somebody else wrote into the copy, as the copier found it last; absent when it found nothing."""
 
+    @_builtins.property
+    def caught_up_in(self) -> _duration_pb2.Duration:
+        """The same as FlowStatus.caught_up_in of this partition."""
+
     def __init__(
         self,
         *,
@@ -1369,10 +1383,11 @@ class PartitionStatus(_message.Message):
         foreign_records: _builtins.int = ...,
         target_topic_id: _builtins.str = ...,
         is_heartbeats: _builtins.bool = ...,
+        caught_up_in: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__foreign_write: _TypeAlias = _typing.Literal["foreign_write"]  # noqa: Y015
     _WhichOneofArgType__foreign_write: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write"]  # noqa: Y015
