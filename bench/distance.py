@@ -17,7 +17,7 @@ from twinlog.errors import StateError
 from twinlog.local.spec import ADDRESS
 
 _MOST_BYTES_ON_THE_WAY = 256 << 20
-"""Of one direction of a connection: more than any window over any distance that is measured."""
+"""Limit of one direction of a connection: more than any window over any distance that is measured."""
 _READY = b"ready\n"
 
 

@@ -44,7 +44,7 @@ COMMITS_AT_ONCE = 64
 COPIED_WITHIN_SECONDS = 900.0
 CALL_SECONDS = 60.0
 BATCHES = 10
-"""Of each partition."""
+"""Batches in each partition."""
 
 
 def say(what: str) -> None:

@@ -158,7 +158,7 @@ async def measure(services: list[ServiceProcess], seconds: float, *, what: str) 
     loop = asyncio.get_running_loop()
 
     def cpu_seconds() -> dict[str, float]:
-        """Of each service with its children."""
+        """CPU time of each service with its children."""
         return {s.name: meters[s.name].cpu_seconds(s.process.pid, loop.time()) for s in services}
 
     before, began = cpu_seconds(), loop.time()

@@ -17,7 +17,7 @@ class Sample(NamedTuple):
     """On the target and visible to a read_committed consumer. As sampled: offsets, of which transaction
     markers take some; see `without_markers`."""
     cpu_seconds: float
-    """Of the copier's whole process tree."""
+    """CPU time of the copier's whole process tree."""
     source_broker_cpu_seconds: float
     target_broker_cpu_seconds: float
 

@@ -24,7 +24,7 @@ class Load:
     codec: Codec
     value_bytes: int
     record_count: int
-    """Of a full run: MM2 with its defaults takes about a minute for it on two cores."""
+    """Records of a full run: MM2 with its defaults takes about a minute for them on two cores."""
     partition_count: int = 8
     batch_records: tuple[int, ...] | None = None
     """Records per batch, in turn; None = as many as fill a batch on the wire."""

@@ -20,7 +20,7 @@ class CpuUsage(NamedTuple):
 
     own_seconds: float
     reaped_seconds: float
-    """Of descendants that ended and were waited for."""
+    """CPU time of descendants that ended and were waited for."""
 
 
 class TreeCpu:

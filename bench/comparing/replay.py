@@ -22,7 +22,7 @@ class Replayed:
     """By partition."""
     seconds: float
     cpu_seconds: float
-    """Of this process."""
+    """CPU time of this process."""
 
     @property
     def record_count(self) -> int:

@@ -65,7 +65,7 @@ class LatencyRun:
     records: int
     duplicates: int
     cpu_share: float
-    """Of one core, whole process tree."""
+    """Share of one core that the whole process tree takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class IdleRun:
     copier: Copier
     partitions: int
     cpu_share: float
-    """Of one core, whole process tree."""
+    """Share of one core that the whole process tree takes."""
     memory: TreeMemory
 
 
@@ -106,22 +106,22 @@ class Results:
     """Runs that gave no figures, and why."""
 
     def drain(self, load: str, copier: Copier) -> DrainRun | None:
-        """Of several runs the one whose warm rate is the median."""
+        """The run whose warm rate is the median."""
         runs = [run for run in self.drains if (run.load, run.copier) == (load, copier)]
         return runs[middle([run.drain.warm.records_per_second for run in runs])] if runs else None
 
     def ceiling(self, load: str) -> CeilingRun | None:
-        """Of several runs the fastest: it is a ceiling."""
+        """The fastest run: it is a ceiling."""
         runs = [run for run in self.ceilings if run.load == load]
         return max(runs, key=lambda run: run.records_per_second, default=None)
 
     def latency(self, copier: Copier, load: str) -> LatencyRun | None:
-        """Of several runs the one whose p99 is the median."""
+        """The run whose p99 is the median."""
         runs = [run for run in self.latencies if (run.copier, run.load) == (copier, load)]
         return runs[middle([run.p99_ms for run in runs])] if runs else None
 
     def idle(self, copier: Copier) -> IdleRun | None:
-        """Of several runs the median."""
+        """The run whose share of a core is the median."""
         runs = [run for run in self.idles if run.copier is copier]
         return runs[middle([run.cpu_share for run in runs])] if runs else None
 

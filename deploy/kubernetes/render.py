@@ -40,7 +40,7 @@ OLDEST = (
 _LINKED = "twinlog/templates/observability.yaml"
 """Boards and alerts: looked at, and not kept in the manifests, which would change with each board."""
 OTHERS_KINDS = ("ServiceMonitor", "PrometheusRule")
-"""Of other projects, whose schemas Kubernetes does not have."""
+"""Kinds of other projects, whose schemas Kubernetes does not have."""
 
 
 def chart_files() -> list[Path]:
@@ -49,7 +49,7 @@ def chart_files() -> list[Path]:
 
 
 def fingerprint(values: Path) -> str:
-    """Of all that a rendering is made from."""
+    """Digest of all that a rendering is made from."""
     digest = hashlib.sha256()
     for file in (*chart_files(), values):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())

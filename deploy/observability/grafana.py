@@ -6,7 +6,7 @@ from typing import Any
 
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
-"""Of Grafana's grid."""
+"""Columns of Grafana's grid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

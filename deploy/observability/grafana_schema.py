@@ -29,7 +29,7 @@ _PLAIN: dict[object, dict[str, Any]] = {
 
 
 def schema() -> dict[str, Any]:
-    """Of a whole dashboard with panels of these kinds that ask Prometheus."""
+    """The JSON schema of a whole dashboard with panels of these kinds that ask Prometheus."""
     definitions: dict[str, Any] = {}
     dashboard = _models("dashboard")
     root = _of(dashboard.Dashboard, definitions)

@@ -78,7 +78,7 @@ def _digest_now(tag: str) -> str:
 
 
 def _epoch() -> int:
-    """Of the commit, unless SOURCE_DATE_EPOCH says another."""
+    """Time of the commit, unless SOURCE_DATE_EPOCH says another."""
     if said := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(said)
     command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]

@@ -39,7 +39,8 @@ class NotInstalledError(Exception):
 
 
 def components(image: str, site: Path) -> list[dict[str, Any]]:
-    """Of an image, sorted. `site` is where its packages are installed. Raises NotInstalledError."""
+    """The components of an image, sorted. `site` is where its packages are installed. Raises
+    NotInstalledError."""
     installed = {canonical(each.metadata["Name"]): each for each in distributions(path=[str(site)])}
     found = [_of_ours(project) for project in ours_in_image(image)]
     for locked in read(FOLDER / IMAGES[image]):

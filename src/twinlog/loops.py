@@ -70,7 +70,7 @@ def _closed_way(
 
 
 def _first_round(clusters: Sequence[ClusterAlias], flows: Sequence[TopicSelector]) -> Ring:
-    """Of a way that passes clusters several times."""
+    """The first round of a way that passes clusters several times."""
     end = next(at for at, cluster in enumerate(clusters) if cluster in clusters[:at])
     return tuple(flows[clusters.index(clusters[end]) : end])
 

@@ -68,7 +68,7 @@ class LogView:
     names: Sequence[int]
 
     def index(self, offset: int) -> int:
-        """Of the first record at or after `offset`."""
+        """Number of the first record at or after `offset`."""
         return bisect_left(self.offsets, offset)
 
 

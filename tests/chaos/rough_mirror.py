@@ -70,7 +70,8 @@ def new_topics() -> Sequence[Mirrored]:
 
 
 def run_properties(mirrored: Sequence[Mirrored], source: BlockingCluster, target: BlockingCluster) -> str:
-    """Of a run that copies them: exactly once for the first flow, at least once for the second."""
+    """The properties file of a run that copies them: exactly once for the first flow, at least once for the
+    second."""
     flows = sorted({entry.flow for entry in mirrored})
     extra = {
         "twinlog.epoch.seconds": "5",

@@ -63,7 +63,7 @@ KINDS = (
     "pause",
     "hang",
 )
-"""Of a run that names none."""
+"""What a run does that names no kinds."""
 HANG, ABSENCE = "hang", "absence"
 OWNER_TIMEOUT_SECONDS = 6
 """The least that brokers allow."""
@@ -72,7 +72,8 @@ HANG_SECONDS = (3.5, 5.0, 8.0)
 """More than `broker.session.timeout.ms` of brokers in tests."""
 SERVICES_AT_ONCE = 2
 EPOCH_SECONDS = ("1", "5")
-"""Of a life of the service: in short epochs many kills hit a hand-over from one to the next."""
+"""Each life of the service has one of these: in short epochs many kills hit a hand-over from one to the
+next."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class Outcome:
     verdicts_of_lossy: Counter[str] = field(default_factory=Counter)
     """Where a log lost records: those have no answer, or one that is not ahead."""
     waiting_offsets: int = 0
-    """Of groups that had read all before their log lost records."""
+    """Offsets of groups that had read all before their log lost records."""
     seconds: float = 0.0
 
     @property

@@ -216,7 +216,7 @@ async def test_images_of_the_docs_show_what_a_person_sees(tmp_path: Path) -> Non
 
 
 def page_digest() -> str:
-    """Of all files of the page but the libraries."""
+    """Digest of all files of the page but the libraries."""
     page = Path(twinlog.cli.ui.__file__).parent / "page"
     digest = hashlib.sha256()
     for file in sorted(page.glob("*.*")):

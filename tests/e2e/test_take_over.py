@@ -39,7 +39,7 @@ class _Site:
     topic: str
     remote: str
     text: str
-    """Of the file that both copiers read."""
+    """Text of the file that both copiers read."""
     written: int = 0
     kinds: list[set[tuple[str, str]]] = field(default_factory=list)
     """Which offsets the copies had, and why, at the end of each run of Twinlog."""

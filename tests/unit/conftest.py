@@ -1,4 +1,4 @@
-"""Of every unit test: time that jumps, logging that is put back, and hypothesis profiles.
+"""What every unit test has: time that jumps, logging that is put back, and hypothesis profiles.
 
 HYPOTHESIS_PROFILE chooses: `ci` gives every run the same examples, `exhaustive` looks for new ones.
 """

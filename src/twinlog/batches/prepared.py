@@ -61,7 +61,8 @@ class Prepared:
     """The source position once all of `batches` are committed: past dropped batches too, before a fault."""
     fault: CopyFault | None = None
     leader_epochs: tuple[LeaderEpoch, ...] = ()
-    """Of the batches up to `next_offset`, in order; one entry for each change, without what has none."""
+    """The source's leader epochs of the batches up to `next_offset`, in order: one entry for each change,
+    none for batches without one."""
 
     @property
     def record_count(self) -> int:

@@ -29,9 +29,9 @@ from twinlog.errors import WireFormatError
 
 _INT64_LIMIT = 1 << 63
 _INT32_SHIFT = 28
-"""Of the fifth byte of a varint, the last one."""
+"""Where the bits of a varint's fifth byte go, the last one."""
 _INT64_SHIFT = 63
-"""Of the tenth byte of a varlong."""
+"""Where the bits of a varlong's tenth byte go, the last one."""
 _NO_ATTRIBUTES = b"\0"
 _COPY_TWICE_BELOW_BYTES = 16 * 1024
 """Below it a second copy is cheaper than a second call of the checksum."""

@@ -47,7 +47,7 @@ class Gathered(NamedTuple):
     record_bytes: int
     """What the records taken may have in a larger batch, uncompressed."""
     codec: Codec
-    """Of the first batch taken."""
+    """The codec of the first batch taken."""
 
 
 FEW_RECORDS = 100

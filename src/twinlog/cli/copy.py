@@ -97,7 +97,7 @@ copy_command.__doc__ = _HELP
 
 
 async def _reported(config: Path, name: str, topics: list[str], until: Any, timeout: float) -> "FlowReport":
-    """Of a copy that ended, however. Raises ConfigError."""
+    """Copy, and report how the copy ended, also when it failed. Raises ConfigError."""
     from twinlog.verify.report import FlowFailure, FlowReport
 
     began_at_ms = SystemClock().now_ms()

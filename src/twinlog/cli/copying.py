@@ -44,7 +44,7 @@ class Arrivals:
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
-    """Of those that have something to copy, or no copy yet."""
+    """Where the partitions end that have something to copy, or no copy yet."""
     without_copy: frozenset[TopicPartition] = frozenset()
     """Their copies are to be created, also where there is nothing to copy."""
     gone: frozenset[str] = frozenset()

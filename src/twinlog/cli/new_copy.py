@@ -28,7 +28,7 @@ class Repaired:
 
 @dataclass(slots=True)
 class Pause:
-    """Of a topic, while it is repaired."""
+    """The pause of a topic while it is repaired."""
 
     left_to_do: Sequence[str] = ()
     """Commands without which the topic must not be copied: the pause stays while there are any."""

@@ -45,7 +45,7 @@ class Link:
     state: str
     """ALIVE, SILENT or UNKNOWN."""
     delay_seconds: float | None = None
-    """Of the newest heartbeat that arrived."""
+    """Delay of the newest heartbeat that arrived."""
     age_seconds: float | None = None
     """Since that one was emitted."""
     reason: str = ""

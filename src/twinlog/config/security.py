@@ -25,7 +25,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortSecurity:
-    """Of one service's gRPC port."""
+    """Who may connect to the gRPC port of one service, and how."""
 
     tls: TlsFiles | None = None
     """None = without TLS."""

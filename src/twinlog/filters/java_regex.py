@@ -29,7 +29,7 @@ _ESCAPES = {
 }
 _ANCHORS = "AbB"
 _REMEMBERED_CHARACTERS = 500
-"""Of a pattern whose compiled form is kept: what others may send stays a few megabytes."""
+"""The compiled form of a pattern up to this length is kept: what others may send stays a few megabytes."""
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:

@@ -39,7 +39,8 @@ class LinearPattern:
     __slots__ = ("_costly", "_quick", "_quick_up_to", "_tried")
 
     def __init__(self, translated: str) -> None:
-        """Of a pattern that `re.compile` takes. Raises RegexSyntaxError for one that is refused."""
+        """`translated`: a pattern that `re.compile` takes. Raises RegexSyntaxError for one that is
+        refused."""
         if len(translated) > LONGEST_PATTERN:
             raise RegexSyntaxError(f"it has more than {LONGEST_PATTERN} characters")
         tree, texts, counted = parse(translated)

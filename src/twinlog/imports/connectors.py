@@ -48,7 +48,7 @@ _CLIENT_PREFIXES = tuple(
 _POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 _STRIMZI_IDENTITY = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
-"""Of the time before Kafka 3.0 had its own."""
+"""Strimzi's policy, from before Kafka 3.0 had its own."""
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _IDENTIFYING = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
 _FLOW_SCOPES = (Scope.FLOW, Scope.FLOW_ONLY)

@@ -21,7 +21,7 @@ _OF_THE_OLD_CONSUMER = ("zookeeper.connect",)
 _OLD_NAMES = {"bootstrap.servers": "metadata.broker.list"}
 _RESETS = {"smallest": "earliest", "largest": "latest"}
 _DEFAULT_RESET = "latest"
-"""Of Java's consumer, so of MirrorMaker 1 as well."""
+"""The default of Java's consumer, so of MirrorMaker 1 as well."""
 _NO_LONGER_MEANT = {
     "group.id": "",
     "auto.offset.reset": "",

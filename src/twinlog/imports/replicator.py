@@ -19,7 +19,7 @@ _SAME_NAME = "${topic}"
 _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 _SIDES = {"src.kafka.": 0, "dest.kafka.": 1}
 _RENAMED = re.compile(r"([A-Za-z0-9._-]*)\$\{topic\}([A-Za-z0-9._-]*)")
-"""Of `topic.rename.format`: what stands before and after the name."""
+"""Matches `topic.rename.format`: what stands before and after the name."""
 _SWITCHES_OFF = {
     "schema.subject.translator.class": "it changes records",
     "topic.preserve.partitions": "copies lie in partitions by their keys, new ones in those of the source",

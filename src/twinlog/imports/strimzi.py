@@ -20,9 +20,9 @@ MIRROR_MAKER_2 = "KafkaMirrorMaker2"
 CONNECTOR = "KafkaConnector"
 _MIRROR_MAKER_1 = "KafkaMirrorMaker"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
-"""Of the worker; connectors may have others of their own."""
+"""Converters of the worker; connectors may have others of their own."""
 _DEFAULT_OFFSETS_TOPIC = "mirrormaker2-cluster-offsets"
-"""Of the operator, where a resource names none (v1beta2)."""
+"""The topic that the operator takes where a resource names none (v1beta2)."""
 
 _CONNECTORS = {
     Kind.SOURCE: "sourceConnector",

@@ -124,7 +124,7 @@ def ureplicator_topics(text: str, draft: Draft, renames: list[Setting]) -> Itera
 
 
 def topics_of_json(tree: Tree, draft: Draft) -> Iterator[Setting]:
-    """Of `["orders", …]`, and of `{"topic": "orders", "numPartitions": "8"}` or a list of these."""
+    """The topics in `["orders", …]`, or in `{"topic": "orders", "numPartitions": "8"}` or a list of these."""
     for item in tree.items or (tree,):
         name = item.get("topic") if item.fields else item
         if name.is_scalar and name.scalar:
@@ -148,7 +148,7 @@ def is_brooklin(tree: Tree) -> bool:
 
 
 def datastreams(tree: Tree) -> Iterator[Tree]:
-    """Of one datastream, a list, and what `GET /datastream` answers (`elements`)."""
+    """The datastreams in one datastream, in a list, or in what `GET /datastream` answers (`elements`)."""
     if "connectorName" in tree.fields:
         yield tree
     for item in (*tree.items, *tree.get("elements").items):

@@ -197,7 +197,7 @@ class GroupDescription:
     group_type: str
     """classic, consumer, share or streams."""
     member_count: int
-    """Of a share or streams group 1 stands for any number."""
+    """For a share or streams group 1 stands for any number."""
 
 
 class GroupAdmin(Protocol):

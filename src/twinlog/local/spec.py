@@ -65,7 +65,7 @@ class Security:
 
     @property
     def passwords(self) -> dict[str, str]:
-        """Of every user, the super user first."""
+        """Password of every user, the super user first."""
         return {self.super_user: self.super_password, **self.users}
 
     @property
@@ -112,7 +112,7 @@ class ClusterSpec:
     """Further options of each broker's JVM, as `-Dname=value`."""
     heap_megabytes: int = 384
     far: FarListener | None = None
-    """Of a cluster of one broker."""
+    """A further listener, for a cluster of one broker."""
     quick_start: bool = True
     """Spare the JVM's optimising compiler: the broker is up sooner and slower later. False for measurements.
     """

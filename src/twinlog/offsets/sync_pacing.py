@@ -29,7 +29,7 @@ class SyncPace:
     """Where the syncs of a partition stand: what the next writer continues from."""
 
     upstream_offset: int
-    """Of the newest record copied; with its place on the target."""
+    """Offset of the newest record copied; `downstream_offset` is its place on the target."""
     downstream_offset: int
     records: int
     """Copied since the newest sync."""
@@ -49,7 +49,7 @@ class _Partition:
     sent_at: float = 0.0
     changed_at: float = 0.0
     turns: list[OffsetSync] = field(default_factory=list)
-    """Of the records at which either side went back."""
+    """Syncs of the records at which either side went back."""
 
 
 class PacedSyncs:

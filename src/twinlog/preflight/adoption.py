@@ -29,7 +29,7 @@ class StoredPositions:
     by_connector: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     """Next offset to copy, by connector name; only of the flow's source."""
     unreadable: Mapping[TopicPartition, str] = field(default_factory=dict)
-    """Of the flow's connector: records that are no positions."""
+    """Records of the flow's connector that are no positions, and why."""
     newest_ms: int | None = None
     """When the newest position was written, by its writer's clock."""
     twinlog_was_here: bool = False
@@ -50,13 +50,13 @@ class Signs:
 class AdoptionFacts:
     config: FlowConfig
     connect_group: str
-    """Of MirrorMaker 2's workers, which has members only while it runs; empty = not known, as on a Connect
-    cluster that has other connectors, too."""
+    """The group of MirrorMaker 2's workers: it has members only while they run. Empty = not known, as on a
+    Connect cluster that has other connectors, too."""
     before: Signs
     after: Signs
     positions: StoredPositions
     source_logs: Mapping[TopicPartition, Log]
-    """Of every partition that is selected."""
+    """The logs of all selected partitions."""
     target_topics: frozenset[str]
     remote: Mapping[str, str]
     """Source topic -> its name on the target."""

@@ -24,7 +24,7 @@ class ClusterFacts:
     release: str = ""
     broker_count: int = 0
     broker_configs: Mapping[str, str] = field(default_factory=dict)
-    """Of one broker; empty when they may not be read."""
+    """Configs of one broker; empty when they may not be read."""
     topics: frozenset[str] = frozenset()
 
 
@@ -40,7 +40,7 @@ class TopicFacts:
     target_configs: Sequence[ConfigEntry] | KafkaError = ()
     source_operations: Operations = frozenset()
     target_operations: Operations = frozenset()
-    """Of a target topic that exists."""
+    """What the principal may do with the target topic, where that exists."""
     creation: KafkaError | None = None
     """Why the target topic, which does not exist, could not be created."""
     log_starts: Sequence[int] = ()
@@ -68,7 +68,8 @@ class GroupRights:
     elections: Mapping[str, Operations] = field(default_factory=dict)
     """On the target: the groups that elect the process which works."""
     on_source: Mapping[str, Operations] = field(default_factory=dict)
-    """Of the groups that the rules take, those that can be seen and were asked about."""
+    """What the principal may do with the groups that the rules take, as far as it sees them and they were
+    asked about."""
     on_target: Mapping[str, Operations] = field(default_factory=dict)
     """The same groups there, present or not."""
     sees_all: bool = True

@@ -195,7 +195,8 @@ class _Look:
         self._next[partition] = offset
 
     async def _newest_heartbeat(self) -> int | None:
-        """Of this flow among the last ones on the target."""
+        """When this flow's newest heartbeat was sent, among the last ones on the target; None: there is
+        none."""
         topic = self._policy.heartbeats_topic()
         partition = TopicPartition(topic, HEARTBEATS_PARTITION)
         if partition not in await self._partitions(topic):

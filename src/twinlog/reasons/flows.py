@@ -1,4 +1,4 @@
-"""Of flows and topics."""
+"""The reasons of flows and topics."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Of consumer groups, translated and moved."""
+"""The reasons of consumer groups, translated and moved."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Of processes, and of tasks among themselves."""
+"""The reasons of processes, and of tasks among themselves."""
 
 from typing import Final
 

@@ -24,7 +24,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 PROBE_INTERVAL_SECONDS = 10.0
 PROBES_PER_SECOND = 4
-"""Of a process with so many clusters that it would ask more often."""
+"""A process asks no more often than this, however many clusters it has."""
 _AWAY_PROBE_INTERVAL_SECONDS = 2.0
 PROBE_TIMEOUT_SECONDS = 5.0
 _TIMEOUT_MARGIN_SECONDS = 1.0

@@ -27,7 +27,7 @@ READ_SECONDS = 60.0
 
 
 class LoginCertificates:
-    """Of each cluster that is logged in to by a certificate."""
+    """The certificates with which we log in to clusters."""
 
     def __init__(self, clients: Mapping[ClusterAlias, Mapping[str, str]], *, clock: Clock) -> None:
         """`clients`: Kafka's client properties by cluster."""

@@ -82,7 +82,7 @@ _RETRY_SECONDS = 1
 
 MAX_MESSAGE_BYTES = 1_500
 MAX_METADATA_BYTES = 300
-"""Of a key or a value."""
+"""Size of a key or a value."""
 MAX_ALL_METADATA_BYTES = 2_000
 """A status travels in HTTP/2 trailers, message and details, and clients take some 8 KB of them: errors repeat
 what a caller sent, which may be much longer. Bytes are those of the message, where one that is no printable

@@ -63,12 +63,12 @@ LOG_INTERVAL_SECONDS = 0.2
 
 
 ANSWER_SHARE = 0.9
-"""Of the time that a caller waits: what is in the way must reach it before its own deadline, which would say
-no more than that the service did not answer."""
+"""An answer comes within this share of the time that a caller waits: what is in the way must reach it before
+its own deadline, which would say no more than that the service did not answer."""
 
 
 def too_late() -> TwinlogError:
-    """Of a service that knows of nothing in its way."""
+    """The refusal of a service that knows of nothing in its way but the time."""
     return ExhaustedError(
         "the answer takes longer than the call may last: ask for less at once, or again later",
         reason="CALL_TOO_SHORT",

@@ -222,7 +222,8 @@ async def _read_all(descriptor: int) -> bytes:
 
 
 def _pid(said: bytes, order: Order) -> int:
-    """Of the answer to an order. Raises ProcessError when it says why not, or nothing."""
+    """The process id in the answer to an order. Raises ProcessError when the answer says why not, or
+    nothing."""
     for line in said.splitlines():
         if not line.startswith(b"!"):
             return int(line)

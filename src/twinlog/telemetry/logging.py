@@ -94,7 +94,8 @@ def configure_logging(
 
 
 class _Seldom(logging.Filter):
-    """Of OpenTelemetry's own lines one of a kind a minute: each try of an exporter that fails tells of it."""
+    """Lets through one line of a kind a minute of OpenTelemetry's own: an exporter logs each try that
+    fails."""
 
     def __init__(self) -> None:
         super().__init__()

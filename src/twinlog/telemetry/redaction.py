@@ -14,9 +14,9 @@ REDACTED = "***"
 LEFT_OUT = "…"
 
 MAX_TEXT_CHARACTERS = 16 * 1024
-"""Of one text of a log line; what is longer is cut."""
+"""A text in a log line is cut after so many characters."""
 MAX_ITEMS = 1_000
-"""Of one container of a log line; more are left out."""
+"""So many entries of a container are written to a log line; more are left out."""
 MAX_DEPTH = 8
 """Containers within containers; what lies deeper is left out."""
 

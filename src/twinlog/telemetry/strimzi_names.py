@@ -33,7 +33,7 @@ class _Name:
 
 
 def _in_milliseconds(figure: str, name: str) -> tuple[_Name, ...]:
-    """Of the last half minute; what is current is the mean."""
+    """The figures of the last half minute; what is current is the mean."""
     return tuple(
         _Name(
             name=f"{_SOURCE}_{name}{suffix}",

@@ -20,7 +20,7 @@ REQUEST_ID = "x-request-id"
 _SOUND_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CONTEXT_KEYS = frozenset(("traceparent", "tracestate"))
 MOST_CONTEXT_CHARACTERS = 512
-"""Of a caller's `traceparent` or `tracestate`: W3C asks for no more to be kept."""
+"""How much of a caller's `traceparent` or `tracestate` is taken: W3C asks for no more to be kept."""
 
 _propagator = TraceContextTextMapPropagator()
 

@@ -207,7 +207,8 @@ class _Judge:
         return gone, left
 
     def _take_last(self, hunk: Hunk, least: int) -> None:
-        """Of a hunk with records that are not compared: only its last ones may be the same, changed."""
+        """Pair a hunk that has records which are not compared: only its last ones may be the same,
+        changed."""
         both = min(len(hunk.source), len(hunk.target))
         before = hunk.source[: len(hunk.source) - both], hunk.target[: len(hunk.target) - both]
         hunk.source, hunk.target = hunk.source[len(before[0]) :], hunk.target[len(before[1]) :]

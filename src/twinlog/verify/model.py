@@ -91,9 +91,9 @@ class Difference:
     target_offset: int | None
     count: int = 1
     changed: tuple[str, ...] = ()
-    """Of CHANGED: key, value, headers, timestamp; offset, where the source's are promised."""
+    """What differs, for CHANGED: key, value, headers, timestamp; offset, where the source's are promised."""
     found_in: str = ""
-    """Of MISSING and FOREIGN: the same record in another partition of the topic, as `topic-2@17`."""
+    """For MISSING and FOREIGN: the same record in another partition of the topic, as `topic-2@17`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class KnownGap:
     reason: str
     acknowledged: bool = False
     is_joined: bool = False
-    """Of several, with records between them that are on the target."""
+    """It stands for several gaps, with records between them that are on the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,9 +190,9 @@ class PartitionProof:
     target_from: int
     target_to: int
     records: int = 0
-    """Of the source, found equal on the target."""
+    """Records of the source that were found equal on the target."""
     unopened_records: int = 0
-    """Of those: compared by the bytes of their batches."""
+    """Those of `records` that were compared by the bytes of their batches."""
     continues_at: tuple[int, int] | None = None
     """Source and target offset after the last records that were compared, also of those that came after the
     source's goal was taken: where a later comparison begins. None: not known."""
@@ -201,7 +201,7 @@ class PartitionProof:
     records_after_goal: int = 0
     """Found equal before `continues_at`, and not among `records`."""
     superseded_records: int = 0
-    """Of compacted topics: on one side only, and a later record of the key explains it."""
+    """Records of compacted topics that are on one side only, which a later record of the key explains."""
     target_compacted: bool = False
     """The copy is a compacted topic."""
     same_offsets: bool = True

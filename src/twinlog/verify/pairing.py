@@ -55,5 +55,5 @@ def _weight(source: Entry, target: Entry, least: int) -> int:
 
 
 def _in_step(source: Sequence[Entry], target: Sequence[Entry], least: int) -> list[tuple[Entry, Entry]]:
-    """Of very many: only what stands at the same place."""
+    """The pairs among very many records: only what stands at the same place."""
     return [(one, other) for one, other in zip(source, target, strict=False) if _weight(one, other, least)]

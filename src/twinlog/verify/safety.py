@@ -32,7 +32,8 @@ class SafeRange:
 
 
 def safe_range(proof: PartitionProof) -> SafeRange:
-    """Of one partition, for a proof from the beginning of its log."""
+    """The range of one partition that may be deleted on the source, for a proof from the beginning of its
+    log."""
     # The comparison may begin behind what the target has not: `source_from` is behind it then.
     begin = min([proof.source_from, *(each.from_offset for each in _left_out(proof))])
     end = max([proof.source_to, *(each.to_offset for each in _left_out(proof))])

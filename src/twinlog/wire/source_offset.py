@@ -25,8 +25,8 @@ CONTROL_CONNECTOR = "TwinlogControl"
 """Names of our own records, which Connect leaves alone."""
 
 DOCUMENT_FORMAT = 1
-"""Of our own records. A field may be added without a new one; records from before it was written have none.
-"""
+"""The format of our own records. A field may be added without a new one; records from before it was written
+have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

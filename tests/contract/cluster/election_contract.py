@@ -65,7 +65,7 @@ class ElectionContract:
 async def candidates(
     rig: ClusterRig, *names: str, gone: Set[str] = frozenset()
 ) -> AsyncIterator[list[Candidate]]:
-    """Of one group; those in `gone` count as ended."""
+    """Candidates of one group; those in `gone` count as ended."""
     group_id = unique_name("election")
 
     def called(name: str) -> Callable[[], str]:

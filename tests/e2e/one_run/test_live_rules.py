@@ -78,21 +78,22 @@ class Services:
             await ConfigSyncServiceStub(channel).UpdateRules(request, timeout=CALL_SECONDS)
 
     async def topics(self) -> set[str]:
-        """Of configsync."""
+        """The topics that configsync has."""
         async with open_channel(self.mirror.run.endpoints["configsync"]) as channel:
             request = configsync.ListTopicsRequest(flow=self.flow)
             answer = await ConfigSyncServiceStub(channel).ListTopics(request, timeout=CALL_SECONDS)
         return {topic.source_topic for topic in answer.topics}
 
     async def positions(self, topic: str) -> list[int]:
-        """Of source: the positions of a topic's partitions; none for a topic that is not copied."""
+        """The positions of a topic's partitions, as source tells them; none for a topic that is not
+        copied."""
         async with open_channel(self.mirror.run.endpoints["source"]) as channel:
             request = ListPartitionsRequest(flow=self.flow, source_topic=topic)
             answer = await SourceServiceStub(channel).ListPartitions(request, timeout=CALL_SECONDS)
         return [partition.position for partition in answer.partitions]
 
     async def groups(self) -> set[str]:
-        """Of checkpoint."""
+        """The groups that checkpoint has."""
         async with open_channel(self.mirror.run.endpoints["checkpoint"]) as channel:
             answer = await CheckpointServiceStub(channel).ListGroups(
                 ListGroupsRequest(flow=self.flow), timeout=CALL_SECONDS
@@ -100,7 +101,7 @@ class Services:
         return {group.group for group in answer.groups}
 
     async def heartbeats_reason(self) -> str:
-        """Of heartbeat."""
+        """The reason that heartbeat gives for the flow."""
         async with open_channel(self.mirror.run.endpoints["heartbeat"]) as channel:
             answer = await HeartbeatServiceStub(channel).ListDelays(
                 ListDelaysRequest(flow=self.flow), timeout=CALL_SECONDS

@@ -23,7 +23,7 @@ from twinlog.testing.java.mm2 import quick_mm2_properties
 
 PARTITIONS = 2
 VERDICTS = {"auto": {"PRESERVED"}, "translated": {"EXACT", "UP_TO_DATE"}}
-"""Of a group that nothing is repeated of, by `twinlog.offsets`."""
+"""The verdicts of a group for which no record is repeated, by `twinlog.offsets`."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -343,7 +343,8 @@ async def _topics_and_their_settings(rig: Rig, copy: str, other_copy: str) -> No
 
 
 async def _deletions(rig: Rig) -> None:
-    """Of two that are deleted one may go within the hour."""
+    """Two topics and two groups are deleted on the source: one of each may go on the target within the
+    hour."""
     for name in ("on-gone-1", "on-gone-2"):
         await retry_admin(partial(rig.source.delete_topics, [rig.topic(name)]))
     groups = [rig.topic(name) for name in ("g-gone-1", "g-gone-2")]

@@ -72,7 +72,7 @@ class AskedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLog:
-    """Of one broker, by default that of a cluster that has no other."""
+    """The requests that one broker logged; by default the broker of a cluster that has no other."""
 
     cluster: BlockingCluster
     broker_id: int = 1

@@ -118,7 +118,7 @@ async def test_brokers_are_asked_as_the_file_says(
 
 
 def fetches_of(log: RequestLog, client_id: str) -> list[Mapping[str, Any]]:
-    """Of records, by tasks."""
+    """The requests with which tasks fetched records."""
     return [
         fetch.body
         for fetch in log.of("FETCH", client_id)
@@ -128,7 +128,7 @@ def fetches_of(log: RequestLog, client_id: str) -> list[Mapping[str, Any]]:
 
 
 def _sizes(produce: object) -> Iterator[int]:
-    """Of all record sets of a request, wherever this version has them."""
+    """Sizes of all record sets of a request, wherever this version has them."""
     if isinstance(produce, dict):
         for key, value in produce.items():
             if key == "recordsSizeInBytes" and isinstance(value, int):
@@ -348,7 +348,7 @@ NO_SUITE = frozenset({0x00FF, 0x5600})
 
 
 async def hellos(settings: Mapping[str, str]) -> list[Hello]:
-    """Of the client that copies, and of the one that administers."""
+    """What the client that copies says first, and what the one that administers says."""
     seen: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

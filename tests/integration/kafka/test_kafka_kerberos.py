@@ -34,7 +34,7 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
 
 @pytest.fixture(scope="module")
 def keytab(kdc: Kdc) -> Path:
-    """Of the user that the broker takes for its super user."""
+    """Keytab of the user that the broker takes for its super user."""
     return kdc.keytab("super")
 
 

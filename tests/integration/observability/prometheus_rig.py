@@ -54,7 +54,7 @@ class Prometheus:
         return series
 
     async def value(self, expression: str) -> float:
-        """Of the one series that answers it. AssertionError where there is none, or more."""
+        """Value of the one series that answers. AssertionError where there is none, or more."""
         series = await self.query(expression)
         assert len(series) == 1, (expression, series)
         return float(series[0]["value"][1])

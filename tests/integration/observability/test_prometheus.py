@@ -466,7 +466,7 @@ async def _is(scraper: Prometheus, expression: str) -> bool:
 
 
 def _queries(wanted: Callable[[Panel], bool]) -> dict[str, str]:
-    """Of panels, filled in as Grafana does with one flow chosen."""
+    """The queries of the wanted panels, filled in as Grafana does with one flow chosen."""
     return {
         f"{board.uid}: {panel.title} {number}": re.sub(
             r"\[[0-9]+m\]",

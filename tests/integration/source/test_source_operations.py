@@ -222,7 +222,7 @@ async def a_deleted_copy_is_a_gap(rig: Rig, service: ServiceProcess, topic: str)
 
 
 async def copy_id(rig: Rig, topic: str) -> str:
-    """Of the topic on the target; empty while there is none."""
+    """Id of the topic's copy; empty while there is none."""
     found = (await rig.target.describe_topics([rig.remote(topic)]))[rig.remote(topic)]
     return "" if isinstance(found, KafkaError) else found.topic_id
 

@@ -103,7 +103,7 @@ async def gaps(rig: Rig, service: ServiceProcess) -> set[tuple[str, int, int, st
 
 
 async def topic_id(rig: Rig, topic: str) -> str:
-    """Of a topic of the target; empty while there is none."""
+    """Id of a topic on the target; empty while there is none."""
     found = (await rig.target.describe_topics([topic]))[topic]
     return "" if isinstance(found, KafkaError) else found.topic_id
 

@@ -67,12 +67,12 @@ async def aborted(rig: Rig, value: bytes) -> None:
 
 
 async def every_record(rig: Rig) -> list[Content]:
-    """Of the source, also what was taken back."""
+    """Every record of the source, also those of aborted transactions."""
     return await content(rig.source, TopicPartition("set", 0), read_committed=False)
 
 
 async def codecs(pair: KafkaPair, topic: str) -> set[Codec]:
-    """Of all data batches of a topic's first partition."""
+    """The codecs of all data batches in a topic's first partition."""
     found: set[Codec] = set()
     position, partition = 0, TopicPartition(topic, 0)
     async with open_session("B", pair.b.client_properties()) as session, open_fetcher(session) as fetcher:

@@ -134,7 +134,7 @@ async def test_every_kind_of_difference_is_healed_by_a_new_copy(mirror: VerifyRi
 async def test_a_new_copy_is_as_the_one_before_was_and_nothing_of_it_counts_as_lost(
     mirror: VerifyRig, tmp_path: Path, offsets: str
 ) -> None:
-    """Of a topic whose log does not begin at 0, with holes that transactions left."""
+    """The topic's log does not begin at 0, and has holes that transactions left."""
     topic = unique_name(f"again-{offsets}")
     mirror.rig.extra |= {"topics": topic, "twinlog.offsets": offsets}
     records = awkward_records(SystemClock().now_ms() - 3_600_000, count=40)

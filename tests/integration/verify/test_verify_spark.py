@@ -98,8 +98,8 @@ async def test_a_standalone_cluster_names_one_lost_record_and_shows_no_secret(
 PARTITIONS, IN_PARTITION = 12, 100
 IN_THE_LAST = 20 * IN_PARTITION
 SLOW = "120k"
-"""Of all tasks together: 20 s for the others, and minutes for the last one, so that it is not proven when the
-first one of them is seen, however slow the machine is."""
+"""Rate of all tasks together: 20 s for the others, and minutes for the last one, so that it is not proven
+when the first one of them is seen, however slow the machine is."""
 
 
 async def test_a_verification_that_is_killed_on_a_cluster_continues_behind_what_is_proven(
@@ -163,7 +163,7 @@ session.stop()
 
 
 def rows_of(directory: Path) -> list[tuple[Any, ...]]:
-    """Of a Parquet directory, by a Spark of its own."""
+    """The rows of a Parquet directory, read by a Spark of its own."""
     command = [sys.executable, "-c", READ_ROWS, str(directory)]
     answer = subprocess.run(
         command,

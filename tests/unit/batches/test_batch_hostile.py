@@ -56,7 +56,7 @@ def peak_bytes(work: Callable[[], object]) -> int:
 
 
 def answer_of(data: bytes) -> FetchAnswer:
-    """Of a log from 0 to 10."""
+    """The answer of a log from 0 to 10."""
     return FetchAnswer(TopicPartition("t", 0), 0, 10, 10, 0, (), -1, memoryview(data))
 
 

@@ -24,7 +24,7 @@ RECORDS = st.lists(
 
 
 def batch_at(first: int, records: list[NewRecord], codec: Codec, hole: int = 0) -> OutgoingBatch:
-    """Of source offsets from `first` on, with `hole` missing offsets behind it."""
+    """A batch with source offsets from `first` on, and `hole` missing offsets behind it."""
     return build_batch(records, codec=codec)._replace(
         runs=(OffsetRun(first, len(records)),), next_source_offset=first + len(records) + hole
     )

@@ -135,7 +135,7 @@ class FlowOnFakes:
         return assemble_flow(self._entry(), clusters, self.around())
 
     def reverse_parts(self) -> FlowParts:
-        """Of the flow B->A: it copies nothing yet, and its offset syncs are read."""
+        """The parts of the flow B->A: it copies nothing yet, and its offset syncs are read."""
         clusters = FlowClusters(
             source=self.target,
             target=self.source,

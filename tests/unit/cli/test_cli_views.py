@@ -29,7 +29,7 @@ POLICIES = [DefaultReplicationPolicy()]
 
 
 HEARTBEAT_KEY = b'["MirrorHeartbeatConnector",{"sourceClusterAlias":"A","targetClusterAlias":"B"}]'
-"""Of Connect's heartbeat connector."""
+"""Key of a record of Connect's heartbeat connector."""
 
 
 def _record(key: bytes | None, value: bytes | None) -> Record:

@@ -16,7 +16,7 @@ from twinlog.selection_configured import topic_selector
 
 Flows = Callable[..., FlowFacts]
 Findings = Callable[..., list[Finding]]
-"""Of a file's settings and topics."""
+"""The findings for a file's settings and topics."""
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
 
 

@@ -73,7 +73,7 @@ class FlowRig:
     open: dict[int, tuple[TopicPartition, int]] = field(default_factory=dict)
     """What dead tasks left open on the target: slot -> partition and number of the transaction."""
     last_producers: dict[TopicPartition, int | KafkaError | None] = field(default_factory=dict)
-    """Of the target's logs; those that are not named were written by others."""
+    """Who wrote last to the target's logs; those that are not named were written by others."""
     while_fencing: Callable[[], Awaitable[object]] | None = None
     """What others do while the next owner fences; once."""
 

@@ -151,7 +151,7 @@ def test_a_copy_of_which_every_record_is_changed_is_judged() -> None:
 
 
 def old_log(contents: Sequence[Sequence[int]]) -> MemoryLog:
-    """Of compressed messages of the format v1, each with the records of these numbers."""
+    """A log of compressed messages in the format v1, each with the records of these numbers."""
     log = MemoryLog()
     for offsets in contents:
         inner = b"".join(

@@ -149,7 +149,7 @@ def test_records_are_shown_as_text_where_they_are_text() -> None:
 
 @dataclass(slots=True)
 class AwayReader:
-    """Of a cluster that went away."""
+    """Reads a cluster that went away."""
 
     asked: int = 0
 

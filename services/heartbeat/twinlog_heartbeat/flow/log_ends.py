@@ -17,7 +17,7 @@ LOOK_SECONDS = 5.0
 
 class EndsOfLogs(Protocol):
     async def of_flows(self) -> Mapping[Flow, LogEnds]:
-        """Of every flow whose lag is known. Raises TwinlogError."""
+        """The ends of the logs of every flow whose lag is known. Raises TwinlogError."""
         ...
 
 

@@ -130,7 +130,7 @@ class HeartbeatState:
                 tracker.on_read_blocker(blocker)
 
     def delays(self, flow: Flow | None = None) -> list[FlowDelay]:
-        """Of all flows that replicate, sorted, or of one. Raises NotFoundError for another."""
+        """The delays of all flows that replicate, sorted, or of one. Raises NotFoundError for another."""
         if flow is None:
             return [self._report(known) for known in sorted(self._trackers)]
         if flow not in self._trackers:

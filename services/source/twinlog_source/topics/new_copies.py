@@ -99,9 +99,9 @@ class NewCopies:
     async def written_by_others(
         self, rows: Collection[PartitionRow], topics: Topics
     ) -> Mapping[TopicPartition, tuple[CommonLog, int] | KafkaError]:
-        """Of preserved copies at whose end nobody of ours is at work, and that end behind their stored
-        position with what others wrote: what they hold of the source now, and their end. Left out where that
-        is not known to be more than the position says. Raises KafkaError."""
+        """What preserved copies hold of the source now, and where they end: those at whose end no task of
+        ours works, and that end behind their stored position with what others wrote. A copy is left out where
+        that is not known to be more than the position says. Raises KafkaError."""
         targets = {row.partition: target_of(row, topics) for row in rows}
         positions = {row.partition: row.position or 0 for row in rows}
         ends = await self.target.list_offsets(OffsetSpec.LATEST, targets.values()) if targets else {}

@@ -51,8 +51,8 @@ class StartPositions:
         return {**found, **await self.resolve(rest)}
 
     async def _committed(self, asked: Collection[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
-        """Of a group that nobody commits for any more: what its members have copied since their last commit
-        would be copied twice."""
+        """The offsets of a group that nobody commits for any more: what its members have copied since their
+        last commit would be copied twice."""
         described = (await self.source.describe_groups([self.group]))[self.group]
         if isinstance(described, KafkaError):
             return dict.fromkeys(asked, described)

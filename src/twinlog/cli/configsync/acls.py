@@ -173,7 +173,7 @@ def _text(binding: pb2.AclBinding) -> str:
 
 
 def _maker(entry: pb2.AclEntry) -> str:
-    """Of what the target has."""
+    """Who made the ACL that the target has."""
     if entry.made_by_twinlog:
         return "Twinlog"
     return "others" if entry.state in (pb2.ACL_STATE_IN_STEP, pb2.ACL_STATE_FOREIGN) else ""

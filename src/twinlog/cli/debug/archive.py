@@ -10,7 +10,7 @@ from twinlog.cli.debug.secrets import Blanker
 
 MOST_ENTRY_BYTES = 2 << 20
 MOST_BYTES = 24 << 20
-"""Of all entries together, before they are compressed."""
+"""Size of all entries together, before they are compressed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Archive:
     _bytes: int = 0
 
     def add(self, name: str, text: str, *, keep_end: bool = False) -> None:
-        """Of a longer text the beginning, or the end, is kept."""
+        """Add an entry. Of a text that is too long the beginning is kept, or with `keep_end` the end."""
         content = self.blanked(text).encode("utf-8", "replace")
         room = max(0, min(MOST_ENTRY_BYTES, MOST_BYTES - self._bytes))
         if len(content) > room:

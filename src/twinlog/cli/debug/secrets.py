@@ -17,7 +17,7 @@ SHORTEST = 4
 """Shorter ones are found by their keys alone: to blank `no` everywhere would leave nothing to read."""
 
 SHORTEST_UNKNOWN = 8
-"""Of values of keys that nobody knows."""
+"""The same for values of keys that are not known."""
 
 _WORDS = frozenset({"true", "false", "none", "null"})
 _QUOTED = re.compile(r"([\w.\-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s\"';]+))")

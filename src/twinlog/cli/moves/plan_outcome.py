@@ -43,7 +43,7 @@ def staying(plan: pb2.MovePlan) -> list[str]:
 
 
 def _is_by_rule(entry: pb2.MovePartition) -> bool:
-    """Of a topic that no flow copies."""
+    """Whether the partition stays because no flow copies its topic."""
     return entry.verdict == pb2.VERDICT_NOT_REPLICATED
 
 

@@ -10,7 +10,7 @@ from twinlog.cli.common.output import Column, print_table
 from twinlog.cli.moves.plan_outcome import THERE, action
 
 _ROWS_SHOWN = 500
-"""Of a plan, to people: those that do not move come first."""
+"""So many rows of a plan are shown to people: those that do not move come first."""
 _BACKLOG = (Column(title="partition"), Column(title="not copied", right=True), Column(title="message"))
 
 

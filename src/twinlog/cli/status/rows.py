@@ -17,7 +17,7 @@ PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", 
 MOVE, FENCE, HELD = "MOVE", "FENCE", "HELD"
 FOREIGN, DIFFERS = "FOREIGN", "DIFFERS"
 NAMED_TOPICS = 5
-"""Of many topics so many are named."""
+"""A note names so many topics at most."""
 HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
 STANDS_BY = "OWNED_ELSEWHERE"
 """Reason of a service that leaves a flow to another process of its kind."""
@@ -33,7 +33,8 @@ class ServiceRow:
     """SERVING, NOT_SERVING, or DOWN when it does not answer."""
     version: str = ""
     security: str = ""
-    """Of its port: "loopback", "insecure", or which of "tls" and "authenticated" it has, with a comma."""
+    """How its port is protected: "loopback", "insecure", or which of "tls" and "authenticated" it has, with a
+    comma."""
     reason: str = ""
     message: str = ""
 

@@ -11,9 +11,9 @@ from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
 
 UNKNOWN = "-"
-"""Of what no service told."""
+"""Shown in place of what no service told."""
 NOT_KNOWN = "?"
-"""Of what a service was asked for and does not know now."""
+"""Shown in place of what a service was asked for and does not know now."""
 
 _INSECURE = (
     "the port is open to other machines, and asks nobody who calls or speaks no TLS: twinlog.insecure is true"

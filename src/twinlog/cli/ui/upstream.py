@@ -53,7 +53,7 @@ DETAILS_SECONDS = 5.0
 GROUPS_SECONDS = 1.0
 CALL_SECONDS = 5.0
 KEPT_SAMPLES = 150
-"""Of a sparkline: five minutes."""
+"""How many samples a sparkline has: five minutes."""
 
 
 class Upstream:

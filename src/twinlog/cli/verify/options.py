@@ -65,7 +65,8 @@ def bytes_of(text: str) -> int:
 
 
 def check_range(begin: Any, end: Any) -> None:
-    """Of two offsets, or of two times; an offset and a time are compared by the source only."""
+    """Refuse a range that is empty: two offsets, or two times, in the wrong order. An offset and a time can
+    be compared by the source only. Raises ConfigError."""
     for of in ("offset", "timestamp_ms"):
         first, behind = getattr(begin, of, None), getattr(end, of, None)
         if first is not None and behind is not None and first >= behind:

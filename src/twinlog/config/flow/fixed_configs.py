@@ -21,7 +21,7 @@ _SETTING = re.compile(r"(?P<name>[a-z][a-z0-9.]*)=(?P<value>\S+)")
 class FixedConfig:
     value: str
     pattern: str
-    """Of the rule that says so."""
+    """The pattern of the rule that fixes the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,7 +135,7 @@ class SourceSettings:
     coalesce_below_bytes: int
     """0 = never coalesce."""
     max_uncompressed_bytes: int
-    """Of one batch that has to be opened."""
+    """A batch that has to be opened may have so many bytes when it is no longer compressed."""
     recode_compression_level: int | None
     """None = a sensible one for the codec."""
     offsets: OffsetsSettings

@@ -16,7 +16,8 @@ class FlowSources:
     raw: Settings
     flow: Flow
     connector: Settings
-    """Of the source connector; the three differ in `name` and `connector.class` only."""
+    """Settings of the source connector; those of the other two differ in `name` and `connector.class`
+    only."""
     worker: Settings
     read: SettingsReader
     read_worker: SettingsReader

@@ -5,7 +5,8 @@ from dataclasses import replace
 from twinlog.config.keys.spec import ALL_SERVICES, KeySpec, Scope, Service, ValueType
 
 SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Of tokens of an OpenID provider: asymmetric ones only. Who checks a shared secret could also sign."""
+"""Signatures that tokens of an OpenID provider may have. Only asymmetric ones: whoever checks a shared secret
+could also sign."""
 
 
 def _key(

@@ -138,7 +138,7 @@ class ClusterInspector:
 
 
 def _words(bits: int) -> frozenset[str]:
-    """Of the operations whose bits are set."""
+    """Names of the operations whose bits are set."""
     return frozenset(operation.name for operation in AclOperation if bits & 1 << operation)
 
 

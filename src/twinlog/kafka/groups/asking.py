@@ -62,7 +62,7 @@ class _Asking(Generic[T]):
         """Why a group is asked for again."""
 
     def problem(self, group_id: str) -> KafkaError:
-        """Of a group without an answer when the time is up."""
+        """Why a group has no answer when the time is up."""
         return self._last.get(group_id) or from_reason(
             TIMEOUT, f"{self._doing} {group_id}", alias=self._session.alias
         )

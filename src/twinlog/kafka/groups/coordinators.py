@@ -96,7 +96,7 @@ class GroupCoordinators:
         return answer.node_id
 
     async def _singly(self, group_ids: Collection[str], doing: str) -> dict[str, int | KafkaError]:
-        """Of a broker that is asked for one group at a time."""
+        """The coordinators, from a broker that can be asked for one group at a time only."""
         found: dict[str, int | KafkaError] = {}
         places = asyncio.Semaphore(_SINGLY_AT_ONCE)
 

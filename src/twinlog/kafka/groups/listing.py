@@ -19,8 +19,8 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 
 _TEXT = CompactString("utf-8")
 LISTED_PROTOCOLS = frozenset({"consumer", "", "share", "streams"})
-"""Of applications that read topics: a group that only ever committed has no protocol. Kafka Connect's groups
-and others have one of their own, and are left out."""
+"""Protocol types of applications that read topics: a group that only ever committed has none. Kafka Connect's
+groups and others have one of their own, and are left out."""
 _CLASSIC = "classic"
 _WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
 

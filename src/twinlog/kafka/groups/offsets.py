@@ -106,7 +106,7 @@ class GroupOffsetsClient:
     async def _answers(
         self, node_id: int, group_ids: Sequence[str]
     ) -> Mapping[str, GroupOffsets | KafkaError]:
-        """Of each group, from a broker that should be its coordinator."""
+        """The offsets of each group, from a broker that should be its coordinator."""
         doing = "read offsets of groups"
         try:
             fetched = await self._session.send(node_id, fetch_offsets_request(group_ids), doing)
@@ -119,7 +119,7 @@ class GroupOffsetsClient:
         }
 
     async def _single_answer(self, node_id: int, group_id: str) -> GroupOffsets | KafkaError:
-        """Of a broker that is asked for one group at a time."""
+        """The offsets of one group, from a broker that can be asked for one at a time only."""
         doing = f"read offsets of group {group_id}"
         try:
             answer = await self._session.send(node_id, OffsetFetchRequest(group_id, None), doing)

@@ -40,7 +40,7 @@ class FetchedGroup(NamedTuple):
     """What a coordinator says of one group."""
 
     error_code: int
-    """Of the group, or of the first partition that has one; 0 = none."""
+    """Error code of the group, or of the first partition that has one; 0 = none."""
     offsets: Mapping[TopicPartition, CommittedOffset]
     """Partitions without a committed offset are left out."""
 

@@ -13,7 +13,7 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest, SaslHandShakeReques
 Send = Callable[[Any], Awaitable[Any]]
 
 REAUTHENTICATE_AT = 0.85
-"""Of the session's life, as Java does from 85 to 95 %."""
+"""A client logs in again after this share of the session's life; Java does from 85 to 95 %."""
 MIN_SESSION_SECONDS = 1.1
 """Brokers take no second login within a second."""
 _DUMMY = b"\x01"

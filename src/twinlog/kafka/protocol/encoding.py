@@ -36,7 +36,8 @@ def take_string(data: Frame, position: int) -> tuple[str, int]:
 
 
 def compact_length(length: int) -> bytes:
-    """Of a compact string, array or bytes: the length plus one, as a varint of seven bits to the byte."""
+    """Encode the length of a compact string, array or bytes: plus one, as a varint of seven bits to the
+    byte."""
     left = length + 1
     if left < 0x80:
         return bytes((left,))
@@ -71,7 +72,8 @@ def take_varint(data: Frame, position: int) -> tuple[int, int]:
 
 
 def take_compact_length(data: Frame, position: int) -> tuple[int, int]:
-    """Of a compact string, array or bytes; null counts as empty."""
+    """Read the length of a compact string, array or bytes, and the position behind it; null counts as
+    empty."""
     length, position = take_varint(data, position)
     return max(length - 1, 0), position
 

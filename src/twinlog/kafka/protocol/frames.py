@@ -16,8 +16,8 @@ from twinlog.kafka.protocol.encoding import Frame
 SMALL_FRAME_BYTES = 64 << 10
 """Frames up to here are read together, as many as have come, and copied once."""
 LARGEST_FRAME_BYTES = 100 << 20
-"""Of an answer that carries no batches, as librdkafka's receive.message.max.bytes: the metadata of a million
-partitions stay below."""
+"""The largest answer without batches that is taken, as librdkafka's receive.message.max.bytes: the metadata
+of a million partitions stay below."""
 
 _SIZE = struct.Struct(">i")
 _TLS_ALERT = 0x1503

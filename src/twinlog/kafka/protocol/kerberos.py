@@ -20,7 +20,7 @@ class KerberosError(ValueError):
 
 
 class KerberosAuthenticator:
-    """Of one login at one broker. `step` asks the KDC, in a thread."""
+    """One login at one broker. `step` asks the KDC, in a thread."""
 
     def __init__(self, login: KerberosLogin, host: str, *, context: Any = None) -> None:
         """`context`: one of the library's that is complete; None = the first step makes one."""

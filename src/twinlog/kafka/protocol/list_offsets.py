@@ -27,7 +27,7 @@ class LogOffset(NamedTuple):
     offset: int
     """-1 for a time after the last record."""
     leader_epoch: int | None
-    """Of the leader that answered (KIP-320); None before version 4."""
+    """Epoch of the leader that answered (KIP-320); None before version 4."""
 
 
 def list_offsets_request(

@@ -52,7 +52,7 @@ class TopicMetadata(NamedTuple):
     is_internal: bool
     partition_count: int
     replication_factor: int
-    """Of the partition with most replicas; 0 without partitions."""
+    """Replicas of the partition that has most; 0 without partitions."""
 
 
 class Metadata(NamedTuple):
@@ -69,7 +69,7 @@ def metadata_request(topics: Collection[str] | None) -> HandWrittenRequest[Metad
 def topic_ids_request(
     partitions: Collection[TopicPartition],
 ) -> HandWrittenRequest[list[tuple[TopicPartition, int, str]]]:
-    """Of each partition the id of its topic, as the broker that answers knows it: error code, and the id (""
+    """Ask for the topic id of each partition, as the broker that answers knows it: error code, and the id (""
     where the broker gives none, before Kafka 2.8)."""
 
     def decode(data: Frame, position: int, version: int) -> list[tuple[TopicPartition, int, str]]:

@@ -32,7 +32,7 @@ def first_field_throttle(frame: Frame, position: int, _answer: object) -> int:
 
 
 def no_throttle(_frame: Frame, _position: int, _answer: object) -> int:
-    """Of a response that does not say."""
+    """The throttle time of a response that does not tell it."""
     return 0
 
 

@@ -16,7 +16,7 @@ from twinlog.model import TopicPartition
 
 T = TypeVar("T")
 LeaderAnswers = list[tuple[TopicPartition, int, T]]
-"""Of each partition: error code, and the answer, which means something only with code 0."""
+"""For each partition its error code and the answer, which means something only with code 0."""
 
 _METADATA_SECONDS = 10.0
 

@@ -17,7 +17,7 @@ class LogEnd(NamedTuple):
     offset: int
     """The high watermark."""
     leader_epoch: int
-    """Of the leader that answered."""
+    """Epoch of the leader that answered."""
 
 
 async def log_ends(

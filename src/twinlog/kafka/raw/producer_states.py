@@ -40,7 +40,7 @@ class ProducerEntry(NamedTuple):
 
     producer_id: int
     producer_epoch: int
-    """Of its last batch there."""
+    """Producer epoch of its last batch there."""
     last_sequence: int
     """-1: none of its batches is remembered, only a marker."""
     open_from: int

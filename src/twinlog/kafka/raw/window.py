@@ -7,7 +7,7 @@ Grows by a part of what passes in time, and halves when something took too long,
 from dataclasses import dataclass, field
 
 _GROWTH_SHARE = 8
-"""Of what passed in time, one part in so many is added."""
+"""One part in so many of what passed in time is added to the window."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """Of one client of one cluster. Safe to use from several threads."""
+    """The credentials of one client of one cluster. Safe to use from several threads."""
 
     def __init__(self, properties: Mapping[str, str], *, alias: str = "") -> None:
         """Raises ConfigError for settings that cannot be obeyed, and for files that cannot be read."""
@@ -71,7 +71,7 @@ class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
 
     @property
     def keeper(self) -> TokenKeeper | None:
-        """Of the tokens; None for clients that log in otherwise."""
+        """What keeps the tokens fresh; None for clients that log in otherwise."""
         login = self.security.sasl
         return keeper_of(login) if isinstance(login, OAuthLogin) else None
 

@@ -26,12 +26,12 @@ MAX_SHOWN = 4_000
 at."""
 
 MOST_ENTRIES = 100
-"""Of a mapping of what was before or after."""
+"""So many entries of a mapping of what was before or after are shown."""
 
 NOT_SHOWABLE = "not showable"
 
 UNKNOWN_CALLER = Caller(name="", role=Role.NONE, via="none")
-"""Of a call that is refused before it is known who makes it."""
+"""The caller of a call that is refused before it is known who makes it."""
 
 NOT_KNOWN = "not known: the call ended before its outcome"
 """What is after, of a call that may take effect though its caller disconnects."""

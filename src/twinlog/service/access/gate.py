@@ -61,7 +61,7 @@ class TokenVerifier(Protocol):
 
 
 class Gate:
-    """Of one port."""
+    """Decides who may call what at one port."""
 
     def __init__(
         self,

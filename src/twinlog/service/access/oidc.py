@@ -38,10 +38,10 @@ ANSWER_SECONDS = 2 * FETCH_SECONDS + 1
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_KEYS = 64
 MAX_TEXT = 256
-"""Of a subject or a group."""
+"""A subject or a group may have so many characters."""
 
 _PUBLIC_KINDS = ("RSA", "EC", "OKP")
-"""Of keys. A shared one (`oct`) would let anybody who reads it sign tokens."""
+"""Kinds of keys that are taken. A shared one (`oct`) would let anybody who reads it sign tokens."""
 
 Keys = dict[str, jwt.PyJWK]
 Fetch = Callable[[], Keys]
@@ -157,7 +157,8 @@ def _invalid(why: str) -> UnauthenticatedError:
 
 
 def _values(claims: Any, path: str) -> list[str]:
-    """Of the claim of this name, which may have dots (`https://example.com/roles`), else of a nested one."""
+    """The values of the claim of this name, which may have dots (`https://example.com/roles`), else of a
+    nested one."""
     for name in [path] if path in claims else path.split("."):
         claims = claims.get(name) if isinstance(claims, dict) else None
     if isinstance(claims, str):

@@ -51,7 +51,7 @@ class Caller:
 
 
 ANONYMOUS = Caller(name="", role=Role.ADMIN, via="none")
-"""Of a port that asks nobody who calls."""
+"""The caller at a port that asks nobody who calls."""
 
 
 @lru_cache(maxsize=1024)

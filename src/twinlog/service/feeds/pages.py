@@ -17,7 +17,7 @@ from twinlog.service.limits import MAX_MESSAGE_BYTES
 PAGED_ANSWERS = 16
 """So many answers are kept until their last page was asked for."""
 _ROOM_BYTES = 64 << 10
-"""Of a message, for the token and what surrounds the entries."""
+"""Kept free in a message for the token and what surrounds the entries."""
 _ENTRY_BYTES = 8
 """Tag and length of one entry, at most."""
 
@@ -135,7 +135,7 @@ class KeptAnswers(Generic[T, HeadT]):
 
 
 def page_start(token: str) -> int:
-    """Of a token that is the number of the page's first row. Raises ConfigError (INVALID_PAGE_TOKEN)."""
+    """The number of the page's first row, which the token is. Raises ConfigError (INVALID_PAGE_TOKEN)."""
     if not token:
         return 0
     if not _is_number(token):

@@ -9,7 +9,7 @@ from twinlog.config import Address
 
 
 class OwnerReason(StrEnum):
-    """Of a refusal: another process works at the flow."""
+    """Why a call is refused: another process works at the flow."""
 
     OWNED_ELSEWHERE = "OWNED_ELSEWHERE"
     """One of this deployment."""
@@ -50,7 +50,7 @@ class OwnerName:
 
     @classmethod
     def parse(cls, text: str) -> "OwnerName":
-        """Of any text: what is no address that can be called counts as none.
+        """Read a name from any text: what is no address that can be called counts as none.
 
         >>> OwnerName.parse("box:17404, process 7, rules ab12").address
         ''

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 _MOST_OCCURRENCES = 16
-"""Of a record that is there many times, so many around the one of the same number are tried."""
+"""Where a record is there many times, so many around the one of the same number are tried."""
 
 Pair = tuple[int, int]
 _Link = tuple[int, int, "_Link | None"]

@@ -63,7 +63,7 @@ class KeptOffsets:
         return len(source)
 
     def differences(self, hunks: Iterable["Place"]) -> list[Difference]:
-        """Of each distance that no other difference explains, such as a lost record right before it."""
+        """A difference for each distance that no other explains, such as a lost record right before it."""
         explained = {(hunk.source_after, hunk.target_after) for hunk in hunks}
         return [
             Difference(

@@ -61,13 +61,13 @@ class Cursor:
     batches: deque[Batch] = field(default_factory=deque)
     """Not opened yet."""
     offsets: list[int] = field(default_factory=list)
-    """Of the opened batch; with them bodies and timestamps."""
+    """Offsets of the records in the opened batch, as `bodies` and `timestamps` are."""
     bodies: list[bytes] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
     own_timestamps: bool = False
     """The opened batch has the timestamps of its broker."""
     index: int = 0
-    """Of the next record in the opened batch."""
+    """Number of the next record in the opened batch."""
     read_offset: int = -1
     hash: OrderHash = field(init=False)
 
@@ -172,7 +172,7 @@ class Window:
     own_timestamps: bool = False
     lost: list[Range] = field(default_factory=list)
     hash: OrderHash | None = None
-    """Of the side that is compared; None: what is read is looked up only."""
+    """The hash of the side that is compared; None: what is read is looked up only."""
 
     @property
     def is_complete(self) -> bool:

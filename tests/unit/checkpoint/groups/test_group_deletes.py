@@ -20,7 +20,7 @@ from unit.checkpoint.checkpoint_rig import FlowOnFakes
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 GRACE_SECONDS = 60
-"""Of the harness; two groups an hour may go."""
+"""As the rig has it; two groups an hour may go."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from twinlog.testing.fakes.cluster import Call, FakeCluster
 
 FLOW = Flow("A", "B")
 SESSION_SECONDS = 0.05
-"""Of the real clock only the pace of the candidates is left: what counts for how long is the fake clock's."""
+"""The real clock only paces the candidates: how long something counts is the fake clock's."""
 
 
 class Process:

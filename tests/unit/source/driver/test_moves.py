@@ -42,7 +42,7 @@ def order_number(command: object) -> int:
 
 
 async def moves_of(rig: FlowRig) -> tuple[PositionMoves, Task]:
-    """Of a flow with one epoch of one task."""
+    """The moves of a flow that has one epoch with one task."""
     nothing: Any = None
     await rig.write(rig.source, "t", 9)
     state = await rig.owner()

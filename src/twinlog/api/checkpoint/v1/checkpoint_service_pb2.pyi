@@ -1239,11 +1239,11 @@ class LastMove(_message.Message):
 
     @_builtins.property
     def fenced_where_left(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Of these, those on the cluster that this move leaves."""
+        """Those of fenced_topics on the cluster that this move leaves."""
 
     @_builtins.property
     def fenced_where_entered(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Of these, those on the cluster that this move goes to: the fence of the move before, lifted when this one ends."""
+        """Those of fenced_topics on the cluster that this move goes to: the fence of the move before, lifted when this ends."""
 
     @_builtins.property
     def left_behind(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1294,7 +1294,7 @@ class MoveOptions(_message.Message):
     accept_loss: _builtins.bool
     """Move although records are not copied, or the cluster that is left is gone: what is missing is in the report."""
     grant_write: _builtins.bool
-    """Of a failover: principals that may write the source's topics may write their copies on the target, until the
+    """In a failover: principals that may write the source's topics may write their copies on the target, until the
     failback.
     """
     @_builtins.property
@@ -1342,7 +1342,7 @@ class MoveStep(_message.Message):
     message: _builtins.str
     """What happens, in words."""
     records_left: _builtins.int
-    """Of DRAIN: records still to be copied."""
+    """In DRAIN: records still to be copied."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp:
         """When."""
@@ -1930,7 +1930,7 @@ class MoveRun(_message.Message):
 
     @_builtins.property
     def left_behind(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Of a run that is done: why the cluster that was left must not be switched off yet; empty when it may be."""
+        """In a run that is done: why the cluster that was left must not be switched off yet; empty when it may be."""
 
     def __init__(
         self,

@@ -380,7 +380,7 @@ class PartitionReport(_message.Message):
     preserved_until: _builtins.int
     """With needs_translation: below this offset the copy has the source's offsets."""
     at_rest: _builtins.bool
-    """Of a preserved copy: nothing of it is on its way to the target."""
+    """For a preserved copy: nothing of it is on its way to the target."""
     source_lost_from: _builtins.int
     """The source lost what was copied from this offset on, and twinlog.on.data.loss says that somebody has to decide."""
     target_shortened_times: _builtins.int
@@ -433,7 +433,7 @@ class PartitionReport(_message.Message):
 
     @_builtins.property
     def hole_costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___HoleCost]:
-        """Of a preserved copy: what filling its holes took lately."""
+        """For a preserved copy: what filling its holes took lately."""
 
     def __init__(
         self,
@@ -552,13 +552,13 @@ class PreservedCopy(_message.Message):
     skip_to: _builtins.int
     """First offset after those; equal to skip_from when there are none."""
     since: _builtins.int
-    """Of an assignment: the offset of the copy's first record."""
+    """In an assignment: the offset of the copy's first record."""
     required: _builtins.bool
-    """Of an assignment: the configuration demands these offsets, so the copy does not give them up only because they
+    """In an assignment: the configuration demands these offsets, so the copy does not give them up only because they
     cost much.
     """
     end_reason: _builtins.str
-    """Of an assignment: the copy shall not keep its source's offsets from its end on, for this stable reason; empty = it
+    """In an assignment: the copy shall not keep its source's offsets from its end on, for this stable reason; empty = it
     shall.
     """
     end_message: _builtins.str
@@ -566,16 +566,16 @@ class PreservedCopy(_message.Message):
     leader_epoch: _builtins.int
     """Epoch of the target's leader in whose log the copy was checked up to the position; absent = not known."""
     common_until: _builtins.int
-    """Of an assignment: below this offset lie records of the source that others wrote to the copy."""
+    """In an assignment: below this offset lie records of the source that others wrote to the copy."""
     @_builtins.property
     def former_task_ago(self) -> _duration_pb2.Duration:
-        """Of an assignment: how long ago the last task lost the partition that may still have writes to it on their way;
+        """In an assignment: how long ago the last task lost the partition that may still have writes to it on their way;
         absent = there is none: nobody had it before, or all ended with nothing on its way.
         """
 
     @_builtins.property
     def skip_former_task_ago(self) -> _duration_pb2.Duration:
-        """Of an assignment: the same of the tasks that were not told of the present range between skip_from and skip_to."""
+        """In an assignment: the same of the tasks that were not told of the present range between skip_from and skip_to."""
 
     def __init__(
         self,
@@ -1150,7 +1150,7 @@ class Assignment(_message.Message):
 
     @_builtins.property
     def hole_costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___HoleCost]:
-        """Of a preserved copy: what filling its holes took lately."""
+        """For a preserved copy: what filling its holes took lately."""
 
     def __init__(
         self,
@@ -1364,7 +1364,7 @@ class WithdrawReposition(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Of the Reposition."""
+    """Id of the Reposition."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Which."""

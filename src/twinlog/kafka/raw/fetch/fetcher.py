@@ -154,7 +154,7 @@ class RawFetcher:
         self._spawn(self._fetch(node, parts, sizes.max_bytes, max_wait_ms), f"fetch from {node}")
 
     def _max_wait_ms(self, partitions: list[TopicPartition], *, others: int) -> int:
-        """Of a request beside that many others to the same broker."""
+        """How long a request may wait at the broker that has `others` of ours already."""
         is_urgent = others >= _REQUESTS_PER_BROKER - 1 or any(
             not self._answers.standing(partition).has_answered for partition in partitions
         )
@@ -305,7 +305,7 @@ class RawFetcher:
         return window
 
     def _share(self, max_bytes: int) -> int:
-        """Of one request: what all brokers together may bring is bounded, however many they are."""
+        """What one request may bring. All brokers together stay below one bound, however many they are."""
         share = max_bytes // max(1, len(self._windows))
         return min(max_bytes, max(share, _LEAST_WINDOW_BYTES))
 

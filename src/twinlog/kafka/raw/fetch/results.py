@@ -41,6 +41,6 @@ class FetchSizes:
     """Less than the options allow, for a while. The first batch of an answer comes whole all the same."""
 
     max_bytes: int | None = None
-    """Of one request; None = as the options say."""
+    """Limit of one request; None = as the options say."""
     partition_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Of each partition of these topics."""
+    """Limit of each partition, by topic."""

@@ -13,7 +13,7 @@ from twinlog.kafka.raw.window import Window
 
 _LEAST_WINDOW_BYTES = 1 << 20
 _SLOW_SECONDS = 5.0
-"""Of a request, until its answer: a third of the default time-out."""
+"""A request is slow after so long without an answer: a third of the default time-out."""
 _LONG_THROTTLE_SECONDS = 1.0
 _TIMER_MARGIN_SECONDS = 0.001
 """A timer may come early by a rounding, and then there is nothing to send yet."""
@@ -59,7 +59,7 @@ class BrokerWays:
         return way.requests == 0 or way.size_bytes + size_bytes <= way.window.size_bytes
 
     def most_bytes(self, node: int) -> int:
-        """Of one request."""
+        """How large one request to this broker may be."""
         return min(self._settings.max_request_bytes, self._way(node).window.size_bytes)
 
     def sent(

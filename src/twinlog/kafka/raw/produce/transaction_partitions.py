@@ -163,7 +163,7 @@ class TransactionPartitions:
     def _connections(
         self, client: DataClient, partitions: Iterable[TopicPartition]
     ) -> dict[DataConnection, set[TopicPartition]]:
-        """Of those whose leader is known and connected."""
+        """The connections to the partitions' leaders, as far as those are known and connected."""
         found: dict[DataConnection, set[TopicPartition]] = {}
         for partition in partitions:
             route = self._routes.find(client, partition)

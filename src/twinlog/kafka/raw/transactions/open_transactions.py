@@ -16,7 +16,7 @@ class OpenTransaction(NamedTuple):
 
     producer_id: int
     producer_epoch: int
-    """Of its last batch there."""
+    """Producer epoch of its last batch there."""
     first_offset: int
 
 

@@ -60,12 +60,12 @@ class TransactionRotation:
 
     @property
     def failure(self) -> KafkaError | None:
-        """Of the first id that failed."""
+        """The failure of the first id that failed; None: none did."""
         return next((producer.failure for producer in self._producers if producer.failure), None)
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
-        """Of all ids."""
+        """The failed partitions of all ids."""
         return {
             partition: error
             for producer in self._producers

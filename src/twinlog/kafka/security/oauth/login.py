@@ -42,7 +42,7 @@ class Assertion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsecuredClaims:
-    """Of Kafka's login for development: a token that anybody can make."""
+    """Claims of a token that anybody can make: Kafka's login for development."""
 
     texts: tuple[tuple[str, str], ...] = ()
     numbers: tuple[tuple[str, float], ...] = ()
