@@ -150,7 +150,7 @@ async def test_it_is_made_where_nothing_answers_and_says_what_is_missing(tmp_pat
     assert "configuration.properties" in entries
 
 
-async def test_a_file_that_does_not_load_is_no_obstacle(tmp_path: Path) -> None:
+async def test_a_file_that_does_not_load_does_not_prevent_a_bundle(tmp_path: Path) -> None:
     file = properties(tmp_path, **{"twinlog.epoch.seconds": "soon"})
     _, summary = await bundle(tmp_path, file)
     missing = {each["what"]: each["message"] for each in summary["missing"]}

@@ -142,7 +142,7 @@ async def _copied(config: Path, name: str, topics: list[str], until: Any, timeou
         for each in sorted(arrivals.gone)
     ]
     failures += [
-        FlowFailure(topic=topic, reason=reason, detail=detail) for topic, reason, detail in arrivals.obstacles
+        FlowFailure(topic=topic, reason=reason, detail=detail) for topic, reason, detail in arrivals.blockers
     ]
     if ends.ends and not left:
         now_ms = SystemClock().now_ms()

@@ -105,7 +105,7 @@ class Arrivals:
         return self._flow_trouble[0] in _REFUSALS and not any(each in self._positions for each in self.left)
 
     @property
-    def obstacles(self) -> list[tuple[str | None, str, str]]:
+    def blockers(self) -> list[tuple[str | None, str, str]]:
         """Topic, reason and words of what the copy did not wait for; of the flow as a whole without a
         topic."""
         found: list[tuple[str | None, str, str]] = []

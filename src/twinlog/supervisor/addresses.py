@@ -59,7 +59,7 @@ def reserve_addresses(
     own: list[Address] = []
 
     def bind(wanted: Address) -> Address:
-        # Sockets that do not listen are no obstacle to each other: the kernel would give the address twice.
+        # Sockets that do not listen do not hinder each other: the kernel would give the address twice.
         if any(wanted.excludes(taken) for taken in own):
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         own.append(_bind(wanted, stack, others))

@@ -27,7 +27,7 @@ class SafeRange:
 
     @property
     def is_whole(self) -> bool:
-        """An offset that is not compared at its end, such as lag, is an obstacle as well."""
+        """An offset that is not compared at its end, such as lag, is a blocker as well."""
         return not self.reason
 
 
@@ -37,7 +37,7 @@ def safe_range(proof: PartitionProof) -> SafeRange:
     # The comparison may begin behind what the target has not: `source_from` is behind it then.
     begin = min([proof.source_from, *(each.from_offset for each in _left_out(proof))])
     end = max([proof.source_to, *(each.to_offset for each in _left_out(proof))])
-    until, reason, detail = min([*_obstacles(proof, begin), (end, "", "")])
+    until, reason, detail = min([*_blockers(proof, begin), (end, "", "")])
     return SafeRange(
         source=proof.source,
         begin=begin,
@@ -48,7 +48,7 @@ def safe_range(proof: PartitionProof) -> SafeRange:
     )
 
 
-def _obstacles(proof: PartitionProof, begin: int) -> Iterator[tuple[int, str, str]]:
+def _blockers(proof: PartitionProof, begin: int) -> Iterator[tuple[int, str, str]]:
     """Source offset, reason and words of everything that is not proven to be on the target."""
     for each in proof.differences:
         if each.source_offset is not None:  # else it stands behind the last record of the source

@@ -323,7 +323,7 @@ def test_readers_that_are_gone_neither_end_the_run_nor_change_its_exit_code(tmp_
         assert process.wait(timeout=120) == 0
 
 
-async def test_closed_standard_streams_are_no_obstacle(tmp_path: Path) -> None:
+async def test_closed_standard_streams_do_no_harm(tmp_path: Path) -> None:
     lease = PortLease(1)
     port = lease.ports[0]
     listen = f"twinlog.heartbeat.listen = 127.0.0.1:{port}\n"

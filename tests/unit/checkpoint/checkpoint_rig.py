@@ -190,7 +190,7 @@ class FlowOnFakes:
             group.create_task(tail.run(stop), name="tail")
             try:
                 await self.do_pass(parts.checkpointer)
-                await turns(lambda: tail.store.read_to_end if until_ready else tail.obstacle)
+                await turns(lambda: tail.store.read_to_end if until_ready else tail.blocker)
                 yield parts
             finally:
                 stop.set()

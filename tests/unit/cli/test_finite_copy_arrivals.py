@@ -93,7 +93,7 @@ def test_a_flow_that_kafka_refuses_to_begin_is_not_waited_for_and_its_refusal_is
         assert not copy.is_over(second)
     copy.observe_flow(*refusal, 60.0)
     assert copy.is_over(60.0)
-    assert copy.obstacles == [(None, *refusal)]
+    assert copy.blockers == [(None, *refusal)]
     for reason in ("KAFKA_UNAVAILABLE", "TOPIC_UNKNOWN", ""):
         waiting = arrivals()
         waiting.observe_flow(reason, "", 0.0)
@@ -108,4 +108,4 @@ def test_what_stood_in_the_way_of_a_partition_is_told_when_it_was_given_up() -> 
         copy.observe([status(ORDERS, 200), given_up], second)
         copy.observe_flow("DATA_LOSS", "offsets 10 to 20", second)
     assert copy.is_over(60.0)
-    assert copy.obstacles == [("bills", "DATA_LOSS", "bills-1: offsets 10 to 20")]
+    assert copy.blockers == [("bills", "DATA_LOSS", "bills-1: offsets 10 to 20")]

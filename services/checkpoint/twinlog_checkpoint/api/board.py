@@ -26,11 +26,11 @@ class FlowProgress:
     flow: Flow
     ready: bool
     """The first pass over the offset syncs is done."""
-    obstacle: str
+    blocker: str
     """What is in the way now; empty when nothing is."""
     confirmed_ms: int | None
     """When every group was last looked at."""
-    obstacle_reason: str = ""
+    blocker_reason: str = ""
     deletions_held: tuple[str, str] = ("", "")
     """Why groups that are gone from the source are not deleted on the target: reason and words; empty when
     nothing holds them."""
@@ -46,9 +46,9 @@ def flow_progress(parts: FlowParts) -> FlowProgress:
     return FlowProgress(
         flow=parts.flow,
         ready=parts.syncs_are_read,
-        obstacle=parts.obstacle,
+        blocker=parts.blocker,
         confirmed_ms=parts.checkpointer.table.confirmed_ms,
-        obstacle_reason=parts.obstacle_reason,
+        blocker_reason=parts.blocker_reason,
         deletions_held=parts.checkpointer.table.deletions_held,
     )
 

@@ -77,9 +77,9 @@ def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
     return pb2.FlowProgress(
         flow=flow_message(progress.flow),
         ready=progress.ready,
-        obstacle=progress.obstacle,
+        obstacle=progress.blocker,
         confirmed=None if confirmed is None else timestamp(confirmed),
-        obstacle_reason=progress.obstacle_reason,
+        obstacle_reason=progress.blocker_reason,
         deletions_held_reason=progress.deletions_held[0],
         deletions_held=progress.deletions_held[1],
     )

@@ -96,8 +96,8 @@ async def answer_queries(
 
 
 def not_ready(parts: FlowParts) -> StateError:
-    """Nothing can be translated before the offset syncs are read; the obstacle is named when there is one."""
-    why = f": {parts.obstacle}" if parts.obstacle else ""
+    """Nothing can be translated before the offset syncs are read; the blocker is named when there is one."""
+    why = f": {parts.blocker}" if parts.blocker else ""
     return StateError(
         f"flow {parts.flow}: the offset syncs have not been read yet{why}",
         reason="NOT_READY",

@@ -84,7 +84,7 @@ class FlowParts:
         return self.checkpointer.tail.store.read_to_end
 
     @property
-    def obstacle(self) -> str:
+    def blocker(self) -> str:
         """What keeps groups from being translated just now, in words; empty when nothing does."""
         refused = self.duty.refusal()
         if refused is not None:
@@ -95,12 +95,12 @@ class FlowParts:
         return str(failed)
 
     @property
-    def obstacle_reason(self) -> str:
-        """The stable reason of `obstacle`."""
+    def blocker_reason(self) -> str:
+        """The stable reason of `blocker`."""
         failed = self.checkpointer.table.problem
         error = self.duty.refusal() or (failed if self.syncs_are_read else None)
-        error = error or self.checkpointer.tail.obstacle or failed
-        return "" if error is None or not self.obstacle else error.reason
+        error = error or self.checkpointer.tail.blocker or failed
+        return "" if error is None or not self.blocker else error.reason
 
     def copy_of(self, partition: TopicPartition) -> TopicPartition:
         """The partition of the target that holds the copy."""

@@ -35,7 +35,7 @@ MOST_GROUPS = 200
 
 
 class ObservedTail(Protocol):
-    obstacle: TwinlogError | None
+    blocker: TwinlogError | None
 
     @property
     def position(self) -> int | None: ...
@@ -133,7 +133,7 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) 
 
     def readable(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
         tail = of.checkpointer.tail
-        yield int(tail.obstacle is None and tail.position is not None), {}
+        yield int(tail.blocker is None and tail.position is not None), {}
 
     def fences(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
         return [(topics, {END: end}) for end, topics in of.fences.topics.items()]

@@ -41,11 +41,11 @@ class Verdicts:
         rule = self.topics.refusal(position.partition.topic)
         if rule is not None:
             return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
-        if self.tail.store.read_to_end or self.tail.obstacle is None:
+        if self.tail.store.read_to_end or self.tail.blocker is None:
             return None
-        missing = self.tail.obstacle.reason == KafkaReason.TOPIC_UNKNOWN
+        missing = self.tail.blocker.reason == KafkaReason.TOPIC_UNKNOWN
         return Translation(
-            verdict=Verdict.NO_SYNC if missing else unreadable_verdict(self.flow, self.tail.obstacle),
+            verdict=Verdict.NO_SYNC if missing else unreadable_verdict(self.flow, self.tail.blocker),
             downstream_offset=None,
             message=self.tail.problem,
         )

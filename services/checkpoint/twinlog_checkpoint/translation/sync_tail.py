@@ -49,7 +49,7 @@ class SyncTail:
     history: SyncHistory = field(default_factory=SyncHistory)
     on_turn: Callable[[], None] = lambda: None
     """Told when the first pass is done."""
-    obstacle: TwinlogError | None = None
+    blocker: TwinlogError | None = None
     """Why the topic cannot be read just now; None when it can."""
     _reading: bool = False
     """The position, and what is held, belong together."""
@@ -90,8 +90,8 @@ class SyncTail:
 
     @property
     def problem(self) -> str:
-        """The obstacle in words that name the topic; empty when there is none."""
-        return "" if self.obstacle is None else f"{self.topic} cannot be read: {self.obstacle}"
+        """The blocker in words that name the topic; empty when there is none."""
+        return "" if self.blocker is None else f"{self.topic} cannot be read: {self.blocker}"
 
     async def run(self, stop: asyncio.Event) -> None:
         async with self.cluster.reader(read_committed=False) as reader:
@@ -124,7 +124,7 @@ class SyncTail:
         if is_another:
             self._reading = False
             return
-        self.obstacle, self._failed = None, False
+        self.blocker, self._failed = None, False
         # No pause until all are applied: `_through` may be asked for in every pause.
         for record in records:
             try:
@@ -216,4 +216,4 @@ class SyncTail:
         )
 
     def _on_error(self, error: TwinlogError) -> None:
-        self.obstacle, self._failed = error, True
+        self.blocker, self._failed = error, True

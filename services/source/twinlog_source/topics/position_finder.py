@@ -14,7 +14,7 @@ from twinlog_source.reasons import PartitionReason
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions, came_later
 
-OBSTACLE_RETRY_SECONDS = 5.0
+BLOCKER_RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class PositionFinder:
         return came_later(partition, topics[partition.topic], mark)
 
     def _set_aside(self, partition: TopicPartition, reason: str, message: str) -> None:
-        retry_at = self.clock.monotonic() + OBSTACLE_RETRY_SECONDS
+        retry_at = self.clock.monotonic() + BLOCKER_RETRY_SECONDS
         self._note(SetAside(partition=partition, reason=reason, message=message, retry_at=retry_at))
 
     def _note(self, event: Event) -> None:

@@ -36,7 +36,7 @@ class Window:
 
     def shrink(self, tried_bytes: int, *, began: float, now: float) -> None:
         """What was begun then was too much. Of several things that were under way together the first one
-        counts: they met the same obstacle."""
+        counts: they met the same congestion."""
         if began < self._shrunk_at:
             return
         self._shrunk_at = now

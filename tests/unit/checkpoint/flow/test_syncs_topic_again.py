@@ -49,7 +49,7 @@ async def test_it_is_seen_after_an_outage_whatever_the_time() -> None:
     async with fakes.running() as parts:
         await turns(lambda: (20, 520) in pairs(parts))
         fakes.source.take_away()
-        await turns(lambda: parts.checkpointer.tail.obstacle)
+        await turns(lambda: parts.checkpointer.tail.blocker)
         fakes.source.bring_back()
         await replaced(fakes, syncs=8)
         await eventually(lambda: (1070, 70) in pairs(parts) and parts.syncs_are_read)

@@ -223,7 +223,7 @@ async def test_a_missing_syncs_topic_is_no_sync(flow: FlowOnFakes) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(checkpointer.tail.run(stop), name="tail")
         await flow.do_pass(checkpointer)
-        await turns(lambda: checkpointer.tail.obstacle)
+        await turns(lambda: checkpointer.tail.blocker)
         await flow.do_pass(checkpointer)
         stop.set()
     (row,) = checkpointer.table.rows()

@@ -93,7 +93,7 @@ def test_the_speed_is_that_of_the_last_minute_and_unknown_over_a_moment() -> Non
     )
 
 
-def test_a_fence_is_named_and_is_no_obstacle() -> None:
+def test_a_fence_is_named_and_is_no_blocker() -> None:
     row = ready_flow()
     row.in_force = [InForce(kind=FENCE, about="A->B", message="nobody may write to 2 topics on A")]
     assert fences(row) == ["nobody may write to 2 topics on A"]

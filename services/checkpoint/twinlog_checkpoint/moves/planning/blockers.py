@@ -15,9 +15,9 @@ async def blockers_of(
         blockers.append(f"{route.to_alias}, which the groups would move to, does not answer")
     if not from_reachable:
         return [*blockers, *_when_away(route, options)]
-    obstacle = route.obstacle(from_reachable=True)
-    if obstacle is not None:
-        blockers.append(obstacle)
+    blocker = route.blocker(from_reachable=True)
+    if blocker is not None:
+        blockers.append(blocker)
     unknown = sorted(set(options.groups) - set(await route.groups()))
     if unknown:
         blockers.append(
@@ -60,8 +60,8 @@ def _when_away(route: Route, options: MoveOptions) -> list[str]:
             " continue where they were; a fence there has to be taken away by hand (kafka-acls --remove)"
         )
         return [away]
-    obstacle = route.obstacle(from_reachable=False)
-    blockers = [] if obstacle is None else [obstacle]
+    blocker = route.blocker(from_reachable=False)
+    blockers = [] if blocker is None else [blocker]
     if not options.accept_loss:
         blockers.append(f"{route.from_alias} is away: --accept-loss continues with what {route.to_alias} has")
     if options.fence:
@@ -73,6 +73,6 @@ def _when_away(route: Route, options: MoveOptions) -> list[str]:
         )
     known = {place.group for place in route.known_places()}
     unknown = sorted(set(options.groups) - known)
-    if unknown and obstacle is None:
+    if unknown and blocker is None:
         blockers.append(f"no checkpoint on {route.to_alias}: {', '.join(unknown)}")
     return blockers

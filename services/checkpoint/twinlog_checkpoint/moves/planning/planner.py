@@ -35,8 +35,8 @@ class Due:
 
     notes: Sequence[str] = ()
     """Warnings."""
-    obstacles: Sequence[str] = ()
-    """Blockers."""
+    blockers: Sequence[str] = ()
+    """What stands against it."""
 
 
 NOTHING_DUE = Due()
@@ -103,7 +103,7 @@ class MovePlanner:
         if granting and from_reachable and to_reachable:
             yield "comparing who may write"
             grants = await self.write_grants(fences)
-        looked = to_reachable and self.route.obstacle(from_reachable=from_reachable) is None
+        looked = to_reachable and self.route.blocker(from_reachable=from_reachable) is None
         if looked:
             yield "reading where the groups stand, and translating it"
             partitions = await self.places.partitions(options, from_reachable=from_reachable, without=without)
@@ -121,7 +121,7 @@ class MovePlanner:
                 backlog=backlog,
                 estimated_seconds=seconds,
                 warnings=(),
-                blockers=[*blockers, *due.obstacles],
+                blockers=[*blockers, *due.blockers],
                 fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
                 write_grants=grants.missing,
                 not_granted=grants.left_out,

@@ -71,7 +71,7 @@ class Route(Protocol):
     @property
     def to_cluster(self) -> KafkaCluster: ...
 
-    def obstacle(self, *, from_reachable: bool) -> str | None:
+    def blocker(self, *, from_reachable: bool) -> str | None:
         """Why it cannot be said yet where groups would continue; None when it can."""
         ...
 
@@ -185,7 +185,7 @@ class FailoverRoute:
     def to_cluster(self) -> KafkaCluster:
         return self.parts.target
 
-    def obstacle(self, *, from_reachable: bool) -> str | None:
+    def blocker(self, *, from_reachable: bool) -> str | None:
         if not from_reachable:
             return None if self.parts.checkpointer.restored else unread(self.parts, "checkpoints")
         return None if self.parts.syncs_are_read else unread(self.parts, "offset syncs")
@@ -275,7 +275,7 @@ class FailoverRoute:
 
 
 def unread(parts: FlowParts, what: str) -> str:
-    why = f": {parts.obstacle}" if parts.obstacle else ""
+    why = f": {parts.blocker}" if parts.blocker else ""
     return f"flow {parts.flow}: the {what} have not been read yet{why}"
 
 

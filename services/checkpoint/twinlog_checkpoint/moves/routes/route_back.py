@@ -66,7 +66,7 @@ class FailbackRoute:
     def to_cluster(self) -> KafkaCluster:
         return self.parts.source
 
-    def obstacle(self, *, from_reachable: bool) -> str | None:
+    def blocker(self, *, from_reachable: bool) -> str | None:
         for parts in (self.parts, *(() if self.reverse is None else (self.reverse,))):
             if not parts.syncs_are_read:
                 return unread(parts, "offset syncs")

@@ -87,6 +87,6 @@ async def failback_due(reverse: MoveJournal, planner: MovePlanner) -> Due:
         remedy = f"`twinlog failback run '{reverse.flow}'` undoes it"
     if other.fences:
         return Due(
-            obstacles=[f"{what}, with a fence on {len(other.fences)} topics there: {remedy} and lifts it"]
+            blockers=[f"{what}, with a fence on {len(other.fences)} topics there: {remedy} and lifts it"]
         )
     return Due(notes=[f"{what}: {remedy}"])
