@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.metadata import MetadataRequest
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw import DataClientPool, OpenTransaction, open_transactions
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
+from twinlog.testing.raw_copying import open_session
 
 _TRANSACTION = 1
 
@@ -37,10 +39,29 @@ async def open_on(session: DataClientPool, partition: TopicPartition) -> list[Op
     return opened
 
 
+async def until_in_sync(cluster: BlockingCluster) -> None:
+    """Wait until every replica of every partition is in sync, those of Kafka's own topics too: before that,
+    the loss of one broker may leave a partition without a leader until this very broker is back."""
+    async with open_session("X", cluster.client_properties()) as session:
+
+        async def look() -> bool:
+            node = await session.any_node("look")
+            response = await session.send(node, MetadataRequest(), "look")
+            described = response.to_object()
+            return len(described["brokers"]) == len(cluster.broker_ids) and all(
+                len(partition["isr"]) == len(partition["replicas"])
+                for topic in described["topics"]
+                for partition in topic["partitions"]
+            )
+
+        await eventually(look, 90.0)
+
+
 @asynccontextmanager
 async def down(cluster: BlockingCluster, broker: int, *, at_once: bool = True) -> AsyncIterator[None]:
     """A broker is killed (or will be meanwhile), and serves again at the end."""
     if at_once:
+        await until_in_sync(cluster)
         cluster.kill_broker(broker)
     try:
         yield

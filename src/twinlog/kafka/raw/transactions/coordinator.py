@@ -17,7 +17,7 @@ from aiokafka.protocol.transaction import InitProducerIdRequest
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import deadline, pause
-from twinlog.kafka.errors import from_code
+from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
 from twinlog.kafka.protocol.broker_features import BrokerFeatures, broker_features_request
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.errors import partition_error
@@ -200,9 +200,10 @@ class TransactionCoordinator:
                     else:
                         raise last
         except TransientKafkaError as error:
-            if last is not None and error is not last:
-                error.metadata["last_error"] = str(last)
-            raise
+            if last is None or error is last:
+                raise
+            detail = f"{timeout_seconds:g} s, the last attempt: {last.reason}"
+            raise from_reason(TIMEOUT, doing, alias=self._session.alias, detail=detail) from last
 
     async def _send(self, request: Any) -> Any:
         doing = f"reach the coordinator of {self._name()}"
