@@ -18,6 +18,7 @@ from twinlog_source.task.orders import PreservedTerms, TaskAssignment
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.writing.preserved_copies import (
     BUFFERED_BYTES,
+    DRAIN_SECONDS,
     LEAST_SHARE_BYTES,
     share_bytes,
 )
@@ -240,12 +241,28 @@ async def test_a_copy_that_is_written_is_not_doubted() -> None:
     assert first.appends.phase is Phase.SURE
 
 
-async def test_what_is_found_once_the_task_is_over_is_left_to_the_next() -> None:
-    """It would be told and be in no log."""
+async def test_a_task_that_ends_judges_first_what_lies_in_the_wrong_place() -> None:
+    """The end of the log says nothing of it to the next one."""
     rig = PreservedRig()
     first = rig.assigned(FIRST, 5)
     rig.fetched(FIRST, 5, 2)
     rig.answered(first, rig.sent(first), 6)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(rig.preserved.judge.run(stop), name="judge")
+        await rig.preserved.drain()
+        stop.set()
+    assert rig.copies[FIRST].needs_translation
+    assert len(rig.facts()) == 1
+
+
+async def test_what_is_found_once_the_task_is_over_is_left_to_the_next() -> None:
+    """It would be told and be in no log. The end of a task waits for it, but not for long."""
+    rig = PreservedRig()
+    first = rig.assigned(FIRST, 5)
+    rig.fetched(FIRST, 5, 2)
+    rig.answered(first, rig.sent(first), 6)
+    asyncio.get_running_loop().call_later(1.0, rig.clock.advance, DRAIN_SECONDS)
     await rig.preserved.drain()
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:

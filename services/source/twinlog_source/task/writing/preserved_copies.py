@@ -106,6 +106,8 @@ class PreservedCopies:
     by_target: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     _active: set[TopicPartition] = field(default_factory=set)
     """Those with records on the way."""
+    _touched: set[TopicPartition] = field(default_factory=set)
+    """Those that may have moved since positions were stored last."""
     _is_draining: bool = False
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -214,17 +216,19 @@ class PreservedCopies:
             raise failure
 
     async def drain(self) -> None:
-        """Wait until all that was sent is acknowledged; what was only queued is dropped. Raises KafkaError
-        when a hole is still being filled: how it ends is not known."""
+        """Wait until all that was sent is acknowledged, and what lies in the wrong place is judged: nobody
+        else knows of it. What was only queued is dropped. Raises KafkaError when a hole is still being
+        filled: how it ends is not known."""
         self._is_draining = True
         self.writer.leave_holes()
         now = self.clock.monotonic()
         for taken in self.by_source.values():
             taken.copy.is_full = True
             taken.forget_queued(now)
+        self._touched.update(self.by_source)
         give_up_at = now + DRAIN_SECONDS
         longest = give_up_at + self.writer.settings.delivery_timeout_seconds
-        while not self.writer.is_idle:
+        while not self.writer.is_idle or self.judge.waiting:
             now = self.clock.monotonic()
             is_filling = any(each.appends.phase is Phase.FILLING for each in self.writer.partitions.values())
             if now >= (longest if is_filling else give_up_at):
@@ -240,8 +244,12 @@ class PreservedCopies:
 
     def store_positions(self) -> None:
         """Give away what has moved since the last time."""
-        for taken in self.by_source.values():
+        touched, self._touched = self._touched, set()
+        for partition in touched:
+            taken = self.by_source[partition]
             self.positions.store_moved(taken)
+            if taken.copy.settling:
+                self._touched.add(partition)  # what waits until it has settled
 
     def skip(self, partition: TopicPartition, skip_to: int) -> None:
         """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest, and once
@@ -413,6 +421,7 @@ class PreservedCopies:
         Only the one that something was said about: who is full hears an answer soon.
         """
         partition = taken.copy.partition
+        self._touched.add(partition)
         if taken.outstanding_bytes > 0:
             self._active.add(partition)
         else:
