@@ -50,6 +50,8 @@ class Ask:
     pass over thousands of topics spends most on."""
     kept_configs: bool = False
     """Beside `all_configs=False`: of the others the few properties that the registry keeps."""
+    target_cluster: TargetCluster | None = None
+    """What its brokers said at a former look: asked again with `all_configs`, and to create a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,10 @@ class Observer:
         target = await self._described(self.target, ask.counterparts.values())
         hidden = _hidden_on_source(ask, source, target)
         source_configs = await self._configs(self.source, hidden)
-        copies = {*_hidden_on_target(ask, target), self.registry_topic}
+        known_cluster = None if ask.all_configs or _to_create(source, target, ask) else ask.target_cluster
+        copies = _hidden_on_target(ask, target)
+        if known_cluster is None:
+            copies.add(self.registry_topic)
         target_configs = await self._configs(self.target, copies)
         if ask.kept_configs:
             others = _existing(source) - hidden
@@ -95,10 +100,7 @@ class Observer:
             )
             for source_name, target_name in ask.counterparts.items()
         }
-        known = target_configs[self.registry_topic]
-        cluster = await self._target_cluster()
-        if not isinstance(known, KafkaError):
-            cluster = replace(cluster, known_configs=frozenset(entry.name for entry in known))
+        cluster = known_cluster or await self._target_cluster(target_configs[self.registry_topic])
         return Observation(pairs=pairs, listed=ask.listed, target_cluster=cluster)
 
     async def _acls(self, ask: Ask) -> AclObservation | Problem:
@@ -180,7 +182,7 @@ class Observer:
     ) -> Mapping[str, Configs]:
         return await cluster.describe_topic_configs(names, keys=keys) if names else {}
 
-    async def _target_cluster(self) -> TargetCluster:
+    async def _target_cluster(self, registry_configs: Configs) -> TargetCluster:
         brokers = await self.target.brokers()
         try:
             configs = await self.target.describe_broker_configs(brokers[0].node_id) if brokers else ()
@@ -193,6 +195,11 @@ class Observer:
             default_replication_factor=_number(configs, _DEFAULT_REPLICATION_FACTOR, 1),
             min_insync_replicas=_number(configs, _MIN_ISR, 1),
             bounds_min_insync_replicas=any(entry.name == _SINCE_KAFKA_3_7 for entry in configs),
+            known_configs=(
+                None
+                if isinstance(registry_configs, KafkaError)
+                else frozenset(entry.name for entry in registry_configs)
+            ),
         )
 
 
@@ -202,6 +209,11 @@ def _existing(described: Described) -> set[str]:
 
 def _number(configs: Collection[ConfigEntry], name: str, default: int) -> int:
     return next((int(entry.value) for entry in configs if entry.name == name and entry.value), default)
+
+
+def _to_create(source: Described, target: Described, ask: Ask) -> bool:
+    """Whether an existing topic has no counterpart, or none that can be seen."""
+    return any(isinstance(target[ask.counterparts[name]], KafkaError) for name in _existing(source))
 
 
 def _hidden_on_source(ask: Ask, source: Described, target: Described) -> set[str]:

@@ -18,12 +18,19 @@ from twinlog_configsync.clusters.observe import Ask, Observer
 from twinlog_configsync.clusters.store import RegistryStore
 from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.counterparts import Counterparts
 from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.failover_record import failover_in_effect
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory, recall
-from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, World
+from twinlog_configsync.model.observation import (
+    AclObservation,
+    Observation,
+    QuotaObservation,
+    TargetCluster,
+    World,
+)
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.blockers import Blockers
@@ -92,7 +99,10 @@ class FlowPasses:
         self._clock = clock
         self._journal = journal
         self._blockers = Blockers()
+        self._counterparts = Counterparts()
         self._configs_seen_at = float("-inf")
+        self._target_cluster: TargetCluster | None = None
+        """As of the last look that asked its brokers."""
         self._source_id = ""
 
     @property
@@ -124,6 +134,7 @@ class FlowPasses:
     def forget(self) -> None:
         """Know nothing before the registry was read again: another process may have written it meanwhile."""
         self.loaded = False
+        self._target_cluster = None
         self._store.forget()
 
     async def follow(self) -> None:
@@ -163,10 +174,11 @@ class FlowPasses:
         kept_configs = now - self._configs_seen_at >= _KEPT_CONFIGS_SECONDS
         world = await self._observer.world(
             Ask(
-                counterparts=self._counterparts(candidates),
+                counterparts=self._counterparts.of(candidates, self.rules.selector),
                 scopes=scopes,
                 listed=listed,
                 known=self.memory.entries,
+                target_cluster=self._target_cluster,
                 group_patterns=self.rules.acls.follows_removals,
                 all_configs=all_configs,
                 kept_configs=kept_configs and not all_configs,
@@ -177,6 +189,7 @@ class FlowPasses:
             topics=replace(world.topics, source_cluster_id=self._source_id),
             failover=await self._failover() if self._may_delete(scopes) else "",
         )
+        self._target_cluster = world.topics.target_cluster
         if all_configs or kept_configs:
             self._configs_seen_at = now
         for scope in scopes:
@@ -298,11 +311,6 @@ class FlowPasses:
                 reason=Reason.SAME_CLUSTER,
                 metadata={"flow": str(self.flow), "cluster_id": source_id},
             )
-
-    def _counterparts(self, names: Collection[str]) -> dict[str, str]:
-        """Source name → target name of those that the rules select."""
-        decisions = (self.rules.selector.decide(name) for name in sorted(names))
-        return {decision.topic: decision.remote_topic for decision in decisions if decision.selected}
 
     async def _remember(self, plan: Plan, outcome: Outcome, *, applied: bool) -> None:
         now_ms = self._clock.now_ms()

@@ -104,6 +104,8 @@ class Epoch:
     trace: str = field(default_factory=traceparent)
     """W3C's `traceparent` of the span in which it was made ready: its tasks' spans are linked to that."""
     slots: tuple[Slot, ...] = ()
+    partitions: frozenset[TopicPartition] = frozenset()
+    """Those of all slots."""
     ending: str = ""
     """Why it was told to end; tasks that come later are refused."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -116,10 +118,7 @@ class Epoch:
 
     def __post_init__(self) -> None:
         self.slots = tuple(Slot(index=i, partitions=partitions) for i, partitions in enumerate(self.plan))
-
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        return frozenset(partition for slot in self.slots for partition in slot.partitions)
+        self.partitions = frozenset(partition for slot in self.slots for partition in slot.partitions)
 
     def accepts(self, token: str) -> bool:
         return secrets.compare_digest(self.token.encode(), token.encode())

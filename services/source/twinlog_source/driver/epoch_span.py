@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 REPLAN_POLL_SECONDS = 0.25
-LONGEST_REPLAN_POLL_SECONDS = 2.0
-REPLANS_PER_SECOND = 40
-"""All flows of a process together replan this often, while each does so every other second."""
+LONGEST_REPLAN_POLL_SECONDS = 5.0
+REPLANS_PER_SECOND = 30
+"""All flows of a process together replan this often, while each does so every few seconds."""
 DEMAND_POLL_SECONDS = 1.0
 LONGEST_DEMAND_POLL_SECONDS = 5.0
 DEMANDS_PER_SECOND = 20
@@ -53,8 +53,8 @@ class EpochSpan:
 def replan_poll_seconds(flows: int) -> float:
     """How often a flow looks whether its epoch should end, in a process of so many flows.
 
-    >>> [replan_poll_seconds(flows) for flows in (1, 10, 20, 100)]
-    [0.25, 0.25, 0.5, 2.0]
+    >>> [replan_poll_seconds(flows) for flows in (1, 6, 15, 120, 200)]
+    [0.25, 0.25, 0.5, 4.0, 5.0]
     """
     return min(LONGEST_REPLAN_POLL_SECONDS, max(REPLAN_POLL_SECONDS, flows / REPLANS_PER_SECOND))
 

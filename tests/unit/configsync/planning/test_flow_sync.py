@@ -66,6 +66,24 @@ async def test_a_second_pass_changes_nothing(flow: FlowUnderTest) -> None:
     assert list(flow.target.records(TopicPartition(REGISTRY, 0))) == records
 
 
+async def test_the_brokers_of_the_target_are_asked_for_a_new_topic_and_when_all_configs_are_read(
+    flow: FlowUnderTest,
+) -> None:
+    flow.source.add_topic("orders", 3)
+    await flow.refresh()
+    asked: list[str] = []
+    for operation in ("brokers", "describe_broker_configs"):
+        flow.target.intercept(operation, lambda call: asked.append(call.operation))
+    await flow.refresh([Scope.TOPICS])
+    assert asked == []
+    flow.source.add_topic("payments", 3)
+    await flow.refresh([Scope.TOPICS])
+    assert set(asked) == {"brokers", "describe_broker_configs"}
+    asked.clear()
+    await flow.refresh([Scope.CONFIGS])
+    assert set(asked) == {"brokers", "describe_broker_configs"}
+
+
 async def test_partitions_grow_on_the_target_before_watchers_hear_of_them(flow: FlowUnderTest) -> None:
     flow.source.add_topic("orders", 2)
     await flow.refresh()

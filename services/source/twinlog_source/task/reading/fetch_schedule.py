@@ -27,7 +27,9 @@ still to be known."""
 LIMIT_SECONDS = 0.1
 """How soon to look again when a limit keeps somebody waiting."""
 LONGEST_WAIT_SECONDS = 1.0
-"""How soon to look again in any case: what the writing half finds out is not announced."""
+"""How soon to look again while a partition is left out: what the writing half finds out is not announced."""
+LONGEST_IDLE_SECONDS = 5.0
+"""How soon to look again while every partition is asked for."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class FetchSchedule:
 
     def next(self, now: float) -> dict[TopicPartition, int]:
         """The positions to fetch from. A back-off that is over ends here."""
-        look_again_at = now + LONGEST_WAIT_SECONDS
+        look_again_at = now + LONGEST_IDLE_SECONDS
         if self._rest_ends_at is not None:
             if now >= self._rest_ends_at:
                 self._rest_ends_at = None
@@ -66,6 +68,8 @@ class FetchSchedule:
                 fetchable[partition] = copy
         if not self.throttle.is_open and self._leave_out_limited(fetchable, now):
             look_again_at = min(look_again_at, now + LIMIT_SECONDS)
+        if len(fetchable) < len(self.copies):
+            look_again_at = min(look_again_at, now + LONGEST_WAIT_SECONDS)
         self._look_again_at = look_again_at
         return {partition: copy.fetched for partition, copy in fetchable.items()}
 

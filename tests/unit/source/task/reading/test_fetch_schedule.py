@@ -9,6 +9,7 @@ from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import (
     BACKLOG_BYTES,
     LIMIT_SECONDS,
+    LONGEST_IDLE_SECONDS,
     LONGEST_REST_SECONDS,
     LONGEST_WAIT_SECONDS,
     TRICKLE_BYTES,
@@ -45,6 +46,7 @@ def test_every_partition_that_may_be_read_is_fetched_from_where_it_stands() -> N
     rig = Rig()
     rig.copies[FIRST].fetched = 9
     assert rig.turns.next(0.0) == {FIRST: 9, SECOND: 7}
+    assert rig.turns.wait_seconds(0.0) == LONGEST_IDLE_SECONDS
 
 
 def test_a_paused_partition_waits_for_its_command_a_failed_one_for_its_time() -> None:

@@ -1,0 +1,29 @@
+"""Which topics a flow copies, and to which names: decided once for each name."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from twinlog.selection import TopicSelector
+
+
+@dataclass(slots=True)
+class Counterparts:
+    """Remembers what was decided: thousands of topics are looked at every few seconds, and rules rarely
+    change."""
+
+    _selector: TopicSelector | None = None
+    _decided: dict[str, str | None] = field(default_factory=dict)
+    """Source name → target name, None = not selected."""
+
+    def of(self, names: Collection[str], selector: TopicSelector) -> dict[str, str]:
+        """Source name → target name of those that the rules select, by name. What it knows of other names is
+        forgotten."""
+        before = self._decided if selector is self._selector else {}
+        self._selector, self._decided = selector, {}
+        for name in sorted(names):
+            if name in before:
+                self._decided[name] = before[name]
+            else:
+                decision = selector.decide(name)
+                self._decided[name] = decision.remote_topic if decision.selected else None
+        return {name: remote for name, remote in self._decided.items() if remote is not None}

@@ -1,0 +1,44 @@
+"""Names are decided once, and again when the rules change."""
+
+from dataclasses import dataclass, field
+
+from twinlog.filters import DefaultTopicFilter
+from twinlog.model import Flow
+from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
+from twinlog.selection import TopicDecision, TopicSelector
+from twinlog_configsync.flow.counterparts import Counterparts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountingSelector(TopicSelector):
+    """Notes which names it was asked about."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def decide(self, topic: str) -> TopicDecision:
+        self.asked.append(topic)
+        return TopicSelector.decide(self, topic)
+
+
+def selector(policy: ReplicationPolicy) -> CountingSelector:
+    return CountingSelector(flow=Flow("A", "B"), policy=policy, topic_filter=DefaultTopicFilter())
+
+
+def test_a_name_is_decided_once() -> None:
+    counterparts, rules = Counterparts(), selector(DefaultReplicationPolicy())
+    assert counterparts.of(["b", "__own", "a"], rules) == {"a": "A.a", "b": "A.b"}
+    assert counterparts.of(["b", "__own", "c"], rules) == {"b": "A.b", "c": "A.c"}
+    assert rules.asked == ["__own", "a", "b", "c"]
+
+
+def test_a_name_that_is_gone_is_decided_again_when_it_is_back() -> None:
+    counterparts, rules = Counterparts(), selector(DefaultReplicationPolicy())
+    for names in (["a"], [], ["a"]):
+        counterparts.of(names, rules)
+    assert rules.asked == ["a", "a"]
+
+
+def test_other_rules_decide_about_every_name() -> None:
+    counterparts = Counterparts()
+    assert counterparts.of(["a"], selector(DefaultReplicationPolicy())) == {"a": "A.a"}
+    assert counterparts.of(["a"], selector(IdentityReplicationPolicy())) == {"a": "a"}
