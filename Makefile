@@ -19,7 +19,7 @@ RELEASED_API := proto/released.binpb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit contract integration e2e chaos chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
+.PHONY: help install kerberos demo test unit contract integration e2e chaos chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ endif
 		|| $(BIN)/python -m pip install --quiet --require-hashes -r $(LOCKS)/java.txt
 	$(BIN)/python -m twinlog_source.pipeline.make_class_archive
 	@touch $(STAMP)
+
+kerberos: install ## Add to .venv what logs in by Kerberos; needs gcc and the system's Kerberos (Debian: libkrb5-dev)
+	$(BIN)/python -m pip install --quiet --no-build-isolation --require-hashes -r $(LOCKS)/kerberos.txt
 
 demo: install ## Two real clusters, four services, a group that fails over: about a minute; ARGS=--ui: on the live page
 	$(BIN)/twinlog demo $(ARGS)

@@ -15,7 +15,7 @@ from typing import Any
 from deploy.supply.locks import FOLDER
 
 ACCEPTED = FOLDER / "accepted-advisories.txt"
-LOCKS = ("dev.txt", "java.txt")
+LOCKS = ("dev.txt", "java.txt", "kerberos.txt")
 """Together they hold what every other lock holds."""
 _PEER_SECONDS = 15
 _WHOLE_SECONDS = 300

@@ -17,8 +17,8 @@ _FINGERPRINT = "# Made from: "
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)(?:\s*;\s*(?P<marker>[^\\]+?))?\s*\\?$")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
-OTHER_BUILDS = ("setuptools>=78", "wheel>=0.45")
-"""What packages that come as sources alone are built with: pyspark."""
+OTHER_BUILDS = ("Cython>=3.1", "setuptools>=78", "wheel>=0.45")
+"""What packages that come as sources alone are built with: pyspark, gssapi."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,7 @@ def wanted() -> Mapping[str, tuple[str, ...]]:
         "twinlog.txt": required_of_others(service | {"twinlog": ("ui",)}),
         "dev.txt": required_of_others(everything),
         "java.txt": known["twinlog"].extras["java"],
+        "kerberos.txt": known["twinlog-core"].extras["gssapi"],
     }
 
 

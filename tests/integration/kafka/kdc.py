@@ -1,5 +1,10 @@
-"""A KDC of a test's own: MIT Kerberos' programs on a free port of loopback, its realm in a directory."""
+"""A KDC of a test's own: MIT Kerberos' programs on a free port of loopback, its realm in a directory.
 
+Where they or the package `gssapi` are absent, tests that need them are skipped and say how to get them;
+TWINLOG_REQUIRE_KERBEROS makes that a failure (`.ci/run` sets it).
+"""
+
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -8,10 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess
 
 REALM = "TWINLOG.TEST"
+REQUIRED = "TWINLOG_REQUIRE_KERBEROS"
 NEEDS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 """Where Debian keeps what administers a KDC."""
@@ -20,8 +28,20 @@ SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 def missing() -> str:
     """What is not here, with how to get it; empty = all is."""
     absent = [name for name in NEEDS if shutil.which(name, path=SBIN) is None]
-    words = "apt-get install krb5-kdc krb5-admin-server krb5-user"
-    return f"{', '.join(absent)} missing: {words}" if absent else ""
+    if absent:
+        return f"{', '.join(absent)} missing: apt-get install krb5-kdc krb5-admin-server krb5-user"
+    if importlib.util.find_spec("gssapi") is None:
+        return "gssapi missing: apt-get install libkrb5-dev gcc, then make kerberos"
+    return ""
+
+
+def require_kerberos() -> None:
+    """Skips the test where something is missing, or fails it where it is required."""
+    told = missing()
+    if told and os.environ.get(REQUIRED):
+        pytest.fail(told)
+    if told:
+        pytest.skip(told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,21 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from integration.kafka.kdc import REALM, Kdc, missing, running_kdc
+from integration.kafka.kdc import REALM, Kdc, require_kerberos, running_kdc
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.admin.options import admin_knows_kerberos
 from twinlog.kafka.clients import aiokafka_producer_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
-from twinlog.kafka.security.kerberos import EXTRA
 from twinlog.kafka.writer import KafkaLogWriter
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import make_topics, retry_admin, start_clusters, stop_clusters, unique_name
-
-pytest.importorskip("gssapi", reason=EXTRA)
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 SHORT_MS = 6_000
@@ -28,6 +24,7 @@ SHORT_MS = 6_000
 
 @pytest.fixture(scope="module")
 def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    require_kerberos()
     with running_kdc(tmp_path_factory.mktemp("kdc")) as running:
         yield running
 

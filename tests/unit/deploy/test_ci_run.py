@@ -10,19 +10,29 @@ import pytest
 from unit.deploy.wheels import PROJECT
 
 PROMETHEUS, CHROMIUM = "TWINLOG_REQUIRE_PROMETHEUS=1", "TWINLOG_REQUIRE_CHROMIUM=1"
+KERBEROS = "TWINLOG_REQUIRE_KERBEROS=1"
 MAKE = """echo "make $1"
-for each in PROMETHEUS CHROMIUM; do name=TWINLOG_REQUIRE_$each; echo "$name=${!name}"; done"""
+for each in PROMETHEUS CHROMIUM KERBEROS; do name=TWINLOG_REQUIRE_$each; echo "$name=${!name}"; done"""
 APT = """[ "$1" = install ] || exit 0
-case "${@: -1}" in prometheus) programs="prometheus promtool";; *) programs=chromium;; esac
-for each in $programs; do ln -s "$0" "${0%/*}/$each"; done
-echo "installed ${@: -1}" """
+for package in "$@"; do
+  case "$package" in
+    prometheus) programs="prometheus promtool";;
+    chromium|gcc) programs="$package";;
+    libkrb5-dev) programs=krb5-config;;
+    krb5-kdc) programs="krb5kdc kadmin.local";;
+    krb5-user) programs=kinit;;
+    *) programs=;;
+  esac
+  for each in $programs; do ln -s "$0" "${0%/*}/$each"; echo "installed $package"; done
+done"""
+KDC = dict.fromkeys(("gcc", "krb5-config", "kinit", "kadmin.local", "krb5kdc"), "")
 
 
 def said(directory: Path, *, user: int, **programs: str) -> list[str]:
     """What it prints on a machine that has nothing but these programs."""
     bash = shutil.which("bash")
     assert bash is not None
-    for name in ("dirname", "ln", "true"):
+    for name in ("dirname", "env", "ln", "true"):
         (directory / name).symlink_to(shutil.which(name) or "")
     for name, text in {"make": MAKE, "id": f"echo {user}", **programs}.items():
         program = directory / name
@@ -51,6 +61,8 @@ def test_what_may_be_installed_is_installed_and_required(
 ) -> None:
     lines = said(tmp_path, user=user, **{"apt-get": APT}, **more)
     assert {"installed prometheus", "installed chromium", PROMETHEUS, CHROMIUM} <= set(lines)
+    assert {"installed gcc", "installed libkrb5-dev", "installed krb5-kdc", KERBEROS} <= set(lines)
+    assert "make kerberos" in lines
 
 
 @pytest.mark.parametrize(
@@ -62,13 +74,13 @@ def test_what_may_not_be_installed_is_not_required(
     tmp_path: Path, user: int, programs: dict[str, str]
 ) -> None:
     lines = said(tmp_path, user=user, **programs)
-    assert not {PROMETHEUS, CHROMIUM} & set(lines)
+    assert not {PROMETHEUS, CHROMIUM, KERBEROS} & set(lines)
     assert "make test" in lines
 
 
 def test_a_mirror_that_fails_ends_nothing(tmp_path: Path) -> None:
     lines = said(tmp_path, user=0, **{"apt-get": "exit 100"})
-    assert not {PROMETHEUS, CHROMIUM} & set(lines)
+    assert not {PROMETHEUS, CHROMIUM, KERBEROS} & set(lines)
     assert "make test" in lines
 
 
@@ -76,3 +88,19 @@ def test_a_mirror_that_fails_ends_nothing(tmp_path: Path) -> None:
 def test_a_browser_by_any_of_its_names_is_required(tmp_path: Path, browser: str) -> None:
     lines = said(tmp_path, user=1000, **{browser: "", "prometheus": "", "promtool": ""})
     assert {PROMETHEUS, CHROMIUM} <= set(lines)
+
+
+def test_kerberos_is_required_where_its_package_can_be_built(tmp_path: Path) -> None:
+    assert KERBEROS in said(tmp_path, user=1000, **KDC)
+
+
+def test_kerberos_is_not_required_where_its_package_cannot_be_built(tmp_path: Path) -> None:
+    lines = said(tmp_path, user=1000, **{**KDC, "make": f"{MAKE}\n[ $1 != kerberos ]"})
+    assert KERBEROS not in lines
+    assert "make test" in lines
+
+
+def test_kerberos_is_not_required_without_a_compiler(tmp_path: Path) -> None:
+    lines = said(tmp_path, user=1000, **{name: "" for name in KDC if name != "gcc"})
+    assert KERBEROS not in lines
+    assert "make kerberos" not in lines
