@@ -8,7 +8,7 @@ from twinlog.cli.common.flow_choice import chosen_flow, required_flow
 from twinlog.cli.common.times import parse_time
 from twinlog.cli.source.client import parse_bytes, parse_scope, who
 from twinlog.cli.source.gaps import Wish, _request, _wish
-from twinlog.cli.source.positions import _known, _require_clear, _target, _title
+from twinlog.cli.source.positions import _known, _meant, _require_clear, _target, _title
 from twinlog.cli.source.throttle import _named as named_rate
 from twinlog.errors import ConfigError, NotFoundError
 
@@ -125,6 +125,13 @@ def test_what_positions_set_says_is_what_was_done() -> None:
     assert _title([doubtful], dry_run=False) == "nothing was moved, of 1 it is not known"
     assert _title([change()], dry_run=True) == "dry run: nothing was changed"
     assert _title([], dry_run=False) == "no partition is copied: nothing was changed"
+
+
+def test_positions_set_says_how_it_understood_a_time() -> None:
+    assert _meant(target("2026-01-31T12:00:00+02:00")) == (
+        " (to the first records of 2026-01-31 10:00:00 UTC or later)"
+    )
+    assert _meant(target("5")) == ""
 
 
 def test_gaps_takes_a_flow_and_ack_takes_what_is_acknowledged() -> None:

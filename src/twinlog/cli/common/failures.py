@@ -27,6 +27,9 @@ ANSWERS_IN_JSON: ContextVar[bool] = ContextVar("ANSWERS_IN_JSON", default=False)
 GIVEN_FILE: ContextVar[str] = ContextVar("GIVEN_FILE", default="")
 """The properties file that the command that runs was given; empty = none."""
 
+GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", default=())
+"""The addresses of services that the command that runs was given."""
+
 COMMAND: ContextVar[str] = ContextVar("COMMAND", default="twinlog")
 """The command that runs: `twinlog positions set`, however the program was started."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinlog.cli.common.failures import COMMAND, GIVEN_FILE
+from twinlog.cli.common.failures import COMMAND, GIVEN_ENDPOINTS, GIVEN_FILE
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ def note_file(context: typer.Context, config: Path | None) -> Path | None:
     return config
 
 
+def note_endpoints(endpoints: list[str] | None) -> list[str] | None:
+    """A command that is shown asks the same services."""
+    GIVEN_ENDPOINTS.set(tuple(endpoints or ()))
+    return endpoints
+
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -47,6 +53,7 @@ EndpointOption = Annotated[
     list[str] | None,
     typer.Option(
         "--endpoint",
+        callback=note_endpoints,
         metavar="SERVICE=HOST:PORT",
         help="Address of a service, instead of the one in the file. May be repeated.",
     ),

@@ -31,3 +31,8 @@ def parse_time(text: str, *, now_ms: int | None) -> int:
 def shown_time(wall_ms: int) -> str:
     """`2026-01-31 12:00:00 UTC`."""
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def shown_clock(wall_ms: int) -> str:
+    """`12:00:00 UTC`."""
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%H:%M:%S UTC")

@@ -49,6 +49,8 @@ def print_outcome(outcome: pb2.ApplySyncResponse, *, shown: bool) -> None:
             fg=typer.colors.RED,
         )
     typer.echo(f"{len(outcome.applied)} done, {len(outcome.refused)} refused")
+    if outcome.applied:
+        typer.echo("undo: none; the target follows the source and the rules: change these (`twinlog rules`)")
 
 
 def plan_as_json(plan: pb2.Plan) -> dict[str, Any]:

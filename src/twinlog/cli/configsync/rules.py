@@ -10,6 +10,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.client import (
     PASS_TIMEOUT_SECONDS,
     answered,
@@ -154,15 +155,29 @@ def _change(
     endpoint: list[str] | None,
     output: Output,
 ) -> None:
-    rules = run_async(_update(flow, change, version, dry_run, config, endpoint))
+    before, rules = run_async(_update(flow, change, version, dry_run, config, endpoint))
+    undo = [] if dry_run else undo_of_change(before, rules, change.key)
     with reported_failures():
         if output is Output.JSON:
-            print_json(_as_json(rules, change.key))
+            print_json({**_as_json(rules, change.key), "undo": undo})
             return
         chosen = [rule for rule in rules.rules if rule.key == change.key]
         print_table(_title(rules), _COLUMNS, [_cells(rule) for rule in chosen])
         if dry_run:
             typer.echo("nothing was changed (--dry-run)")
+        print_undo(undo)
+
+
+def undo_of_change(before: pb2.Rules, after: pb2.Rules, key: str) -> list[str]:
+    """The command that brings the value back that was in force; nothing where it is the same."""
+    flow = flow_name(after.flow)
+    was = next((rule for rule in before.rules if rule.key == key), None)
+    now = next((rule for rule in after.rules if rule.key == key), None)
+    if was is None or now is None or (was.value, was.changed) == (now.value, now.changed):
+        return []
+    if not was.changed:
+        return [undo_command("rules", "reset", flow, key)]
+    return [undo_command("rules", "set", flow, key, was.value)]
 
 
 def _require_known(rules: pb2.Rules, key: str | None) -> None:
@@ -194,12 +209,15 @@ async def _update(
     dry_run: bool,
     config: Path | None,
     endpoint: list[str] | None,
-) -> pb2.Rules:
+) -> tuple[pb2.Rules, pb2.Rules]:
+    """The rules before and after."""
     async with configsync_stub(config, endpoint) as stub:
+        asked = pb2.GetRulesRequest(flow=parse_flow(flow))
+        before = (await answered(stub.GetRules(asked, timeout=5.0))).rules
         request = pb2.UpdateRulesRequest(
             flow=parse_flow(flow), changes=[change], expected_version=version, dry_run=dry_run
         )
-        return (await answered(stub.UpdateRules(request, timeout=PASS_TIMEOUT_SECONDS))).rules
+        return before, (await answered(stub.UpdateRules(request, timeout=PASS_TIMEOUT_SECONDS))).rules
 
 
 def _title(rules: pb2.Rules) -> str:

@@ -10,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED
 from twinlog.cli.common.output import Output, print_json, print_json_line
+from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.client import flow_name
 from twinlog.cli.moves.as_json import event_as_json, plan_as_json
 from twinlog.cli.moves.plan_outcome import THERE, action, count_moved, staying, summary
@@ -157,6 +158,9 @@ def _print_report(report: pb2.MoveReport) -> None:
         typer.echo(line)
     for line in (*_next_steps(plan), *(f"not done: {reason}" for reason in report.left_behind)):
         typer.echo(line)
+    if moved:
+        other_way = "failback" if plan.to_cluster == plan.flow.target else "failover"
+        print_undo([undo_command(other_way, "run", flow_name(plan.flow))])
     if report.left_behind:
         typer.echo(f"do not switch {plan.from_cluster} off yet")
 

@@ -106,6 +106,16 @@ def scope_name(scope: pb2.Scope) -> str:
     return f"{name} {scope.source_topic}{number}"
 
 
+def scope_words(scope: pb2.Scope) -> list[str]:
+    """The scope as words of a command line."""
+    words = [flow_name(scope.flow)]
+    if scope.source_topic:
+        words += ["--topic", scope.source_topic]
+    if scope.HasField("partition"):
+        words += ["--partition", str(scope.partition)]
+    return words
+
+
 def partition_name(partition: types_pb2.TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 

@@ -153,6 +153,8 @@ def _print_acknowledged(gaps: Sequence[pb2.LedgerGap], output: Output) -> None:
     print_table(
         "acknowledged", _COLUMNS, [_cells(gap, with_names=False) for gap in gaps], empty="nothing new"
     )
+    if gaps:
+        typer.echo("undo: none; `twinlog gaps --all` still shows them")
 
 
 def _cells(gap: pb2.LedgerGap, *, with_names: bool) -> list[str]:

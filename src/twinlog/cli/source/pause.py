@@ -16,6 +16,7 @@ from twinlog.cli.common.flow_choice import (
 )
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.source.client import (
     CALL_TIMEOUT_SECONDS,
     PartitionOption,
@@ -24,6 +25,7 @@ from twinlog.cli.source.client import (
     list_flows,
     parse_scope,
     scope_name,
+    scope_words,
     source_stub,
     who,
 )
@@ -51,8 +53,11 @@ def pause_command(
         if named is None:
             _print(run_async(_list(config, endpoint)), output, still="")
             return
-        pauses = run_async(_pause(parse_scope(named, topic, partition), config, endpoint))
+        scope = parse_scope(named, topic, partition)
+        pauses = run_async(_pause(scope, config, endpoint))
         _print(pauses, output, still="")
+        if output is Output.TABLE:
+            print_undo([undo_command("resume", *scope_words(scope))])
 
 
 def resume_command(
@@ -75,8 +80,10 @@ def resume_command(
                 metadata={"key": "--all"},
             )
         scope = parse_scope(required_flow(flow, flow_option), topic, partition)
-        pauses = run_async(_resume(scope, everything, config, endpoint))
+        before, pauses = run_async(_resume(scope, everything, config, endpoint))
         _print(pauses, output, still="still ")
+        if output is Output.TABLE:
+            print_undo(undo_of_resume(before, pauses))
 
 
 async def _list(config: Path | None, endpoint: list[str] | None) -> list[pb2.Pause]:
@@ -92,10 +99,20 @@ async def _pause(scope: pb2.Scope, config: Path | None, endpoint: list[str] | No
 
 async def _resume(
     scope: pb2.Scope, everything: bool, config: Path | None, endpoint: list[str] | None
-) -> list[pb2.Pause]:
+) -> tuple[list[pb2.Pause], list[pb2.Pause]]:
+    """The pauses before and after."""
     async with source_stub(config, endpoint) as stub:
+        flows = await list_flows(stub, None)
+        before = [pause for flow in flows if flow.flow == scope.flow for pause in flow.pauses]
         request = pb2.ResumeReplicationRequest(scope=scope, by=who(), all=everything)
-        return list((await answered(stub.ResumeReplication(request, timeout=CALL_TIMEOUT_SECONDS))).pauses)
+        answer = await answered(stub.ResumeReplication(request, timeout=CALL_TIMEOUT_SECONDS))
+        return before, list(answer.pauses)
+
+
+def undo_of_resume(before: Iterable[pb2.Pause], after: Iterable[pb2.Pause]) -> list[str]:
+    """A command for each pause that was ended."""
+    left = [pause.scope for pause in after]
+    return [undo_command("pause", *scope_words(pause.scope)) for pause in before if pause.scope not in left]
 
 
 def _print(pauses: Iterable[pb2.Pause], output: Output, *, still: str) -> None:

@@ -11,7 +11,8 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
-from twinlog.cli.common.times import EXPECTED, parse_time
+from twinlog.cli.common.times import EXPECTED, parse_time, shown_time
+from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.plan_view import count_of
 from twinlog.cli.source.client import (
     CALL_TIMEOUT_SECONDS,
@@ -119,7 +120,8 @@ def set_command(
     """Move where partitions are copied from. Try --dry-run first: what is copied again is there twice.
 
     Only the selected partitions pause for a moment. What is skipped is recorded: `twinlog gaps`. Without
-    --topic the command moves the whole flow; in a terminal it asks first. Exit code 1 when a partition was
+    --topic the command moves the whole flow; in a terminal it asks first. The last lines are the commands
+    that move the partitions back; records that were copied meanwhile stay. Exit code 1 when a partition was
     not moved.
     """
     with reported_failures():
@@ -131,11 +133,14 @@ def set_command(
         if not topic and not dry_run and not yes and sys.stdin.isatty():
             _ask(request, config, endpoint, output)
         answer = run_async(_set(request, config, endpoint))
+        undo = undo_of_moves(flow, answer.changes)
         if output is Output.JSON:
-            print_json({"applied": answer.applied, "changes": [_as_json(each) for each in answer.changes]})
+            changes = [_as_json(each) for each in answer.changes]
+            print_json({"applied": answer.applied, "changes": changes, "undo": undo})
         else:
-            title = _title(answer.changes, dry_run=dry_run)
+            title = f"{_title(answer.changes, dry_run=dry_run)}{_meant(target)}"
             print_table(title, _CHANGES, [_cells(each) for each in answer.changes], empty=title)
+            print_undo(undo)
         if any(each.reason for each in answer.changes):
             raise typer.Exit(EXIT_FAILED)
 
@@ -177,6 +182,26 @@ def _title(changes: Sequence[pb2.PositionChange], *, dry_run: bool) -> str:
     if not moved:
         return f"nothing was moved{doubt}"
     return f"moved {moved} of {count_of(len(changes), 'partition')}{doubt}"
+
+
+def _meant(target: pb2.PositionTarget) -> str:
+    """How a time was understood."""
+    if not target.HasField("timestamp"):
+        return ""
+    return f" (to the first records of {shown_time(target.timestamp.ToMilliseconds())} or later)"
+
+
+def undo_of_moves(flow: str, changes: Sequence[pb2.PositionChange]) -> list[str]:
+    """A command for each partition that was moved from a position that is known. It does not remove what is
+    on the target twice."""
+    return [
+        undo_command(
+            *("positions", "set", flow, "--topic", change.partition.topic),
+            *("--partition", str(change.partition.partition), "--to", str(change.from_offset)),
+        )
+        for change in changes
+        if change.applied and change.from_offset >= 0 and change.from_offset != change.to_offset
+    ]
 
 
 def _target(text: str, *, now_ms: int) -> pb2.PositionTarget:

@@ -1,5 +1,6 @@
 """`twinlog throttle`."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import is_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.source.client import (
     CALL_TIMEOUT_SECONDS,
     TopicOption,
@@ -18,6 +20,7 @@ from twinlog.cli.source.client import (
     parse_bytes,
     parse_scope,
     scope_name,
+    scope_words,
     shown_bytes,
     source_stub,
     who,
@@ -59,8 +62,10 @@ def throttle_command(
             raise ConfigError("name the flow, such as 'A->B' (in quotes)", metadata={"key": "FLOW"})
         scope = parse_scope(named, topic, None)
         bytes_per_second = parse_bytes(wanted)
-        throttles = run_async(_throttle(scope, bytes_per_second, config, endpoint))
+        before, throttles = run_async(_throttle(scope, bytes_per_second, config, endpoint))
         _print(throttles, output, prefix="" if bytes_per_second else "still ")
+        if output is Output.TABLE:
+            print_undo(undo_of_throttle(scope, before, bytes_per_second))
 
 
 def _named(flow: str | None, option: str | None, rate: str | None) -> tuple[str | None, str | None]:
@@ -96,10 +101,23 @@ async def _list(
 
 async def _throttle(
     scope: pb2.Scope, bytes_per_second: int, config: Path | None, endpoint: list[str] | None
-) -> list[pb2.Throttle]:
+) -> tuple[list[pb2.Throttle], list[pb2.Throttle]]:
+    """The limits of the flow before and after."""
     async with source_stub(config, endpoint) as stub:
+        flows = await list_flows(stub, None)
+        before = [each for flow in flows if flow.flow == scope.flow for each in flow.throttles]
         request = pb2.SetThrottleRequest(scope=scope, bytes_per_second=bytes_per_second, by=who())
-        return list((await answered(stub.SetThrottle(request, timeout=CALL_TIMEOUT_SECONDS))).throttles)
+        answer = await answered(stub.SetThrottle(request, timeout=CALL_TIMEOUT_SECONDS))
+        return before, list(answer.throttles)
+
+
+def undo_of_throttle(scope: pb2.Scope, before: Iterable[pb2.Throttle], now: int) -> list[str]:
+    """The limit that was in force, or none; nothing where that is the same."""
+    was = next((each.bytes_per_second for each in before if each.scope == scope), 0)
+    if was == now:
+        return []
+    flow, *rest = scope_words(scope)
+    return [undo_command("throttle", flow, str(was or "none"), *rest)]
 
 
 def _print(throttles: list[pb2.Throttle], output: Output, *, prefix: str) -> None:

@@ -4,12 +4,12 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from datetime import UTC, datetime
 
 import typer
 
 from twinlog.cli.common.output import Column, Output, print_json_line
 from twinlog.cli.common.table import table_lines
+from twinlog.cli.common.times import shown_clock
 from twinlog.cli.status import view
 from twinlog.cli.status.rows import Status
 from twinlog.clock import SystemClock
@@ -18,11 +18,11 @@ from twinlog.service.runtime import wait_or_stop
 SECONDS = 2.0
 
 
-def screen_lines(status: Status, *, at: str, width: int, height: int) -> list[str]:
+def screen_lines(status: Status, *, at_ms: int, width: int, height: int) -> list[str]:
     """As many lines as the screen has: what is wrong stands above what is there, and what does not fit is
-    counted. `at`: the time of the status, which is older than two seconds while a service does not answer.
+    counted. `at_ms`: the time of the status, which is older than two seconds while a service does not answer.
     Pure."""
-    lines = [f"as of {at}"[:width], ""]
+    lines = [f"as of {shown_clock(at_ms)}"[:width], ""]
     lines += [line for block in _blocks(status, width) for line in (*block, "")][:-1]
     if len(lines) <= height:
         return lines
@@ -64,8 +64,7 @@ async def watch_status(ask: Callable[[], Awaitable[Status]], output: Output) -> 
         while not stop.is_set():
             size = shutil.get_terminal_size()
             status = await ask()
-            at = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).astimezone().strftime("%H:%M:%S")
-            lines = screen_lines(status, at=at, width=size.columns, height=size.lines - 1)
+            lines = screen_lines(status, at_ms=clock.now_ms(), width=size.columns, height=size.lines - 1)
             live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
             await wait_or_stop(stop, SECONDS)
 

@@ -1,0 +1,34 @@
+"""What takes back what a command has just done: the last lines of its output for people.
+
+Only what the clusters and the service keep is taken back: records that were copied meanwhile stay.
+"""
+
+import shlex
+from collections.abc import Sequence
+
+import typer
+
+from twinlog.cli.common.failures import GIVEN_ENDPOINTS, GIVEN_FILE
+
+MOST_SHOWN = 10
+
+
+def undo_command(*words: str) -> str:
+    """A command line, `twinlog resume 'A->B'`, that asks the same services as the command that runs."""
+    file = GIVEN_FILE.get()
+    places = [word for endpoint in GIVEN_ENDPOINTS.get() for word in ("--endpoint", endpoint)]
+    return shlex.join(["twinlog", *words, *places, *(("--config", file) if file else ())])
+
+
+def undo_lines(commands: Sequence[str]) -> list[str]:
+    """`undo: …`, or a list of several; nothing without a command."""
+    if len(commands) < 2:
+        return [f"undo: {command}" for command in commands]
+    more = len(commands) - MOST_SHOWN
+    shown = [f"  {command}" for command in commands[:MOST_SHOWN]]
+    return ["undo:", *shown, *([f"  and {more} more: -o json has all of them"] if more > 0 else ())]
+
+
+def print_undo(commands: Sequence[str]) -> None:
+    for line in undo_lines(commands):
+        typer.echo(line)
