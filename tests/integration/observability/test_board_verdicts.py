@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from deploy.observability.boards import GO, MIGRATION
+from deploy.observability.boards.migration import GO, MIGRATION
 from deploy.observability.grafana import Panel
 
 from integration.observability.prometheus_tools import tool

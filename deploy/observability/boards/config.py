@@ -1,0 +1,56 @@
+"""Whether the target is as the source: topics, configurations, ACLs, quotas."""
+
+from deploy.observability.alerts import FLOW
+from deploy.observability.boards.panels import ANY_IS_BAD, panel
+from deploy.observability.boards.queries import (
+    FLOWS,
+    by_flow,
+    of,
+)
+from deploy.observability.grafana import Board
+
+CONFIG = Board(
+    uid="twinlog-5-config",
+    title="Twinlog 5: configuration and access",
+    meaning="Is the target as the source: topics, configurations, ACLs, quotas?",
+    panels=(
+        panel(
+            "Out of step",
+            "Changes that the target refuses, or that wait for `twinlog apply`.",
+            (
+                f"max by ({FLOW}, twinlog_resource_type) ({of('twinlog_configsync_drift')})",
+                FLOWS + " {{twinlog_resource_type}}",
+            ),
+            limits=ANY_IS_BAD,
+            width=12,
+        ),
+        panel(
+            "Last comparison",
+            "How long ago.",
+            (by_flow("max", "twinlog_configsync_age_seconds"), FLOWS),
+            unit="s",
+            width=12,
+        ),
+        panel(
+            "Changes",
+            "Made on the target, by kind and outcome.",
+            (
+                (
+                    f"sum by (twinlog_resource_type, twinlog_outcome)"
+                    f" (increase({of('twinlog_configsync_changes_total')}[1h]))"
+                ),
+                "{{twinlog_resource_type}} {{twinlog_outcome}}",
+            ),
+            width=12,
+        ),
+        panel(
+            "Topics by state",
+            "As configsync has decided.",
+            (
+                f"max by ({FLOW}, twinlog_state) ({of('twinlog_configsync_topics')})",
+                FLOWS + " {{twinlog_state}}",
+            ),
+            width=12,
+        ),
+    ),
+)

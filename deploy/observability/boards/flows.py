@@ -1,0 +1,72 @@
+"""What each flow copies, how fast, and how far behind it is."""
+
+from deploy.observability.boards.panels import panel
+from deploy.observability.boards.queries import (
+    FLOWS,
+    LAG_OF_TOPICS,
+    by_flow,
+    of,
+    percentile,
+    rates,
+)
+from deploy.observability.grafana import Board
+
+FLOWS_BOARD = Board(
+    uid="twinlog-2-flows",
+    title="Twinlog 2: flows",
+    meaning="What each flow copies, how fast, and how far behind it is.",
+    panels=(
+        panel(
+            "Records copied",
+            "Acknowledged on the target, a second.",
+            (rates("twinlog_replication_records_total"), FLOWS),
+            unit="cps",
+        ),
+        panel(
+            "Bytes copied",
+            "Of record batches, a second.",
+            (rates("twinlog_replication_io_bytes_total"), FLOWS),
+            unit="Bps",
+        ),
+        panel(
+            "Lag",
+            "Offsets between the position of the copy and the end of the source.",
+            (by_flow("sum", "twinlog_replication_lag"), FLOWS),
+        ),
+        panel(
+            "Lag in time",
+            "Age of the oldest record that is not copied.",
+            (by_flow("max", "twinlog_replication_lag_time_seconds"), FLOWS),
+            unit="s",
+        ),
+        panel(
+            "Latency",
+            "Source timestamp of a record to its acknowledgement on the target, 99th percentile.",
+            (
+                percentile(0.99, "twinlog_replication_latency_seconds"),
+                FLOWS,
+            ),
+            unit="s",
+        ),
+        panel(
+            "Partitions by state",
+            "RUNNING is well; STALLED and FAULTED are not.",
+            (f"sum by (twinlog_state) ({of('twinlog_replication_partitions')})", "{{twinlog_state}}"),
+        ),
+        panel(
+            "Worst topics",
+            "Furthest behind, in offsets.",
+            (f"topk(10, {LAG_OF_TOPICS})", ""),
+            kind="table",
+            width=12,
+        ),
+        panel(
+            "Partitions that stand",
+            "With the reason, and for how long.",
+            (f"topk(10, {of('twinlog_replication_stalled_seconds')})", ""),
+            kind="table",
+            unit="s",
+            width=12,
+        ),
+    ),
+)

@@ -1,0 +1,66 @@
+"""Whether each group could continue on the target, and how exactly."""
+
+from deploy.observability.alerts import FLOW
+from deploy.observability.boards.panels import panel
+from deploy.observability.boards.queries import (
+    ACTIVE,
+    FLOWS,
+    by_flow,
+    of,
+    rates,
+)
+from deploy.observability.grafana import Board
+
+OFFSETS = Board(
+    uid="twinlog-4-offsets",
+    title="Twinlog 4: offsets of groups",
+    meaning="Could each group continue on the target, and how exactly?",
+    panels=(
+        panel(
+            "Verdicts",
+            "Partitions of groups. PRESERVED, EXACT and UP_TO_DATE lose and repeat nothing.",
+            (
+                f"max by ({FLOW}, twinlog_verdict) ({of('twinlog_checkpoint_partitions')}) > 0",
+                FLOWS + " {{twinlog_verdict}}",
+            ),
+            width=12,
+        ),
+        panel(
+            "Resumed on the target",
+            "Partitions of groups that have members there: they own their offsets.",
+            (ACTIVE, FLOWS),
+            width=12,
+        ),
+        panel(
+            "Age of the translation",
+            "Since all groups were translated last.",
+            (by_flow("max", "twinlog_checkpoint_age_seconds"), FLOWS),
+            unit="s",
+        ),
+        panel("Groups", "Known on the source.", (by_flow("max", "twinlog_checkpoint_groups"), FLOWS)),
+        panel(
+            "Offset syncs",
+            "Read up to this offset; flat while records are copied is wrong.",
+            (by_flow("max", "twinlog_offset_sync_position"), FLOWS),
+        ),
+        panel(
+            "Failures",
+            "Of passes and of groups, by reason.",
+            (rates("twinlog_checkpoint_failures_total", by="error_type"), "{{error_type}}"),
+            unit="ops",
+        ),
+        panel(
+            "Groups furthest behind",
+            "On the source and on the target, in records.",
+            (
+                (
+                    f"topk(20, max by ({FLOW}, messaging_consumer_group_name, twinlog_end)"
+                    f" ({of('twinlog_group_lag')}))"
+                ),
+                "",
+            ),
+            kind="table",
+            width=16,
+        ),
+    ),
+)

@@ -1,0 +1,128 @@
+"""What the processes do and cost."""
+
+from deploy.observability.alerts import FLOW
+from deploy.observability.boards.panels import YES, panel
+from deploy.observability.boards.queries import (
+    FLOWS,
+    RATE,
+    of,
+    percentile,
+)
+from deploy.observability.grafana import Board
+
+SERVICES = Board(
+    uid="twinlog-7-services",
+    title="Twinlog 7: services",
+    meaning="What the processes do and cost.",
+    panels=(
+        panel(
+            "Ready",
+            "Each process.",
+            (
+                "min by (twinlog_service, instance) (twinlog_service_ready)",
+                "{{twinlog_service}} {{instance}}",
+            ),
+            words=YES,
+            width=12,
+        ),
+        panel(
+            "Who works at a flow",
+            "1: the process works at it; the others stand by.",
+            (
+                f"max by ({FLOW}, twinlog_service, instance) ({of('twinlog_flow_owner')})",
+                FLOWS + " {{twinlog_service}} {{instance}}",
+            ),
+            width=12,
+        ),
+        panel(
+            "CPU",
+            "Of the processes without Spark's.",
+            (f"sum by (instance) (rate(process_cpu_time_seconds_total[{RATE}]))", "{{instance}}"),
+        ),
+        panel(
+            "Memory",
+            "Resident.",
+            ("sum by (instance) (process_memory_usage_bytes)", "{{instance}}"),
+            unit="bytes",
+        ),
+        panel(
+            "Memory of Spark and its tasks",
+            "On the machine of the source service.",
+            ("sum by (instance) (twinlog_tasks_memory_bytes)", "{{instance}}"),
+            unit="bytes",
+        ),
+        panel(
+            "Connections",
+            "Sockets of each process.",
+            ("sum by (instance) (twinlog_process_connections)", "{{instance}}"),
+        ),
+        panel(
+            "File descriptors",
+            "Open.",
+            ("sum by (instance) (process_unix_file_descriptor_count)", "{{instance}}"),
+        ),
+        panel(
+            "Up for",
+            "Since the process began.",
+            ("min by (instance) (process_uptime_seconds)", "{{instance}}"),
+            unit="s",
+        ),
+        panel(
+            "RPCs",
+            "A second, by status.",
+            (
+                f"sum by (rpc_response_status_code) (rate(rpc_server_call_duration_seconds_count[{RATE}]))",
+                "{{rpc_response_status_code}}",
+            ),
+            unit="reqps",
+        ),
+        panel(
+            "Time of RPCs",
+            "99th percentile.",
+            (
+                (
+                    "histogram_quantile(0.99, sum by (rpc_method, le)"
+                    f" (rate(rpc_server_call_duration_seconds_bucket[{RATE}])))"
+                ),
+                "{{rpc_method}}",
+            ),
+            unit="s",
+        ),
+        panel(
+            "Length of epochs",
+            "Median, of Spark.",
+            (
+                percentile(0.5, "twinlog_pipeline_batch_duration_seconds", "15m"),
+                FLOWS,
+            ),
+            unit="s",
+        ),
+        panel(
+            "Certificate expires in",
+            "Of the gRPC port, and of the login to each cluster; nothing without TLS.",
+            ("min by (instance) (twinlog_certificate_expiry_seconds)", "{{instance}}"),
+            (
+                "min by (twinlog_cluster) (twinlog_login_certificate_expiry_seconds)",
+                "login to {{twinlog_cluster}}",
+            ),
+            unit="s",
+        ),
+        panel(
+            "Token expires in",
+            "Of the login to each cluster by OAUTHBEARER, and of the one for the other services.",
+            (
+                "min by (instance, twinlog_cluster) (twinlog_token_expiry_seconds)",
+                "{{instance}} {{twinlog_cluster}}",
+            ),
+            unit="s",
+        ),
+        panel(
+            "Owners",
+            "Changes of owner in an hour.",
+            (
+                f"sum by ({FLOW}, twinlog_service) (increase({of('twinlog_flow_owner_changes_total')}[1h]))",
+                FLOWS + " {{twinlog_service}}",
+            ),
+        ),
+    ),
+)
