@@ -2,10 +2,8 @@
 
 Not aiokafka's sender: that one copies large requests several times, allows one request per broker at a time,
 keeps retrying without a deadline, cannot be stopped while a broker is away, and loses the number of many
-refusals. What is kept is its connection. The order within a partition is `PartitionQueue`'s.
-
-What is under way to a broker is bounded by a `Window`, nothing is sent to one that throttles its client, and
-a batch that only waits for its turn is not late while its broker takes others.
+refusals. What is kept is its connection. `OpenBatches` has the batches, `PartitionQueue` decides on the order
+of those of one partition, `BrokerWays` how much may be under way to a broker, `Deadlines` which are late.
 """
 
 import asyncio
@@ -27,7 +25,6 @@ from twinlog.kafka.errors import (
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.raw.errors import about
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.produce.answers import (
     ABOUT_THE_PRODUCER,
@@ -35,7 +32,9 @@ from twinlog.kafka.raw.produce.answers import (
     refusal_of,
 )
 from twinlog.kafka.raw.produce.broker_ways import BrokerWays, SentRequest
-from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
+from twinlog.kafka.raw.produce.deadlines import Deadlines
+from twinlog.kafka.raw.produce.open_batches import OpenBatches
+from twinlog.kafka.raw.produce.partition_queue import PendingBatch
 from twinlog.kafka.raw.produce.routes import Routes
 from twinlog.kafka.raw.produce.transaction_partitions import TransactionPartitions
 from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
@@ -67,9 +66,6 @@ class Delivery:
         self.failure: KafkaError | None = None
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
         """The partitions to blame for `failure`, if it is about partitions."""
-        self.idle = asyncio.Event()
-        """Set while nothing is unacknowledged."""
-        self.idle.set()
         self._on_failure = on_failure
         self._session = session
         self._settings = settings
@@ -77,16 +73,21 @@ class Delivery:
         self._transactional_id = transactional_id
         # A broker forgets a producer by the age of its records, also while it sends old ones; then it would
         # take a batch out of order. Inside a transaction it forgets nobody.
-        self._max_in_flight = settings.max_in_flight if transactional_id else 1
+        self._batches = OpenBatches(max_in_flight=settings.max_in_flight if transactional_id else 1)
+        self.idle = self._batches.idle
+        """Set while nothing is unacknowledged."""
         self._identity = ProducerIdentity(-1, -1)
         self._stopped = False
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._busy: dict[TopicPartition, PartitionQueue] = {}
-        self._open = 0
         self._wake = asyncio.Event()
         self._ways = BrokerWays(settings, self._wake.set)
         self._children: set[asyncio.Task[None]] = set()
-        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._deadlines = Deadlines(
+            self._batches,
+            self._ways,
+            delivery_timeout_seconds=settings.delivery_timeout_seconds,
+            alias=session.alias,
+            late=self._refuse,
+        )
         self._loop = asyncio.get_running_loop()
         self._routes = Routes(session, settings, self._spawn, self._wake.set)
         self._transaction = TransactionPartitions(
@@ -116,16 +117,8 @@ class Delivery:
             latest=now + settings.longest_delivery_seconds,
             acknowledged=self._loop.create_future(),
         )
-        queue = self._queues.get(partition)
-        if queue is None:
-            queue = PartitionQueue(max_in_flight=self._max_in_flight)
-            self._queues[partition] = queue
-        queue.put(pending)
-        self._busy[partition] = queue
-        self._open += 1
-        self.idle.clear()
-        if self._deadline_timer is None:
-            self._deadline_timer = self._loop.call_at(pending.deadline, self._check_deadlines)
+        self._batches.put(pending)
+        self._deadlines.watch(pending)
         self._wake.set()
         return pending.acknowledged
 
@@ -140,11 +133,9 @@ class Delivery:
         if self._stopped:
             return
         if identity.producer_id != self._identity.producer_id:
-            self._queues.clear()
-            self._busy.clear()
+            self._batches.forget()
         elif identity != self._identity:
-            for partition in self._transaction.added:
-                self._queues[partition].begin_epoch()
+            self._batches.begin_epoch(self._transaction.added)
         self._transaction.ended(identity)
         self._identity = identity
 
@@ -164,8 +155,7 @@ class Delivery:
         for child in self._children:
             child.cancel()
         self._ways.stop()
-        if self._deadline_timer is not None:
-            self._deadline_timer.cancel()
+        self._deadlines.stop()
 
     # ------------------------------------------------------------------------------------ sending
 
@@ -173,7 +163,7 @@ class Delivery:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self._busy and not self._stopped:
+            if self._batches.busy and not self._stopped:
                 await self._dispatch()
 
     async def _dispatch(self) -> None:
@@ -188,11 +178,11 @@ class Delivery:
             return
         entering: set[TopicPartition] = set()
         if self._transactional_id is not None:
-            entering = self._transaction.enter(client, self._busy.keys())
+            entering = self._transaction.enter(client, self._batches.busy.keys())
         while round_ := self._next_round(client, entering):
             for (node, connection), pending_batches in round_.items():
                 self._produce(node, connection, pending_batches)
-        self._routes.refresh_if_stale(client, self._busy, self._refuse, self._loop.time())
+        self._routes.refresh_if_stale(client, self._batches.busy, self._refuse, self._loop.time())
 
     def _next_round(
         self, client: DataClient, entering: set[TopicPartition]
@@ -203,10 +193,7 @@ class Delivery:
         chosen: dict[tuple[int, DataConnection], list[PendingBatch]] = {}
         sizes: dict[int, int] = {}
         is_open_to_all = self._transactional_id is None
-        for partition, queue in list(self._busy.items()):
-            if queue.is_empty:
-                del self._busy[partition]
-                continue
+        for partition, queue in self._batches.in_turn():
             if not (is_open_to_all or partition in self._transaction.added or partition in entering):
                 continue
             route = self._routes.find(client, partition)
@@ -231,8 +218,7 @@ class Delivery:
             if self._transactional_id is not None:
                 self._transaction.taken(partition)
             sizes[leader] = size
-            # To the end of the queue: no partition starves the others.
-            self._busy[partition] = self._busy.pop(partition)
+            self._batches.had_turn(partition)
         return chosen
 
     def _produce(self, node: int, connection: DataConnection, pending_batches: list[PendingBatch]) -> None:
@@ -288,9 +274,9 @@ class Delivery:
             code = answer.error_code
             refusal = refusal_of(answer, alias=self._session.alias)
             if refusal is None:
-                self._queues[partition].acknowledge(pending)
-                self._finish(pending, answer.base_offset)
-            elif may_retry(pending, self._queues[partition], code):
+                self._batches.queue_of(partition).acknowledge(pending)
+                self._batches.finish(pending, answer.base_offset)
+            elif may_retry(pending, self._batches.queue_of(partition), code):
                 if code in LEADER_MOVED:
                     self._routes.suspect(connection=False)
                 self._send_again(pending, refusal)
@@ -307,45 +293,12 @@ class Delivery:
         if self._stopped:
             return
         # From its first failure on a batch no longer waits for its turn.
-        pending.deadline = self._deadline_of(pending)
+        pending.deadline = self._deadlines.deadline_of(pending)
         pending.last_error = error
         first = self._settings.retry_pause_seconds
         pause_seconds = backoff_seconds(pending.attempts - 1, first=first, longest=_LONGEST_PAUSE * first)
-        self._queues[pending.partition].give_back(pending, self._loop.time() + pause_seconds)
+        self._batches.queue_of(pending.partition).give_back(pending, self._loop.time() + pause_seconds)
         self._loop.call_later(pause_seconds + TIMER_MARGIN_SECONDS, self._wake.set)
-
-    def _check_deadlines(self) -> None:
-        """Runs at the deadline of what was then the oldest batch: mostly it is long delivered."""
-        self._deadline_timer = None
-        now = self._loop.time()
-        oldest = [pending for queue in self._queues.values() if (pending := queue.oldest(self._deadline_of))]
-        late = {
-            pending.partition: self._lateness(pending)
-            for pending in oldest
-            if self._deadline_of(pending) <= now
-        }
-        if late:
-            self._refuse(late)
-        elif oldest:
-            next_deadline = min(map(self._deadline_of, oldest))
-            self._deadline_timer = self._loop.call_at(next_deadline, self._check_deadlines)
-
-    def _deadline_of(self, pending: PendingBatch) -> float:
-        """Loop time: moves while the broker takes what is before this batch, until it has failed once."""
-        if pending.last_error is not None:
-            return pending.deadline
-        taken_until = self._ways.taken_until(self._queues[pending.partition].connection)
-        moved = max(pending.deadline, taken_until + self._settings.delivery_timeout_seconds)
-        return min(moved, pending.latest)
-
-    def _lateness(self, pending: PendingBatch) -> KafkaError:
-        error = pending.last_error or from_reason(
-            TIMEOUT,
-            f"send a batch to {pending.partition}",
-            alias=self._session.alias,
-            detail=f"{self._settings.delivery_timeout_seconds:g} s",
-        )
-        return about(pending.partition, error)
 
     # ------------------------------------------------------------------------------------ around it
 
@@ -357,25 +310,7 @@ class Delivery:
     def _stop_with(self, error: KafkaError) -> None:
         self._stopped = True
         self._transaction.stop()
-        for partition, queue in self._queues.items():
-            own = self.partition_failures.get(partition)
-            other = from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send to {partition}", detail=str(error))
-            for pending in (*queue.in_flight, *queue.returned, *queue.waiting):
-                self._finish(pending, own or other)
-        self._queues.clear()
-        self._busy.clear()
-
-    def _finish(self, pending: PendingBatch, outcome: int | KafkaError) -> None:
-        if not pending.acknowledged.done():
-            if isinstance(outcome, KafkaError):
-                pending.acknowledged.set_exception(outcome)
-                # Looked at, or asyncio would complain about futures that nobody awaits.
-                pending.acknowledged.exception()
-            else:
-                pending.acknowledged.set_result(outcome)
-        self._open -= 1
-        if self._open == 0:
-            self.idle.set()
+        self._batches.fail_all(error, self.partition_failures)
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         child = self._tasks.create_task(work, name=name)
