@@ -13,7 +13,8 @@ from twinlog.kafka.security.jaas import JaasSyntaxError, LoginEntry, parse_jaas
 from twinlog.kafka.security.kerberos import GSSAPI, KerberosLogin, kerberos_login, require_package
 from twinlog.kafka.security.oauth.login import MECHANISM as OAUTHBEARER
 from twinlog.kafka.security.oauth.login import OAuthLogin
-from twinlog.kafka.security.oauth.settings import HANDLER, JAAS, msk_iam_login, oauth_login
+from twinlog.kafka.security.oauth.reading import JAAS
+from twinlog.kafka.security.oauth.settings import HANDLER, msk_iam_login, oauth_login
 from twinlog.kafka.security.refusal import refused
 from twinlog.kafka.security.tls import TlsTrust, ssl_context, tls_trust
 
