@@ -101,7 +101,7 @@ audit: install ## Hold the locked packages against the database of advisories, w
 sbom: install ## Bill of materials (CycloneDX) and licences of every image, into dist/
 	$(BIN)/python -m deploy.supply.sbom
 
-digests: install ## Write the present digests of the base images into deploy/images.env; needs docker and a registry
+digests: install ## Write the present digests of others' images into deploy/images.env and the compose files; needs docker and a registry
 	$(BIN)/python -m deploy.supply.images digests
 
 images: install ## Build every image on base images by digest; needs docker

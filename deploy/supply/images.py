@@ -1,7 +1,8 @@
-"""`make digests` and `make images`: the base images by digest, and our images built on exactly these.
+"""`make digests` and `make images`: images of others by digest, and ours built on exactly these.
 
 A tag names another image next month. `make digests` asks the registry, by docker, which digests the tags have
-now and writes them into deploy/images.env, to be committed; `make images` builds on nothing else.
+now and writes them into deploy/images.env and the compose files, to be committed; `make images` builds on
+nothing else.
 """
 
 import argparse
@@ -16,7 +17,12 @@ from deploy.supply.projects import ROOT, projects
 from deploy.supply.sbom import IMAGES
 
 FILE: Final = ROOT / "deploy" / "images.env"
+COMPOSE: Final = tuple(sorted((ROOT / "deploy" / "compose").glob("*.yaml")))
 _DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}")
+_OF_OTHERS: Final = re.compile(
+    r"^(?P<key>\w+_IMAGE=| *image: )(?P<tag>(?!twinlog)[^\s@]+)(?:@\S+)?$", re.MULTILINE
+)
+"""A line that names an image of others, in deploy/images.env or a compose file."""
 _ANSWER: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -25,19 +31,18 @@ def base_images(text: str) -> Mapping[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
 
 
+def tags(text: str) -> set[str]:
+    """The images of others that a file names, without their digests."""
+    return {found["tag"] for found in _OF_OTHERS.finditer(text)}
+
+
 def pinned(text: str, digests: Mapping[str, str]) -> str:
     """The file with the digest of each tag. Raises KeyError for a tag without one."""
-    lines = []
-    for line in text.splitlines():
-        if "=" in line and not line.startswith("#"):
-            tag = _DIGEST.sub("", line.split("=", 1)[1])
-            line = f"{line.split('=', 1)[0]}={tag}@{digests[tag]}"
-        lines.append(line)
-    return "".join(f"{line}\n" for line in lines)
+    return _OF_OTHERS.sub(lambda found: f"{found['key']}{found['tag']}@{digests[found['tag']]}", text)
 
 
 def unpinned(text: str) -> list[str]:
-    return [reference for reference in base_images(text).values() if not _DIGEST.search(reference)]
+    return [found["tag"] for found in _OF_OTHERS.finditer(text) if not _DIGEST.search(found[0])]
 
 
 def build_command(image: str, bases: Mapping[str, str], epoch: int) -> list[str]:
@@ -57,11 +62,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("command", choices=("digests", "build"))
     parser.add_argument("--tags", action="store_true", help="build on the tags where no digest is known")
     options = parser.parse_args(arguments)
-    text = FILE.read_text()
     if options.command == "digests":
-        tags = [_DIGEST.sub("", reference) for reference in base_images(text).values()]
-        FILE.write_text(pinned(text, {tag: _digest_now(tag) for tag in tags}))
+        texts = {path: path.read_text() for path in (FILE, *COMPOSE)}
+        digests = {tag: _digest_now(tag) for tag in sorted(set().union(*map(tags, texts.values())))}
+        for path, text in texts.items():
+            path.write_text(pinned(text, digests))
         return 0
+    text = FILE.read_text()
     if unpinned(text) and not options.tags:
         sys.exit(f"no digest is known of {', '.join(unpinned(text))}: `make digests`, or ARGS=--tags")
     for image in IMAGES:

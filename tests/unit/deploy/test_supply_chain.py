@@ -217,6 +217,18 @@ def test_a_tag_gets_the_digest_that_the_registry_names() -> None:
     assert images.base_images(newer) == {"PYTHON_IMAGE": "python:3.11-slim@sha256:" + "cd" * 32}
 
 
+@pytest.mark.parametrize("path", [images.FILE, *images.COMPOSE], ids=lambda path: path.name)
+def test_every_image_of_others_is_named_by_digest(path: Path) -> None:
+    assert images.unpinned(path.read_text()) == []
+
+
+def test_an_image_in_a_compose_file_gets_its_digest_and_ours_stay() -> None:
+    text = "x:\n  image: some/thing:1.2\ny:\n  image: twinlog:${TWINLOG_VERSION:-0.1.0}\n"
+    assert images.tags(text) == {"some/thing:1.2"}
+    assert images.unpinned(text) == ["some/thing:1.2"]
+    assert images.pinned(text, {"some/thing:1.2": DIGEST}) == text.replace("1.2", f"1.2@{DIGEST}")
+
+
 def test_an_image_is_built_on_the_digest_with_the_time_of_the_commit() -> None:
     command = images.build_command("twinlog-source", {"PYTHON_IMAGE": f"python@{DIGEST}"}, 1_700_000_000)
     assert command[:4] == ["docker", "build", "--file", "services/source/Dockerfile"]
