@@ -12,6 +12,7 @@ import logging
 import os
 import random
 import resource
+import socket
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from twinlog.kafka.ports import KafkaCluster
 from twinlog.loops import refuse_loops
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.access.port import open_port_access
+from twinlog.service.answering_process import AnsweringProcess
 from twinlog.service.clusters import Clusters
 from twinlog.service.credentials import LoginCertificates, Tokens
 from twinlog.service.grpc_server import GrpcServer, GrpcService
@@ -189,6 +191,7 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
                 port_file=port_file,
                 hindrance=context.clusters.hindrance,
                 access=access,
+                process=_this_process(configuration),
             )
             instruments.gauge(context.meter, CERTIFICATE_EXPIRY, lambda: _expiry(server, clock))
             stack.push_async_callback(server.stop, 0.0)
@@ -222,6 +225,11 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
             finally:
                 stop.set()
     _log.info("stopped", outcome="clean", seconds=round(clock.monotonic() - started, 3))
+
+
+def _this_process(configuration: Configuration) -> AnsweringProcess:
+    file = str(Path(configuration.file).resolve())
+    return AnsweringProcess(host=socket.gethostname(), pid=os.getpid(), config=file)
 
 
 def _expiry(server: GrpcServer, clock: Clock) -> list[Observation]:

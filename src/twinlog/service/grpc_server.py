@@ -18,6 +18,7 @@ from opentelemetry.metrics import Meter
 from twinlog.config import Address
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.access.port import PortAccess
+from twinlog.service.answering_process import AnsweringProcess
 from twinlog.service.interceptors import Context, RpcBoundary, too_late
 from twinlog.service.limits import MAX_CONCURRENT_RPCS, MAX_CONCURRENT_STREAMS, MAX_MESSAGE_BYTES
 from twinlog.service.runtime import wait_or_stop
@@ -90,11 +91,13 @@ class GrpcServer:
         hindrance: Callable[[], TwinlogError] = too_late,
         access: PortAccess | None = None,
         listen_key: str = "",
+        process: AnsweringProcess | None = None,
         renewal_seconds: float = _RENEWAL_SECONDS,
     ) -> None:
         """`works`: see above, None = as `ready`.
         `hindrance`: see `RpcBoundary`; `access`: TLS and who may call, None = neither; `listen_key`: where
-        `listen` was written, by default the service's own key; `renewal_seconds`: how often the files of the
+        `listen` was written, by default the service's own key; `process`: what every answer says of who gave
+        it, None = nothing; `renewal_seconds`: how often the files of the
         certificate are looked at."""
         self._renewal_seconds = renewal_seconds
         self._listen_key = listen_key or f"twinlog.{service}.listen"
@@ -113,6 +116,7 @@ class GrpcServer:
             hindrance=hindrance,
             gate=self._access.gate,
             security=self._access.word,
+            process=process,
         )
         self._pem = self._access.pem
         self._servers = [self._make_server()]

@@ -22,6 +22,7 @@ from twinlog.errors import TwinlogError
 from twinlog.service.access.audit import UNKNOWN_CALLER, Audit
 from twinlog.service.access.gate import Gate, last_identified, peer_address
 from twinlog.service.access.roles import is_change
+from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
 from twinlog.service.errors_wire import ExhaustedError, internal_status, status_of
 from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.service import RPC_SERVER_CALL_DURATION
@@ -86,14 +87,16 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         hindrance: Callable[[], TwinlogError] = too_late,
         gate: Gate | None = None,
         security: str = "",
+        process: AnsweringProcess | None = None,
     ) -> None:
         """`hindrance` is told to callers whose time is nearly up before a method has answered; `gate` says
-        who may call what, None = everybody everything; `security` is told to every caller."""
+        who may call what, None = everybody everything; `security` and `process` are told to every caller."""
         self._service = service
         self._gate = gate or Gate(AuthSettings())
         self._metadata = (
             (VERSION_METADATA_KEY, __version__),
             *(((SECURITY_METADATA_KEY, security),) if security else ()),
+            *(((PROCESS_METADATA_KEY, process.metadata()),) if process is not None else ()),
         )
         self._hindrance = hindrance
         self._watches = Counter[str]()

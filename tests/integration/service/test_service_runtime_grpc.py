@@ -35,6 +35,7 @@ from twinlog.errors import (
     TwinlogError,
     WireFormatError,
 )
+from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
 from twinlog.service.errors_wire import (
     ExhaustedError,
     PeerUnavailableError,
@@ -52,6 +53,7 @@ from twinlog.testing.fakes.clock import FakeClock
 
 FULL_NAME = pb2.DESCRIPTOR.services_by_name["ConfigSyncService"].full_name
 TIMEOUT_SECONDS = 30.0
+PROCESS = AnsweringProcess(host="vm", pid=7, config="/etc/mm2.properties")
 
 
 class Scripted(ConfigSyncServiceServicer):
@@ -114,6 +116,7 @@ async def _running(
         works=works,
         port_file=port_file,
         hindrance=hindrance,
+        process=PROCESS,
     )
     await server.start()
     stop = asyncio.Event()
@@ -260,6 +263,7 @@ async def test_answers_say_their_version(running: Running) -> None:
 
     metadata = dict(await call.initial_metadata())
     assert metadata[VERSION_METADATA_KEY]
+    assert AnsweringProcess.of_metadata(str(metadata[PROCESS_METADATA_KEY])) == PROCESS
 
 
 # ---------------------------------------------------------------------------------------------------- health

@@ -262,6 +262,9 @@ def test_the_json_document_holds_everything_and_null_for_unknown() -> None:
         "health": "SERVING",
         "version": "1",
         "security": "",
+        "host": "",
+        "pid": None,
+        "config": "",
         "reason": "",
         "message": "",
     }

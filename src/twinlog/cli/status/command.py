@@ -1,12 +1,15 @@
 """`twinlog status`: all services, flows and clusters at a glance."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
+
+if TYPE_CHECKING:
+    from twinlog.cli.status.rows import Status
 
 _HELP = """Show every service, flow and cluster as they are now.
 
@@ -44,16 +47,21 @@ def status_command(
     from twinlog.cli.status.check import problems_of, standing_by
     from twinlog.cli.status.query import query_status
 
+    async def asked() -> "Status":
+        status = await query_status(endpoints, open_to, timeout_seconds=timeout)
+        status.asked_file = None if config is None else str(config.resolve())
+        return status
+
     if watch:
         from twinlog.cli.status.watch import refuse_pipe, watch_status
 
         if check:
             raise typer.BadParameter("--check and --watch exclude each other")
         refuse_pipe(output)
-        run_async(watch_status(lambda: query_status(endpoints, open_to, timeout_seconds=timeout), output))
+        run_async(watch_status(asked, output))
         return
     with reported_failures():
-        status = run_async(query_status(endpoints, open_to, timeout_seconds=timeout))
+        status = run_async(asked())
     problems = problems_of(status) if check else []
     with reported_failures():
         if output is Output.JSON:
@@ -64,22 +72,30 @@ def status_command(
         elif check:
             typer.echo("\n".join(view.check_lines(problems, standing_by(status))))
         else:
-            print_table("", view.SERVICE_COLUMNS, map(view.service_cells, status.services))
-            if status.flows:
-                print_table(
-                    "",
-                    view.FLOW_COLUMNS,
-                    [view.flow_cells(status.flows[name]) for name in sorted(status.flows)],
-                )
-            if status.clusters:
-                cells = [view.cluster_cells(status.clusters[alias]) for alias in sorted(status.clusters)]
-                print_table("", view.CLUSTER_COLUMNS, cells)
-            if in_force := view.in_force_cells(status):
-                print_table("", view.IN_FORCE_COLUMNS, in_force)
-            if notes := view.note_cells(status):
-                print_table("", view.NOTE_COLUMNS, notes)
+            _print_tables(status)
     if problems or not (check or status.all_serving):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _print_tables(status: "Status") -> None:
+    from twinlog.cli.status import view
+
+    for line in view.deployment(status):
+        typer.echo(line)
+    print_table("", view.SERVICE_COLUMNS, map(view.service_cells, status.services))
+    if status.flows:
+        print_table(
+            "",
+            view.FLOW_COLUMNS,
+            [view.flow_cells(status.flows[name]) for name in sorted(status.flows)],
+        )
+    if status.clusters:
+        cells = [view.cluster_cells(status.clusters[alias]) for alias in sorted(status.clusters)]
+        print_table("", view.CLUSTER_COLUMNS, cells)
+    if in_force := view.in_force_cells(status):
+        print_table("", view.IN_FORCE_COLUMNS, in_force)
+    if notes := view.note_cells(status):
+        print_table("", view.NOTE_COLUMNS, notes)
 
 
 status_command.__doc__ = _HELP

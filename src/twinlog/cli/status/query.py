@@ -15,6 +15,7 @@ from twinlog.cli.status.checkpoint import ask_checkpoint
 from twinlog.cli.status.configsync import ask_configsync
 from twinlog.cli.status.rows import HEARTBEAT_MISSING, SERVING, FlowRow, Note, ServiceRow, Status
 from twinlog.cli.status.source import ask_source
+from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.interceptors import SECURITY_METADATA_KEY, VERSION_METADATA_KEY
 
@@ -65,6 +66,8 @@ async def _ask(row: ServiceRow, channel: grpc.aio.Channel, status: Status, timeo
             metadata = dict(await call.initial_metadata() or ())
             row.version = str(metadata.get(VERSION_METADATA_KEY, ""))
             row.security = str(metadata.get(SECURITY_METADATA_KEY, ""))
+            if process := AnsweringProcess.of_metadata(str(metadata.get(PROCESS_METADATA_KEY, ""))):
+                row.host, row.pid, row.config = process.host, process.pid, process.config
             row.health = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
             if row.health == SERVING:
                 await _DETAILS[row.name](channel, status, timeout_seconds)

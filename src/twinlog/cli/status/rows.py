@@ -35,6 +35,11 @@ class ServiceRow:
     security: str = ""
     """How its port is protected: "loopback", "insecure", or which of "tls" and "authenticated" it has, with a
     comma."""
+    host: str = ""
+    """Where the process runs that answered, `pid` and `config` of it; empty while it did not."""
+    pid: int | None = None
+    config: str = ""
+    """The properties file that it runs with, on that host."""
     reason: str = ""
     message: str = ""
 
@@ -142,6 +147,8 @@ class ClusterRow:
 @dataclass(slots=True, kw_only=True)
 class Status:
     services: list[ServiceRow]
+    asked_file: str | None = None
+    """The properties file that said where the services are, with links resolved; None = the default ports."""
     flows: dict[str, FlowRow] = field(default_factory=dict)
     clusters: dict[str, ClusterRow] = field(default_factory=dict)
 

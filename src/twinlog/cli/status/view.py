@@ -1,5 +1,6 @@
 """How `twinlog status` looks: tables for people, one document for programs. Pure."""
 
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from twinlog.cli.common.output import Column
 from twinlog.cli.source.partition_rows import shown_catch_up, shown_seconds
 from twinlog.cli.status.check import Problem
+from twinlog.cli.status.deployment import deployment_lines
 from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
 
@@ -57,10 +59,16 @@ NOTE_COLUMNS = (
 def as_json(status: Status) -> dict[str, Any]:
     """The stable document of `-o json`: times in seconds, sizes in bytes, null where nothing is known."""
     return {
+        "asked": {"config": status.asked_file},
         "services": [asdict(row) for row in status.services],
         "flows": [asdict(row) for row in _sorted_flows(status)],
         "clusters": [asdict(row) for row in _sorted_clusters(status)],
     }
+
+
+def deployment(status: Status) -> list[str]:
+    """Which deployment answered, in lines for people."""
+    return deployment_lines(status.services, asked_file=status.asked_file, own_host=socket.gethostname())
 
 
 def check_as_json(problems: Sequence[Problem], standing_by: Sequence[str] = ()) -> dict[str, Any]:

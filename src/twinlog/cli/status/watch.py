@@ -22,7 +22,7 @@ def screen_lines(status: Status, *, at_ms: int, width: int, height: int) -> list
     """As many lines as the screen has: what is wrong stands above what is there, and what does not fit is
     counted. `at_ms`: the time of the status, which is older than two seconds while a service does not answer.
     Pure."""
-    lines = [f"as of {shown_clock(at_ms)}"[:width], ""]
+    lines = [line[:width] for line in (f"as of {shown_clock(at_ms)}", *view.deployment(status), "")]
     lines += [line for block in _blocks(status, width) for line in (*block, "")][:-1]
     if len(lines) <= height:
         return lines
