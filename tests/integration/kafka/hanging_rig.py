@@ -2,6 +2,7 @@
 the transaction's coordinator is not."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,6 +17,10 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.raw_copying import open_session
 
 _TRANSACTION = 1
+_TELLING = (" WARN ", " ERROR ", "Raft", "Shrinking", "Expanding", "transaction metadata")
+_NOISE = ("(NetworkClient)", "Recorded new KRaft controller")
+_LOG_LINES = 40
+_LINE_CHARACTERS = 300
 
 
 async def coordinator_of(session: DataClientPool, transactional_id: str) -> int:
@@ -37,6 +42,19 @@ async def open_on(session: DataClientPool, partition: TopicPartition) -> list[Op
         raise opened
     assert opened
     return opened
+
+
+def print_logs(cluster: BlockingCluster) -> None:
+    """What each broker wrote last about its quorum, its partitions and what went wrong: for the report of a
+    test that failed."""
+    for broker in cluster.broker_ids:
+        lines = cluster.log_file(broker).read_text(errors="replace").splitlines()
+        telling = [
+            line[:_LINE_CHARACTERS]
+            for line in lines
+            if any(word in line for word in _TELLING) and not any(word in line for word in _NOISE)
+        ]
+        sys.stdout.write("\n  ".join([f"broker {broker}:", *telling[-_LOG_LINES:]]) + "\n")
 
 
 async def until_in_sync(cluster: BlockingCluster) -> None:
@@ -65,5 +83,8 @@ async def down(cluster: BlockingCluster, broker: int, *, at_once: bool = True) -
         cluster.kill_broker(broker)
     try:
         yield
+    except BaseException:
+        print_logs(cluster)
+        raise
     finally:
         await asyncio.get_running_loop().run_in_executor(None, cluster.restart_broker, broker)
