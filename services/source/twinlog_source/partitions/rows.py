@@ -75,8 +75,8 @@ class PartitionRow:
     held_from: int | None = None
     """Source offset at or before the first record that the copy holds, when the source has no holes there;
     None = unknown."""
-    shortened: Shortened | None = None
-    """What the target lost, not yet in the ledger."""
+    losses: tuple[Shortened, ...] = ()
+    """What the target lost, not yet in the ledger: one after the other, none of which meet."""
     end: int | None = None
     """Where what may be copied of the source's log ends, as seen last: by the driver, or by the task."""
     end_at: float = 0.0
@@ -107,6 +107,11 @@ class PartitionRow:
     continued, and with which record of the source."""
     disproved_end: int | None = None
     """What a task keeps believing of the target's end until it writes again."""
+
+    @property
+    def shortened(self) -> Shortened | None:
+        """The first loss that is not yet in the ledger."""
+        return self.losses[0] if self.losses else None
 
     @property
     def is_preserved(self) -> bool:

@@ -266,18 +266,17 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
                 # Not more records than offsets: the others are markers of transactions.
                 row.held_from = max(0, row.target_end_at - (row.target_end - start))
         case LossRecorded(loss=loss):
-            if row.shortened == loss:
-                row.shortened = None
+            row.losses = tuple(each for each in row.losses if each != loss)
         case TargetReplaced(position=position):
             row.replaced_at = position if row.replaced_at is None else row.replaced_at
-            row.shortened = None
+            row.losses = ()
         case _:
             assert_never(event)
 
 
 def _forget_target(row: PartitionRow) -> None:
     row.target_end_is_old = False
-    row.target_end, row.target_end_at, row.shortened, row.replaced_at = None, 0, None, None
+    row.target_end, row.target_end_at, row.losses, row.replaced_at = None, 0, (), None
     row.held_from = row.disproved_end = None
 
 
@@ -290,13 +289,27 @@ def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | N
         return
     # Not more records than offsets are gone: the others are markers of transactions.
     first_lost = max(0, row.target_end_at - (row.target_end - end_offset))
-    row.shortened = Shortened(
+    lost = Shortened(
         end_offset=end_offset,
         first_lost=first_lost,
         position=row.position if next_written is None else max(first_lost, next_written),
     )
+    row.losses = _with_loss(row.losses, lost)
     row.disproved_end = row.target_end
     row.target_end, row.target_end_at = end_offset, first_lost
+
+
+def _with_loss(losses: tuple[Shortened, ...], lost: Shortened) -> tuple[Shortened, ...]:
+    """A later loss may take what was written behind earlier ones: those that it meets are one with it."""
+    while losses and lost.first_lost <= losses[-1].position:
+        *rest, last = losses
+        lost = Shortened(
+            end_offset=min(last.end_offset, lost.end_offset),
+            first_lost=min(last.first_lost, lost.first_lost),
+            position=max(last.position, lost.position),
+        )
+        losses = tuple(rest)
+    return (*losses, lost)
 
 
 # ------------------------------------------------------------------------------------------ the kind of copy

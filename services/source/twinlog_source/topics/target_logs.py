@@ -26,7 +26,7 @@ from twinlog_source.partitions.events import (
     TargetReplaced,
     TargetStartSeen,
 )
-from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
@@ -124,7 +124,7 @@ class TargetLogs:
                     self._ends_seen[partition] = end
                 else:
                     self._note(TargetEndSeen(partition=partition, end_offset=end))
-            elif isinstance(start, int) and now_known is not None and now_known.shortened is None:
+            elif isinstance(start, int) and now_known is not None and not now_known.losses:
                 self._note(TargetStartSeen(partition=partition, start_offset=start))
         return bool(self._ends_seen)
 
@@ -161,40 +161,42 @@ class TargetLogs:
 
     async def note_shortened(self, topics: Topics) -> None:
         """Copies that lost records that were written: a gap, and the copy continues."""
-        shortened = [
-            row for row in self.table.rows.values() if row.shortened is not None and not row.is_preserved
-        ]
+        shortened = [row for row in self.table.rows.values() if row.losses and not row.is_preserved]
         if not shortened:
             return
         names = {row.partition.topic: row.target_topic for row in shortened}
         described = await self.target.describe_topics(list(names.values()))
         for row in shortened:
-            found, topic, lost = described[row.target_topic], topics.get(row.partition.topic), row.shortened
-            if lost is None or topic is None or isinstance(found, KafkaError):
+            found, topic = described[row.target_topic], topics.get(row.partition.topic)
+            if not row.losses or topic is None or isinstance(found, KafkaError):
                 continue  # the next look asks again
             if found.topic_id != topic.target_topic_id:
                 # Another topic: that is noted once configsync has spoken of it.
-                self._note(TargetReplaced(partition=row.partition, position=lost.position))
+                self._note(TargetReplaced(partition=row.partition, position=row.losses[0].position))
                 continue
-            gap = Gap(
-                partition=row.partition,
-                from_offset=lost.first_lost,
-                to_offset=lost.position,
-                reason="TARGET_TRUNCATED",
-                found_at_ms=self.clock.now_ms(),
-            )
-            await self.ledger.write(gap)
-            self._note(LossRecorded(partition=row.partition, loss=lost))
-            fact = TargetFact(
-                partition=row.partition,
-                topic_id=found.topic_id,
-                end_offset=lost.end_offset,
-                position=lost.first_lost,
-                held_from=row.held_from,
-                noted_at_ms=self.clock.now_ms(),
-            )
-            await self.journal.record(fact)
-            self.marks.control.record(fact)
+            for lost in row.losses:
+                await self._record_loss(row, lost, found.topic_id)
+
+    async def _record_loss(self, row: PartitionRow, lost: Shortened, topic_id: str) -> None:
+        gap = Gap(
+            partition=row.partition,
+            from_offset=lost.first_lost,
+            to_offset=lost.position,
+            reason="TARGET_TRUNCATED",
+            found_at_ms=self.clock.now_ms(),
+        )
+        await self.ledger.write(gap)
+        self._note(LossRecorded(partition=row.partition, loss=lost))
+        fact = TargetFact(
+            partition=row.partition,
+            topic_id=topic_id,
+            end_offset=lost.end_offset,
+            position=lost.first_lost,
+            held_from=row.held_from,
+            noted_at_ms=self.clock.now_ms(),
+        )
+        await self.journal.record(fact)
+        self.marks.control.record(fact)
 
     def _note(self, event: TargetEvent) -> None:
         self.table.apply(event, self.clock.monotonic())
@@ -209,7 +211,7 @@ class TargetLogs:
         marks = []
         for partition, row in self.table.rows.items():
             topic = topics.get(partition.topic)
-            if topic is None or row.target_end is None or row.shortened is not None or row.is_preserved:
+            if topic is None or row.target_end is None or row.losses or row.is_preserved:
                 continue
             mark = TargetFact(
                 partition=partition,

@@ -126,6 +126,42 @@ def test_a_target_that_loses_the_same_records_a_second_time_is_told_again() -> N
     assert row.shortened is not None
 
 
+def test_a_second_loss_does_not_hide_a_first_that_is_not_on_record_yet() -> None:
+    """The ledger could not be written meanwhile, and the copy went on."""
+    table = PartitionTable()
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
+    row = table.rows[P]
+    for words in (
+        said(position=100, target_end=120),
+        said(position=110, target_end=100, shortened_to=90, shortened_at=100, times=1),
+        said(position=150, target_end=140, shortened_to=90, shortened_at=100, times=1),
+        said(position=160, target_end=145, shortened_to=135, shortened_at=150, times=2),
+    ):
+        table.apply(Reported(slot=0, report=words, now_ms=1), 1.0)
+    first = Shortened(end_offset=90, first_lost=70, position=100)
+    second = Shortened(end_offset=135, first_lost=145, position=150)
+    assert row.losses == (first, second)
+    table.apply(LossRecorded(partition=P, loss=first), 1.5)
+    assert row.losses == (second,)
+
+
+def test_losses_that_meet_are_one() -> None:
+    table = PartitionTable()
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
+    row = table.rows[P]
+    for words in (
+        said(position=100, target_end=120),
+        said(position=110, target_end=100, shortened_to=90, shortened_at=100, times=1),
+        said(position=150, target_end=140, shortened_to=90, shortened_at=100, times=1),
+        said(position=160, target_end=145, shortened_to=135, shortened_at=150, times=2),
+    ):
+        table.apply(Reported(slot=0, report=words, now_ms=1), 1.0)
+    table.apply(TargetEndSeen(partition=P, end_offset=80), 2.0)
+    assert row.losses == (Shortened(end_offset=80, first_lost=70, position=160),)
+
+
 def test_a_target_that_the_driver_found_shortened_is_not_told_again_by_the_task() -> None:
     table = PartitionTable()
     table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
