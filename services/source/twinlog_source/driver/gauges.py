@@ -206,7 +206,7 @@ class FlowGauges:
     def _figures(self, windows: LatencyWindows, take: FigureOf) -> list[Observation]:
         """One figure of what the last half minute brought, by topic."""
         recent = windows.recent(self.clock.monotonic())
-        return [Observation(take(spread), self._to(topic)) for topic, spread in recent.items()]
+        return [Observation(take(histogram), self._to(topic)) for topic, histogram in recent.items()]
 
     def _to(self, topic: str) -> dict[str, str]:
         return {**self.flow, DESTINATION: topic}
@@ -259,13 +259,13 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
         publish(age, partial(FlowGauges.record_age_figures, take=take))
 
 
-def _shortest(spread: LatencyHistogram) -> float:
-    return spread.min_seconds
+def _shortest(histogram: LatencyHistogram) -> float:
+    return histogram.min_seconds
 
 
-def _longest(spread: LatencyHistogram) -> float:
-    return spread.max_seconds
+def _longest(histogram: LatencyHistogram) -> float:
+    return histogram.max_seconds
 
 
-def _mean(spread: LatencyHistogram) -> float:
-    return spread.sum_seconds / spread.records
+def _mean(histogram: LatencyHistogram) -> float:
+    return histogram.sum_seconds / histogram.records

@@ -127,10 +127,10 @@ class FlowInstruments:
         self, by_topic: dict[str, LatencyHistogram], histogram: Histogram, windows: LatencyWindows
     ) -> None:
         now = self._clock.monotonic()
-        for topic, spread in by_topic.items():
-            windows.add(topic, spread, now)
+        for topic, latencies in by_topic.items():
+            windows.add(topic, latencies, now)
             attributes = self._to(topic)
-            for seconds in spread.samples(MOST_SAMPLES):
+            for seconds in latencies.samples(MOST_SAMPLES):
                 histogram.record(seconds, attributes)
 
     def _to(self, topic: str) -> dict[str, str]:

@@ -152,7 +152,7 @@ class Ownership:
         """MirrorMaker 2 copied meanwhile, or somebody set positions: what we noted beside ours is not about
         those."""
         control = self.positions.control
-        for partition in list(control.epochs):
+        for partition in list(control.leader_epochs):
             if self._is_foreign(partition, owner):
                 await self.journal.retract("epochs", partition.topic, partition.partition)
                 control.retract("epochs", partition.topic, partition.partition)

@@ -289,7 +289,9 @@ class FlowState:
     async def reread(self, partitions: Collection[TopicPartition]) -> None:
         """Take positions from the log; their owners are fenced already. Raises KafkaError."""
         positions = await self.positions.refresh()
-        reread = LogReread(partitions=partitions, positions=positions, epochs=self.control.epochs)
+        reread = LogReread(
+            partitions=partitions, positions=positions, leader_epochs=self.control.leader_epochs
+        )
         self._note(reread)
         for partition, given_up in self.withdrawals.found(self.positions.known(), partitions).items():
             assert given_up.before is not None

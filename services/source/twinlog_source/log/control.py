@@ -43,7 +43,7 @@ class ControlState:
     pauses: dict[tuple[str | None, int | None], PauseFact] = field(default_factory=dict)
     throttles: dict[str | None, ThrottleFact] = field(default_factory=dict)
     zeros: set[TopicPartition] = field(default_factory=set)
-    epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
+    leader_epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
     targets: dict[TopicPartition, TargetFact] = field(default_factory=dict)
     copies: dict[TopicPartition, CopyFact] = field(default_factory=dict)
     writer: WriterFact | None = None
@@ -100,7 +100,7 @@ class ControlState:
             case ZeroFact() as zero:
                 self.zeros.add(zero.partition)
             case LeaderEpochsFact() as epochs:
-                self.epochs[epochs.partition] = epochs.epochs
+                self.leader_epochs[epochs.partition] = epochs.epochs
             case TargetFact() as target:
                 self.targets[target.partition] = target
             case CopyFact() as copy:
@@ -124,7 +124,7 @@ class ControlState:
             case "zero":
                 self.zeros.discard(partition)
             case "epochs":
-                self.epochs.pop(partition, None)
+                self.leader_epochs.pop(partition, None)
             case "target":
                 self.targets.pop(partition, None)
             case "copy":

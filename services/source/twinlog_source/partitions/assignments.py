@@ -63,7 +63,7 @@ class Assignment:
     paused: bool
     prior_failure: PriorFailure | None
     """None also where another limit, or another topic, may let succeed what failed before."""
-    epochs: tuple[EpochStart, ...]
+    leader_epochs: tuple[EpochStart, ...]
     target_end: int | None
     """Target offset after the last record that was written; None = not known."""
     target_end_is_exact: bool
@@ -105,7 +105,7 @@ class TaskOrders:
             hole_costs=_hole_costs(row, now_ms=now_ms),
             paused=self.control.is_paused(partition),
             prior_failure=_prior_failure(row, now_ms=now_ms) if terms == before else None,
-            epochs=row.epochs,
+            leader_epochs=row.leader_epochs,
             target_end=row.target_end,
             target_end_is_exact=self.exactly_once and row.target_end_is_exact,
             sync_pace=row.sync_pace,

@@ -81,7 +81,7 @@ class LogReread:
 
     partitions: Collection[TopicPartition]
     positions: Mapping[TopicPartition, int]
-    epochs: Mapping[TopicPartition, tuple[EpochStart, ...]]
+    leader_epochs: Mapping[TopicPartition, tuple[EpochStart, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class PositionRead:
 
     partition: TopicPartition
     position: int
-    epochs: tuple[EpochStart, ...]
+    leader_epochs: tuple[EpochStart, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,20 +16,20 @@ WINDOW_SECONDS = 30.0
 class LatencyWindows:
     _by_topic: dict[str, deque[tuple[float, LatencyHistogram]]] = field(default_factory=dict)
 
-    def add(self, topic: str, spread: LatencyHistogram, now: float) -> None:
+    def add(self, topic: str, histogram: LatencyHistogram, now: float) -> None:
         kept = self._by_topic.setdefault(topic, deque())
         while kept and kept[0][0] <= now - WINDOW_SECONDS:
             kept.popleft()
-        kept.append((now, spread))
+        kept.append((now, histogram))
 
     def recent(self, now: float) -> dict[str, LatencyHistogram]:
         """All of the window together; a topic without records in it is absent."""
         found = {}
         for topic, kept in list(self._by_topic.items()):
             whole = LatencyHistogram()
-            for at, spread in list(kept):
+            for at, histogram in list(kept):
                 if at > now - WINDOW_SECONDS:
-                    whole.merge(spread)
+                    whole.merge(histogram)
             if whole.records:
                 found[topic] = whole
         return found

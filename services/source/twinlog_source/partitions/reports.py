@@ -85,7 +85,7 @@ class PartitionReport:
     """Source offset of the record that was written there."""
     target_shortened_times: int = 0
     """How often the task has seen it."""
-    epochs: tuple[EpochStart, ...] = ()
+    leader_epochs: tuple[EpochStart, ...] = ()
     sync_pace: SyncPace | None = None
     """In last words only."""
     skipped: SkippedRange | None = None

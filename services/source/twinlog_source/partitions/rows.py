@@ -64,7 +64,7 @@ class PartitionRow:
     """Where the range begins that the copy leaves out, and the same of the tasks that were not told of it."""
     slot: int | None = None
     """Which task has it, or had it last."""
-    epochs: tuple[EpochStart, ...] = ()
+    leader_epochs: tuple[EpochStart, ...] = ()
     """Leader epochs of what is copied, as `LeaderEpochsFact`."""
     target_end: int | None = None
     """Target offset after the last record that is known to be written; None = unknown."""

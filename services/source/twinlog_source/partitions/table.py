@@ -144,7 +144,7 @@ class PartitionTable:
                 for partition, row in self.rows.items():
                     follow(row, positions.get(partition))
                 self.followed_at = read_at
-            case LogReread(partitions=partitions, positions=positions, epochs=epochs):
+            case LogReread(partitions=partitions, positions=positions, leader_epochs=epochs):
                 for partition, row in self._found(partitions):
                     reread(row, positions.get(partition), epochs.get(partition, ()))
                     cut_off(row, now)

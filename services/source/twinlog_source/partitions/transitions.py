@@ -106,18 +106,18 @@ def _note_skipped(row: PartitionRow, first: int, end: int) -> None:
 
 def _change_position(row: PartitionRow, event: PositionEvent) -> None:
     match event:
-        case PositionRead(position=position, epochs=epochs):
-            row.position, row.stored, row.blocker, row.epochs = position, True, None, epochs
+        case PositionRead(position=position, leader_epochs=epochs):
+            row.position, row.stored, row.blocker, row.leader_epochs = position, True, None, epochs
         case Begun(position=position, stored=stored):
             row.initial = row.position = position
             row.stored, row.blocker = stored, None
-            row.epochs = () if stored else row.epochs
+            row.leader_epochs = () if stored else row.leader_epochs
         case BeginningRefused(before=before):
             row.position = before
         case SourceRecreated():
             _forget_source(row)
         case Restored(position=position):
-            row.position, row.stored, row.epochs = position, True, ()
+            row.position, row.stored, row.leader_epochs = position, True, ()
             row.target_end_is_old = True
         case _:
             _change_blocker(row, event)
@@ -132,7 +132,7 @@ def _change_blocker(row: PartitionRow, event: SetAside | MoveBegun | Moved | Mov
                 row.blocker_before_move = row.blocker
             row.blocker = BEING_SET
         case Moved(position=position):
-            row.position, row.stored, row.epochs = position, True, ()
+            row.position, row.stored, row.leader_epochs = position, True, ()
             row.target_end_is_old = True
             row.blocker = row.blocker_before_move = None
         case MoveUndone():
@@ -149,7 +149,7 @@ def reread(row: PartitionRow, position: int | None, epochs: tuple[EpochStart, ..
         row.position, row.stored = position, True
     elif row.position is not None:
         row.position, row.stored = row.initial, False
-    row.epochs = epochs
+    row.leader_epochs = epochs
 
 
 def follow(row: PartitionRow, position: int | None) -> None:
@@ -218,7 +218,7 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     _observe_lag(row)
     if row.end is not None:
         row.catch_up.observe(report.position, row.end, now)
-    row.epochs = report.epochs
+    row.leader_epochs = report.leader_epochs
     for write in report.foreign_writes:
         row.foreign_write = write
         row.foreign_records += write.records

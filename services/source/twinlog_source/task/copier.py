@@ -122,7 +122,7 @@ class Copier:
                 target_topic=assignment.target_topic,
                 committed=assignment.position,
                 random=random.random,
-                epochs=assignment.epochs,
+                epochs=assignment.leader_epochs,
                 target_end=assignment.target_end,
                 end_is_exact=assignment.target_end_is_exact,
                 ends_rounds_with_marker=self.dials.exactly_once,

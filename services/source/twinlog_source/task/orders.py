@@ -52,7 +52,7 @@ class TaskAssignment:
     position: int
     position_stored: bool = False
     """The log holds it; else a reset chose it."""
-    epochs: tuple[EpochStart, ...] = ()
+    leader_epochs: tuple[EpochStart, ...] = ()
     target_end: int | None = None
     """Target offset after the last record that was written; None = not known."""
     target_end_is_exact: bool = False

@@ -49,8 +49,10 @@ class PositionFinder:
                     f"the stored position is damaged: {unreadable}",
                 )
             elif partition in stored:
-                epochs = self.positions.control.epochs.get(partition, ())
-                self._note(PositionRead(partition=partition, position=stored[partition], epochs=epochs))
+                epochs = self.positions.control.leader_epochs.get(partition, ())
+                self._note(
+                    PositionRead(partition=partition, position=stored[partition], leader_epochs=epochs)
+                )
             elif (
                 copy := self.marks.copy_of(partition, topics[partition.topic])
             ) is not None and copy.preserved:

@@ -208,7 +208,7 @@ async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(ri
     first = await rig.owner()
     await first.journal.position(P, 5)
     await first.journal.record(LeaderEpochsFact(partition=P, epochs=(EpochStart(3, 0),)))
-    assert (await rig.owner()).table.rows[P].epochs == (EpochStart(3, 0),)
+    assert (await rig.owner()).table.rows[P].leader_epochs == (EpochStart(3, 0),)
     rig.clock.advance(600)
     key = source_offset_key("A", P)
     count = len(rig.target.topics[POSITIONS].logs)
@@ -219,7 +219,7 @@ async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(ri
         )
     for _ in range(2):
         state = await rig.owner()
-        assert (state.table.rows[P].position, state.table.rows[P].epochs) == (50, ())
+        assert (state.table.rows[P].position, state.table.rows[P].leader_epochs) == (50, ())
 
 
 async def test_a_flow_of_which_an_import_was_cut_off_is_not_copied(rig: FlowRig) -> None:

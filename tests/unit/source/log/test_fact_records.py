@@ -128,7 +128,7 @@ def test_the_state_holds_the_newest_of_each_fact(facts: list[Fact]) -> None:
     throttles = {fact.topic: fact for fact in facts if isinstance(fact, ThrottleFact)}
     assert state.throttles == throttles
     assert state.zeros == {fact.partition for fact in facts if isinstance(fact, ZeroFact)}
-    assert state.epochs == {
+    assert state.leader_epochs == {
         fact.partition: fact.epochs for fact in facts if isinstance(fact, LeaderEpochsFact)
     }
     assert state.targets == {fact.partition: fact for fact in facts if isinstance(fact, TargetFact)}
@@ -165,7 +165,7 @@ def test_a_tombstone_takes_a_fact_of_a_partition_back(kind: str) -> None:
             state.apply(record)
     standing = {
         "zero": state.zeros,
-        "epochs": state.epochs,
+        "epochs": state.leader_epochs,
         "target": state.targets,
         "copy": state.copies,
         "proof": state.proofs,

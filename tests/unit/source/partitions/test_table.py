@@ -72,17 +72,18 @@ def said(position: int = 0, **more: object) -> Reported:
 
 
 def test_a_position_of_the_log_is_stored_and_ends_what_kept_the_partition_waiting() -> None:
-    _, row = after(ASIDE, PositionRead(partition=P, position=5, epochs=EPOCHS))
-    assert (row.position, row.stored, row.epochs, row.blocker) == (5, True, EPOCHS, None)
+    _, row = after(ASIDE, PositionRead(partition=P, position=5, leader_epochs=EPOCHS))
+    assert (row.position, row.stored, row.leader_epochs, row.blocker) == (5, True, EPOCHS, None)
 
 
 def test_a_partition_that_begins_is_not_stored_unless_the_driver_has_stored_it() -> None:
     _, row = after(Begun(partition=P, position=5))
     assert (row.position, row.stored, row.initial) == (5, False, 5)
     _, row = after(
-        PositionRead(partition=P, position=9, epochs=EPOCHS), Begun(partition=P, position=5, stored=True)
+        PositionRead(partition=P, position=9, leader_epochs=EPOCHS),
+        Begun(partition=P, position=5, stored=True),
     )
-    assert (row.position, row.stored, row.epochs) == (5, True, ())
+    assert (row.position, row.stored, row.leader_epochs) == (5, True, ())
 
 
 def test_a_beginning_that_is_refused_leaves_the_position_as_it_was() -> None:
@@ -91,7 +92,7 @@ def test_a_beginning_that_is_refused_leaves_the_position_as_it_was() -> None:
 
 
 def test_a_partition_without_a_position_on_the_log_goes_back_to_where_it_began() -> None:
-    reread = LogReread(partitions=[P], positions={}, epochs={})
+    reread = LogReread(partitions=[P], positions={}, leader_epochs={})
     _, row = after(Begun(partition=P, position=5), said(9), reread)
     assert (row.position, row.stored) == (5, False)
     _, row = after(reread)
@@ -103,8 +104,8 @@ def test_the_log_is_the_truth_about_the_partitions_it_was_read_for_only() -> Non
     table.apply(TopicsChosen(targets={P: "A.t", Q: "A.t"}), 0.0)
     for partition in (P, Q):
         table.apply(Begun(partition=partition, position=1), 1.0)
-    table.apply(LogReread(partitions=[P], positions={P: 7, Q: 7}, epochs={P: EPOCHS}), 2.0)
-    assert [(row.position, row.epochs) for row in table.rows.values()] == [(7, EPOCHS), (1, ())]
+    table.apply(LogReread(partitions=[P], positions={P: 7, Q: 7}, leader_epochs={P: EPOCHS}), 2.0)
+    assert [(row.position, row.leader_epochs) for row in table.rows.values()] == [(7, EPOCHS), (1, ())]
 
 
 def test_what_a_task_said_last_is_on_the_log_when_its_epoch_ended_in_order() -> None:
@@ -115,8 +116,10 @@ def test_what_a_task_said_last_is_on_the_log_when_its_epoch_ended_in_order() -> 
 
 
 def test_a_position_that_was_put_back_is_stored_and_has_no_leader_epochs() -> None:
-    _, row = after(PositionRead(partition=P, position=9, epochs=EPOCHS), Restored(partition=P, position=4))
-    assert (row.position, row.stored, row.epochs) == (4, True, ())
+    _, row = after(
+        PositionRead(partition=P, position=9, leader_epochs=EPOCHS), Restored(partition=P, position=4)
+    )
+    assert (row.position, row.stored, row.leader_epochs) == (4, True, ())
 
 
 def test_a_recreated_source_leaves_nothing_known_of_its_log() -> None:

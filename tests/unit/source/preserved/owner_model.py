@@ -160,7 +160,7 @@ class Driver:
     def read_log(self) -> None:
         """The task is gone without last words, and fenced."""
         self.changes.control.copies.update(self.log.control.copies)
-        self.table.apply(LogReread(partitions=[P], positions={P: self.log.position}, epochs={}), 1.0)
+        self.table.apply(LogReread(partitions=[P], positions={P: self.log.position}, leader_epochs={}), 1.0)
         self.changes.take_from_log([P])
 
     @property

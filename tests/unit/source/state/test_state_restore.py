@@ -176,7 +176,7 @@ async def test_what_a_flow_stored_comes_back_as_it_was(copied: Rig) -> None:
     log = await copied.log()
     assert log.known() == {P: 5}
     assert log.control.pauses == {("t", None): pause}
-    assert log.control.epochs == {P: epochs.epochs}
+    assert log.control.leader_epochs == {P: epochs.epochs}
     assert log.control.topics["t"].topic_id == copied.source.topics["t"].topic_id
     assert log.control.owner is not None
     assert log.control.owner.slots == 3
@@ -241,7 +241,7 @@ async def test_a_position_is_derived_where_more_was_copied_since(copied: Rig) ->
     await copied.restore(state)
     log = await copied.log()
     assert log.known() == {P: 7}
-    assert log.control.epochs == {}, "they belong to the position that was exported"
+    assert log.control.leader_epochs == {}, "they belong to the position that was exported"
 
 
 async def test_aborted_records_of_both_sides_do_not_matter_to_a_derived_position(copied: Rig) -> None:

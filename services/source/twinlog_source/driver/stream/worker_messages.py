@@ -32,7 +32,7 @@ from twinlog_source.partitions.states import PartitionState
 from twinlog_source.task.orders import Reposition, SetPaused, WithdrawReposition
 from twinlog_source.task.stream.foreign_write_messages import foreign_write_of
 from twinlog_source.task.stream.hole_cost_messages import hole_costs_of
-from twinlog_source.task.stream.spreads import spread_of
+from twinlog_source.task.stream.latency_messages import latency_of
 from twinlog_source.task.stream.sync_paces import pace_message, pace_of
 
 _STATES = {state: source_pb.PartitionState.Value(f"PARTITION_STATE_{state}") for state in PartitionState}
@@ -69,12 +69,12 @@ def assignment_message(assignment: Assignment) -> pb.Assignment:
         position=assignment.position,
         max_message_bytes=topic.target_max_message_bytes,
         compression_type=topic.target_compression_type,
-        timestamp_type=topic.target_timestamp_type,
         paused=assignment.paused,
         position_stored=assignment.position_stored,
         prior_failure=None if assignment.prior_failure is None else _prior_failure(assignment.prior_failure),
-        epochs=[
-            pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in assignment.epochs
+        leader_epochs=[
+            pb.LeaderEpochStart(leader_epoch=each.leader_epoch, offset=each.offset)
+            for each in assignment.leader_epochs
         ],
         target_end_offset=-1 if assignment.target_end is None else assignment.target_end,
         target_end_is_exact=assignment.target_end_is_exact,
@@ -191,13 +191,13 @@ def _partition_report(report: pb.PartitionReport) -> PartitionReport:
         replication_latency_ns=(
             report.replication_latency.ToNanoseconds() if report.HasField("replication_latency") else None
         ),
-        latency=spread_of(report.latency) if report.HasField("latency") else None,
-        record_age=spread_of(report.record_age) if report.HasField("record_age") else None,
+        latency=latency_of(report.latency) if report.HasField("latency") else None,
+        record_age=latency_of(report.record_age) if report.HasField("record_age") else None,
         target_end=_known(report.target_end_offset),
         target_shortened_to=_known(report.target_shortened_to),
         target_shortened_at=report.target_shortened_at if report.HasField("target_shortened_at") else None,
         target_shortened_times=report.target_shortened_times,
-        epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in report.epochs),
+        leader_epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in report.leader_epochs),
         sync_pace=pace_of(report.sync_pace) if report.HasField("sync_pace") else None,
         skipped=None if skip is None else SkippedRange(first=skip.skip_from, end=skip.skip_to),
         leader_epoch=skip.leader_epoch if skip is not None and skip.HasField("leader_epoch") else None,

@@ -38,7 +38,7 @@ def assignment_of(told: pb.Assignment) -> TaskAssignment:
         compression_type=told.compression_type,
         position=told.position,
         position_stored=told.position_stored,
-        epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in told.epochs),
+        leader_epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in told.leader_epochs),
         target_end=None if told.target_end_offset < 0 else told.target_end_offset,
         target_end_is_exact=told.target_end_is_exact,
         compacted=told.compacted,

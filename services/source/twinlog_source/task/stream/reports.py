@@ -20,7 +20,7 @@ from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.stream.foreign_write_messages import foreign_write_message
 from twinlog_source.task.stream.hole_cost_messages import hole_cost_messages
-from twinlog_source.task.stream.spreads import spread_message
+from twinlog_source.task.stream.latency_messages import latency_message
 from twinlog_source.task.stream.sync_paces import pace_message
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.syncs import OffsetSyncs
@@ -173,16 +173,17 @@ class Reporter:
             repositioned=copy.repositioned,
             withdrawn=copy.withdrawn,
             failures=copy.failures,
-            epochs=[
-                pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in copy.epochs
+            leader_epochs=[
+                pb.LeaderEpochStart(leader_epoch=each.leader_epoch, offset=each.offset)
+                for each in copy.epochs
             ],
             target_end_offset=_or_unknown(copy.target_end),
             target_shortened_to=_or_unknown(copy.target_shortened_to),
             target_shortened_at=copy.target_shortened_at,
             target_shortened_times=copy.target_shortened_times,
             lane=source_pb.LANE_UNSPECIFIED if copy.lane is None else LANES[copy.lane],
-            latency=spread_message(copy.counters.latency.take()),
-            record_age=spread_message(copy.counters.record_age.take()),
+            latency=latency_message(copy.counters.latency.take()),
+            record_age=latency_message(copy.counters.record_age.take()),
         )
         if copy.state is State.RUNNING and problem is not None:
             report.state = source_pb.PARTITION_STATE_BACKOFF

@@ -221,8 +221,8 @@ class PartitionReports(_message.Message):
 Global___PartitionReports: _TypeAlias = PartitionReports  # noqa: Y015
 
 @_typing.final
-class Spread(_message.Message):
-    """Spread is how a time was distributed over records since the last report."""
+class LatencyHistogram(_message.Message):
+    """LatencyHistogram is how a time was distributed over records since the last report."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -234,13 +234,13 @@ class Spread(_message.Message):
     max_seconds: _builtins.float
     """The longest."""
     @_builtins.property
-    def buckets(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpreadBucket]:
+    def buckets(self) -> _containers.RepeatedCompositeFieldContainer[Global___LatencyBucket]:
         """Only those that hold records, in no particular order."""
 
     def __init__(
         self,
         *,
-        buckets: _abc.Iterable[Global___SpreadBucket] | None = ...,
+        buckets: _abc.Iterable[Global___LatencyBucket] | None = ...,
         min_seconds: _builtins.float = ...,
         max_seconds: _builtins.float = ...,
     ) -> None: ...
@@ -250,11 +250,11 @@ class Spread(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Spread: _TypeAlias = Spread  # noqa: Y015
+Global___LatencyHistogram: _TypeAlias = LatencyHistogram  # noqa: Y015
 
 @_typing.final
-class SpreadBucket(_message.Message):
-    """SpreadBucket is one bucket of a histogram."""
+class LatencyBucket(_message.Message):
+    """LatencyBucket is one bucket of a histogram."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -280,7 +280,7 @@ class SpreadBucket(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SpreadBucket: _TypeAlias = SpreadBucket  # noqa: Y015
+Global___LatencyBucket: _TypeAlias = LatencyBucket  # noqa: Y015
 
 @_typing.final
 class PartitionReport(_message.Message):
@@ -330,7 +330,7 @@ class PartitionReport(_message.Message):
     FAILURES_FIELD_NUMBER: _builtins.int
     TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
     TARGET_SHORTENED_TO_FIELD_NUMBER: _builtins.int
-    EPOCHS_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCHS_FIELD_NUMBER: _builtins.int
     SYNC_PACE_FIELD_NUMBER: _builtins.int
     TARGET_SHORTENED_AT_FIELD_NUMBER: _builtins.int
     PRESERVED_FIELD_NUMBER: _builtins.int
@@ -406,15 +406,15 @@ class PartitionReport(_message.Message):
         """Records of batches that were opened and packed again, by why (LaneReason)."""
 
     @_builtins.property
-    def latency(self) -> Global___Spread:
+    def latency(self) -> Global___LatencyHistogram:
         """Source timestamp to acknowledgement of the records since the last report; absent when there were none."""
 
     @_builtins.property
-    def record_age(self) -> Global___Spread:
+    def record_age(self) -> Global___LatencyHistogram:
         """Age of the records when they were read from the source, since the last report; absent when there were none."""
 
     @_builtins.property
-    def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochStart]:
+    def leader_epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderEpochStart]:
         """Leader epochs of what was copied, oldest first."""
 
     @_builtins.property
@@ -453,14 +453,14 @@ class PartitionReport(_message.Message):
         replication_latency: _duration_pb2.Duration | None = ...,
         gaps: _abc.Iterable[Global___Gap] | None = ...,
         recoded_records: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
-        latency: Global___Spread | None = ...,
-        record_age: Global___Spread | None = ...,
+        latency: Global___LatencyHistogram | None = ...,
+        record_age: Global___LatencyHistogram | None = ...,
         repositioned: _builtins.int = ...,
         withdrawn: _builtins.int = ...,
         failures: _builtins.int = ...,
         target_end_offset: _builtins.int = ...,
         target_shortened_to: _builtins.int = ...,
-        epochs: _abc.Iterable[Global___EpochStart] | None = ...,
+        leader_epochs: _abc.Iterable[Global___LeaderEpochStart] | None = ...,
         sync_pace: Global___SyncPace | None = ...,
         target_shortened_at: _builtins.int | None = ...,
         preserved: Global___PreservedCopy | None = ...,
@@ -474,7 +474,7 @@ class PartitionReport(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "leader_epochs", b"leader_epochs", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
@@ -1089,11 +1089,10 @@ class Assignment(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _builtins.int
     COMPRESSION_TYPE_FIELD_NUMBER: _builtins.int
-    TIMESTAMP_TYPE_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     POSITION_STORED_FIELD_NUMBER: _builtins.int
     PRIOR_FAILURE_FIELD_NUMBER: _builtins.int
-    EPOCHS_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCHS_FIELD_NUMBER: _builtins.int
     TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
     SYNC_PACE_FIELD_NUMBER: _builtins.int
     COMPACTED_FIELD_NUMBER: _builtins.int
@@ -1110,8 +1109,6 @@ class Assignment(_message.Message):
     """max.message.bytes of the target topic."""
     compression_type: _builtins.str
     """compression.type of the target topic."""
-    timestamp_type: _builtins.str
-    """message.timestamp.type of the target topic."""
     paused: _builtins.bool
     """Paused from the beginning."""
     position_stored: _builtins.bool
@@ -1135,7 +1132,7 @@ class Assignment(_message.Message):
         """Why the task before had set it aside; absent when it had not, or when the cause may be gone."""
 
     @_builtins.property
-    def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochStart]:
+    def leader_epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderEpochStart]:
         """Leader epochs of what was copied, oldest first: how a source log is recognised that was rolled back."""
 
     @_builtins.property
@@ -1160,11 +1157,10 @@ class Assignment(_message.Message):
         position: _builtins.int = ...,
         max_message_bytes: _builtins.int = ...,
         compression_type: _builtins.str = ...,
-        timestamp_type: _builtins.str = ...,
         paused: _builtins.bool = ...,
         position_stored: _builtins.bool = ...,
         prior_failure: Global___PriorFailure | None = ...,
-        epochs: _abc.Iterable[Global___EpochStart] | None = ...,
+        leader_epochs: _abc.Iterable[Global___LeaderEpochStart] | None = ...,
         target_end_offset: _builtins.int = ...,
         sync_pace: Global___SyncPace | None = ...,
         compacted: _builtins.bool = ...,
@@ -1176,7 +1172,7 @@ class Assignment(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_prior_failure", b"_prior_failure", "_sync_pace", b"_sync_pace", "partition", b"partition", "preserved", b"preserved", "prior_failure", b"prior_failure", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_prior_failure", b"_prior_failure", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "hole_costs", b"hole_costs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "prior_failure", b"prior_failure", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_prior_failure", b"_prior_failure", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "hole_costs", b"hole_costs", "leader_epochs", b"leader_epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "prior_failure", b"prior_failure", "source_topic_id", b"source_topic_id", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
@@ -1240,8 +1236,8 @@ class PriorFailure(_message.Message):
 Global___PriorFailure: _TypeAlias = PriorFailure  # noqa: Y015
 
 @_typing.final
-class EpochStart(_message.Message):
-    """EpochStart says from where on the copied records were written by one leader."""
+class LeaderEpochStart(_message.Message):
+    """LeaderEpochStart says from where on the copied records were written by one leader."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1263,7 +1259,7 @@ class EpochStart(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___EpochStart: _TypeAlias = EpochStart  # noqa: Y015
+Global___LeaderEpochStart: _TypeAlias = LeaderEpochStart  # noqa: Y015
 
 @_typing.final
 class End(_message.Message):

@@ -71,7 +71,7 @@ ASSIGNMENT = Assignment(
     hole_costs=(),
     paused=False,
     prior_failure=None,
-    epochs=(EpochStart(2, 5),),
+    leader_epochs=(EpochStart(2, 5),),
     target_end=None,
     target_end_is_exact=False,
     sync_pace=None,
@@ -94,7 +94,7 @@ def test_what_a_task_says_keeps_its_meaning() -> None:
         partition=NAMED,
         state=source_pb.PARTITION_STATE_FAULTED,
         lane=source_pb.LANE_RECODE,
-        epochs=[pb.EpochStart(leader_epoch=2, offset=5)],
+        leader_epochs=[pb.LeaderEpochStart(leader_epoch=2, offset=5)],
         preserved=pb.PreservedCopy(skip_from=4, skip_to=9),
         gaps=[pb.Gap(from_offset=1, to_offset=3, reason="RETENTION")],
     )
@@ -102,7 +102,7 @@ def test_what_a_task_says_keeps_its_meaning() -> None:
     report = task_report(pb.PartitionReports(partitions=[said], failures={"X": 2}, target_throttled=True))
     (one,) = report.partitions
     assert (one.state, one.lane, one.retry_at_ms) == (PartitionState.FAULTED, Lane.RECODE, 1234)
-    assert (one.epochs, one.skipped) == ((EpochStart(2, 5),), SkippedRange(first=4, end=9))
+    assert (one.leader_epochs, one.skipped) == ((EpochStart(2, 5),), SkippedRange(first=4, end=9))
     assert report.gaps == (Gap(partition=P, from_offset=1, to_offset=3, reason="RETENTION", found_at_ms=0),)
     assert (report.counters.failures, report.source_throttled, report.target_throttled) == (
         {"X": 2},

@@ -36,7 +36,7 @@ from twinlog_source.task.stream.order_messages import (
 )
 from unit.source.driver.stream.test_worker_messages import ASSIGNMENT, TOPIC, TRANSLATED, P
 
-LEAST = replace(ASSIGNMENT, position_stored=False, epochs=())
+LEAST = replace(ASSIGNMENT, position_stored=False, leader_epochs=())
 TAKEN = TaskAssignment(
     partition=P,
     target_topic="A.t",
@@ -58,7 +58,7 @@ EVERYTHING: dict[str, Any] = {
         source_lost_from=5,
     ),
     "hole_costs": (HoleCostAgo(ago_seconds=4.0, holes=5, spent_seconds=1.5),),
-    "epochs": (EpochStart(2, 0), EpochStart(4, 6)),
+    "leader_epochs": (EpochStart(2, 0), EpochStart(4, 6)),
     "target_end": 0,
     "target_end_is_exact": True,
     "sync_pace": SyncPace(upstream_offset=1, downstream_offset=2, records=3, credit=0.5, synced=True),

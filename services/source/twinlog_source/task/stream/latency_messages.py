@@ -4,12 +4,12 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog_source.partitions.latency import LatencyHistogram
 
 
-def spread_message(histogram: LatencyHistogram | None) -> pb.Spread | None:
+def latency_message(histogram: LatencyHistogram | None) -> pb.LatencyHistogram | None:
     if histogram is None:
         return None
-    return pb.Spread(
+    return pb.LatencyHistogram(
         buckets=[
-            pb.SpreadBucket(index=index, records=records, sum_seconds=seconds)
+            pb.LatencyBucket(index=index, records=records, sum_seconds=seconds)
             for index, (records, seconds) in histogram.buckets.items()
         ],
         min_seconds=histogram.min_seconds,
@@ -17,7 +17,7 @@ def spread_message(histogram: LatencyHistogram | None) -> pb.Spread | None:
     )
 
 
-def spread_of(message: pb.Spread) -> LatencyHistogram:
+def latency_of(message: pb.LatencyHistogram) -> LatencyHistogram:
     return LatencyHistogram(
         {bucket.index: (bucket.records, bucket.sum_seconds) for bucket in message.buckets},
         message.min_seconds,
