@@ -24,7 +24,8 @@ FILE is one of these, and is recognized by what stands in it; `-` reads stdin:
 \b
 Strimzi: KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON
   kubectl get kafkamirrormaker2 -o yaml | twinlog import -
-Kafka Connect: MirrorMaker 2, or Confluent Replicator, as REST tells it
+Kafka Connect: MirrorMaker 2, or Confluent Replicator, as REST tells it, also
+MSK Connect's and Google's, of Confluent's operator, and properties files
   curl 'HOST:8083/connectors?expand=info&expand=status' > connectors.json
   twinlog import connectors.json --offsets-topic connect-offsets
 uReplicator: what GET /topics answers, a topic a line, a topic mapping

@@ -1,16 +1,18 @@
-"""Connectors as Kafka Connect's REST API tells them.
+"""Connectors as Kafka Connect's REST API tells them, and those who run Connect for others.
 
 `{"name": …, "config": {…}}`, a list of these, `GET /connectors?expand=info` (with `expand=status` also their
-states), or a bare configuration as `GET /connectors/<name>/config` answers.
+states), or a bare configuration as `GET /connectors/<name>/config` answers. Google's managed Kafka has
+`configs`, MSK Connect `connectorConfiguration`.
 """
 
 from collections.abc import Iterator
 
-from twinlog.imports.connectors import Connector, kind_of
+from twinlog.imports.connector import Connector, kind_of
 from twinlog.imports.documents import Tree
 from twinlog.imports.replicator import is_replicator
 from twinlog.imports.report import Report, Setting
 
+_CONFIGURATIONS = ("config", "configs", "connectorConfiguration")
 _RUNNING = ("", "RUNNING", "UNASSIGNED", "FAILED", "RESTARTING")
 
 
@@ -32,6 +34,7 @@ def connectors_of(
             report.ignored(place, f"{name}: {class_name or 'no class'} is none of MirrorMaker 2's")
             continue
         state = whole.get("status", "connector", "state")
+        state = state if state.is_there else whole.get("state")
         stopped = (state.scalar or "").upper() not in _RUNNING
         yield Connector(
             kind=kind,
@@ -49,18 +52,23 @@ def replicators_of(tree: Tree) -> Iterator[tuple[str, Tree, Tree]]:
     return (found for found in _found(tree) if is_replicator(found[1].text("connector.class")))
 
 
-def _found(tree: Tree) -> Iterator[tuple[str, Tree, Tree]]:
-    """Name, configuration and whole of each connector."""
-    if tree.items:
-        for item in tree.items:
-            yield from _found(item)
-    elif "connector.class" in tree.fields:
-        yield tree.text("name"), tree, tree
-    elif "connector.class" in tree.get("config").fields:
-        config = tree.get("config")
-        yield tree.text("name") or config.text("name"), config, tree
-    else:
-        for name, entry in tree.fields.items():
-            config = entry.get("info", "config")
-            if "connector.class" in config.fields:
-                yield entry.get("info").text("name") or name, config, entry
+def _found(tree: Tree, name: str = "") -> Iterator[tuple[str, Tree, Tree]]:
+    """Name, configuration and whole of each connector; `name` is that of the field where it stands."""
+    for item in tree.items:
+        yield from _found(item)
+    if "connector.class" in tree.fields:
+        yield tree.text("name") or name, tree, tree
+        return
+    for key in _CONFIGURATIONS:
+        config = tree.get(key)
+        if "connector.class" in config.fields:
+            own = tree.text("name") or tree.text("connectorName")
+            # Google tells the path of a resource, which ends with the connector's name.
+            yield own.rpartition("/")[2] or config.text("name") or name, config, tree
+            return
+    for key, entry in tree.fields.items():
+        config = entry.get("info", "config")
+        if "connector.class" in config.fields:
+            yield entry.get("info").text("name") or key, config, entry
+        else:
+            yield from _found(entry, key)

@@ -5,9 +5,8 @@ one. A key counts for the connector that reads it. Where two of a flow disagree,
 stands and the difference is reported.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS, KEYS_BY_CLIENT
 from twinlog.config.keys.spec import (
@@ -20,20 +19,11 @@ from twinlog.config.keys.spec import (
     split_list,
 )
 from twinlog.config.keys.table import BY_ANY_NAME
+from twinlog.imports.connector import Connector, Kind
 from twinlog.imports.draft import Draft
+from twinlog.imports.old_defaults import write_old_defaults
 from twinlog.imports.references import References
 from twinlog.imports.report import Setting
-
-_PACKAGE = "org.apache.kafka.connect.mirror."
-
-
-class Kind(StrEnum):
-    """The simple names of the connectors' classes, in the order in which their values count."""
-
-    SOURCE = "MirrorSourceConnector"
-    CHECKPOINT = "MirrorCheckpointConnector"
-    HEARTBEAT = "MirrorHeartbeatConnector"
-
 
 _READERS: Mapping[Kind, frozenset[Service]] = {
     Kind.SOURCE: frozenset((Service.SOURCE, Service.CONFIGSYNC)),
@@ -52,32 +42,6 @@ _STRIMZI_IDENTITY = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _IDENTIFYING = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
 _FLOW_SCOPES = (Scope.FLOW, Scope.FLOW_ONLY)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connector:
-    kind: Kind
-    name: str
-    config: Mapping[str, Setting]
-    setting: Setting
-    """Where it stands."""
-    offsets_topic: Setting | None = None
-    """The `offset.storage.topic` of its worker; None = not known."""
-    stopped: Setting | None = None
-    """What says that it is paused or stopped."""
-    mm2_version: tuple[int, int] | None = None
-
-    @property
-    def flow(self) -> tuple[str, str]:
-        config = self.config
-        source, target = config.get("source.cluster.alias"), config.get("target.cluster.alias")
-        return source.value if source else "", target.value if target else "target"
-
-
-def kind_of(class_name: str) -> Kind | None:
-    """Connect takes the full name, the simple name, and the simple name without `Connector`."""
-    simple = class_name.strip().removeprefix(_PACKAGE)
-    return next((kind for kind in Kind if simple in (kind.value, kind.value.removesuffix("Connector"))), None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -242,7 +206,7 @@ class ConnectorImport:
         source, checkpoint = chosen.get(Kind.SOURCE), chosen.get(Kind.CHECKPOINT)
         if source is not None:
             self._add_progress(flow, source)
-            _old_defaults(self.draft, flow, source)
+            write_old_defaults(self.draft, flow, source)
         for kind, connector in chosen.items():
             off = _switched_off(connector)
             if off is not None:
@@ -259,11 +223,21 @@ class ConnectorImport:
             self.draft.decide_flow(flow, "enabled", "false")
         if source is not None and checkpoint is None:
             self.draft.decide_flow(flow, "emit.checkpoints.enabled", "false")
+        if checkpoint is not None:
+            self._switch_group_sync(flow, checkpoint)
         heartbeat = chosen.get(Kind.HEARTBEAT)
         if heartbeat is not None and not self.draft.flow_has(flow, "emit.heartbeats.enabled"):
             self.draft.decide_flow(flow, "emit.heartbeats.enabled", "true")
         if flow in self._refused:
             self.draft.decide_flow(flow, "enabled", "false")
+
+    def _switch_group_sync(self, flow: str, checkpoint: Connector) -> None:
+        """It writes groups' offsets from its checkpoints, so none without them."""
+        key, emits = "sync.group.offsets.enabled", self.draft.flow_value(flow, "emit.checkpoints.enabled")
+        wanted = checkpoint.config.get(key)
+        if wanted is not None and java_boolean(wanted.value.strip()) and emits and not java_boolean(emits):
+            self.draft.decide_flow(flow, key, "false")
+            self.draft.report.mapped(wanted, f"{flow}.{key}", "off, as the checkpoints are")
 
     def _add_progress(self, flow: str, source: Connector) -> None:
         """Where its progress is stored, and under which name: without both, all would be copied again."""
@@ -278,7 +252,8 @@ class ConnectorImport:
             self.draft.report.to_do(
                 source.setting,
                 "nothing here tells the worker's offset.storage.topic, where the positions are: import again"
-                f" with --offsets-topic TOPIC (often connect-offsets); {flow} is switched off until then",
+                f" with --offsets-topic TOPIC (often connect-offsets), or write {flow}.twinlog.start.time if"
+                f" its worker runs standalone, with positions in a file; {flow} is switched off until then",
                 becomes=f"{flow}.offsets.storage.topic",
             )
 
@@ -311,28 +286,3 @@ def _switched_off(connector: Connector) -> Setting | None:
     ):
         return enabled
     return connector.stopped
-
-
-def _old_defaults(draft: Draft, flow: str, source: Connector) -> None:
-    """Defaults of Kafka's earlier releases that decide what is copied."""
-    version = source.mm2_version
-    if version is None:
-        return
-    old: Iterable[tuple[str, tuple[int, int], str]] = (
-        ("topics.exclude", (4, 0), r".*[\-\.]internal, .*\.replica, __.*"),
-        (
-            "config.properties.exclude",
-            (4, 3),
-            (
-                r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas,"
-                r" message\.timestamp\.difference\.max\.ms, message\.timestamp\.type,"
-                r" unclean\.leader\.election\.enable, min\.insync\.replicas"
-            ),
-        ),
-    )
-    for key, changed, value in old:
-        spec = BY_ANY_NAME[key]
-        written = any(draft.flow_has(flow, name) for name in (key, *spec.aliases))
-        if version < changed and not written:
-            shown = ".".join(map(str, version))
-            draft.set_flow(flow, key, source.setting.at(value), f"the default of Kafka {shown}")

@@ -74,6 +74,15 @@ class Tree:
         return found
 
 
+def resources(documents: Sequence[Tree]) -> Iterator[Tree]:
+    """The resources of Kubernetes in documents, some of which may be lists of them."""
+    for document in documents:
+        if document.text("kind").endswith("List") and document.get("items").items:
+            yield from document.get("items").items
+        else:
+            yield document
+
+
 def check_size(text: str, file: str) -> None:
     """Raises ConfigError for a file that is larger than any real one."""
     if len(text) > MAX_BYTES:
@@ -108,15 +117,37 @@ def read_yaml(text: str, file: str) -> tuple[Tree, ...]:
 
 
 def read_json(text: str, file: str) -> Tree:
-    """Raises ConfigError with file and line, also for a name that stands twice in an object."""
+    """A text of several objects or lists is a list of them: one a line, as loops over `curl` write them.
+
+    Raises ConfigError with file and line, also for a name that stands twice in an object.
+    """
     check_size(text, file)
     try:
-        json.loads(text, parse_int=str, parse_float=str)
+        _check_json(text)
     except json.JSONDecodeError as error:
         raise _error(file, error.lineno, error.msg) from error
     except RecursionError:
         pass  # The tree names the line.
-    return _JsonTree(text, file).read()
+    documents = tuple(_JsonTree(text, file).documents())
+    return documents[0] if len(documents) == 1 else Tree(place="", file=file, line=1, items=documents)
+
+
+def _check_json(text: str) -> None:
+    decoder = json.JSONDecoder(parse_int=str, parse_float=str)
+    blank = re.compile(r"\s*")
+    position = _end(blank, text, 0)
+    while True:
+        _, position = decoder.raw_decode(text, position)
+        position = _end(blank, text, position)
+        if position == len(text):
+            return
+        if text[position] not in "{[":
+            raise json.JSONDecodeError("Extra data", text, position)
+
+
+def _end(blank: re.Pattern[str], text: str, position: int) -> int:
+    found = blank.match(text, position)
+    return found.end() if found else position
 
 
 class _JsonTree:
@@ -126,8 +157,9 @@ class _JsonTree:
         self._file = file
         self._words = _json_words(text)
 
-    def read(self) -> Tree:
-        return self._tree(*next(self._words), "", 0)
+    def documents(self) -> Iterator[Tree]:
+        for word, line in self._words:
+            yield self._tree(word, line, "", 0)
 
     def _tree(self, word: str, line: int, place: str, depth: int) -> Tree:
         if depth > MAX_DEPTH:

@@ -1,10 +1,15 @@
 """The properties file that an import writes, while it grows."""
 
-from twinlog.config.keys.client import is_secret
+import re
+
+from twinlog.config.keys.client import LOGIN_HANDLERS, is_secret
 from twinlog.imports.report import Fate, Report, Setting
 from twinlog.properties_text import render_properties
 
 _PROVIDERS = "org.apache.kafka.common.config.provider"
+_SECRET_OPTION = re.compile(r"(password|passphrase|secret|token|assertion|key)[\w.]*\s*=", re.IGNORECASE)
+_LOGIN_HANDLER = "sasl.login.callback.handler.class"
+_KNOWN_LOGINS = (*LOGIN_HANDLERS, "$DefaultLoginCallbackHandler")
 SECRETS = "secrets"
 """The provider of what was a Kubernetes Secret: a directory with a directory for each Secret."""
 
@@ -73,15 +78,25 @@ class Draft:
     def flow_has(self, flow: str, key: str) -> bool:
         return key in self._flows.get(flow, {})
 
+    def flow_value(self, flow: str, key: str) -> str:
+        """Empty where there is none."""
+        return self._flows.get(flow, {}).get(key, "")
+
     def decide_flow(self, flow: str, key: str, value: str) -> None:
         """A value that follows from what was found, whatever stood there."""
         self._flows.setdefault(flow, {})[key] = value
 
     def _mapped(self, setting: Setting, becomes: str, key: str, text: str = "") -> None:
-        if is_secret(key) and "${" not in setting.value:
+        if is_secret(key) and "${" not in setting.value and _shows_secret(key, setting.value):
             self.report.to_do(
                 setting,
                 "a secret in clear text: move it to a config provider, or keep the file private",
+                becomes=becomes,
+            )
+        elif key.endswith(_LOGIN_HANDLER) and not setting.value.strip().endswith(_KNOWN_LOGINS):
+            self.report.to_do(
+                setting,
+                "a class of Java that nothing here stands for: write another login (docs/security.md)",
                 becomes=becomes,
             )
         else:
@@ -108,6 +123,11 @@ class Draft:
         for flow, values in self._flows.items():
             parts.append("\n" + render_properties({f"{flow}.{key}": it for key, it in values.items()}))
         return "".join(parts)
+
+
+def _shows_secret(key: str, value: str) -> bool:
+    """Of a JAAS entry some options are secrets, and an entry may have none."""
+    return not key.endswith("sasl.jaas.config") or _SECRET_OPTION.search(value) is not None
 
 
 def _comment(text: str) -> str:

@@ -1,6 +1,7 @@
 """From the text of any format that is known to a properties file and a report."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from twinlog.config import NoticeLevel, load
 from twinlog.errors import ConfigError
-from twinlog.imports import connect_json, strimzi, topic_lists
+from twinlog.imports import confluent_operator, connect_json, strimzi, topic_lists
 from twinlog.imports.connectors import ConnectorImport
 from twinlog.imports.documents import Tree, check_size, read_json, read_yaml
 from twinlog.imports.draft import Draft
@@ -16,6 +17,22 @@ from twinlog.imports.references import DEFAULT_SECRETS_DIR, References
 from twinlog.imports.replicator import ReplicatorImport
 from twinlog.imports.report import Fate, Line, Report, Setting
 from twinlog.imports.topic_lists import Side, TopicListImport
+from twinlog.properties import parse
+
+_PROPERTIES = re.compile(
+    r"^[ \t]*(connector\.class|clusters|bootstrap\.servers|zookeeper\.connect|metadata\.broker\.list)[ \t]*=",
+    re.MULTILINE,
+)
+"""A line that the properties files of connectors and of mirrors have."""
+_TAKEN_AS_IT_IS = (
+    "this is a file of MirrorMaker 2's dedicated mode, which Twinlog takes as it is: `twinlog preflight`"
+    " checks it (docs/migration/mirrormaker2.md)"
+)
+_MIRROR_MAKER_1 = (
+    "this is no connector's file; of MirrorMaker 1 `twinlog mirror-maker` takes both files"
+    " (docs/migration/mirrormaker1.md)"
+)
+_RESOURCE = re.compile(r"^apiVersion:", re.MULTILINE)
 
 
 class Format(StrEnum):
@@ -98,22 +115,19 @@ class _Reading:
             return self._ureplicator(read_json(text, self._file) if looks_like_json else None)
         if looks_like_json:
             return self._json(read_json(text, self._file))
+        if _PROPERTIES.search(text) and not _RESOURCE.search(text):
+            return self._properties()
         return self._yaml(read_yaml(text, self._file))
 
     def _json(self, tree: Tree) -> Format:
         wanted = self._options.format
         if wanted is Format.STRIMZI or (wanted is Format.AUTO and strimzi.is_strimzi((tree,))):
             return self._strimzi((tree,))
+        operated = confluent_operator.connectors_in((tree,))
+        if operated.items:
+            return self._connect(operated)
         if wanted is Format.CONNECT or (wanted is Format.AUTO and connect_json.is_connect(tree)):
-            found = connect_json.connectors_of(
-                tree,
-                self._draft.report,
-                offsets_topic=self._options.offsets_topic,
-                version=self._options.mm2_version,
-            )
-            ConnectorImport(draft=self._draft, references=self._references).add([*found])
-            self._replicators([*connect_json.replicators_of(tree)])
-            return Format.CONNECT
+            return self._connect(tree)
         if wanted is Format.BROOKLIN or (wanted is Format.AUTO and topic_lists.is_brooklin(tree)):
             streams = [*topic_lists.datastreams(tree)]
             topic_lists.add_datastreams(
@@ -123,6 +137,31 @@ class _Reading:
         if wanted is Format.AUTO and topic_lists.is_topic_json(tree):
             return self._ureplicator(tree)
         raise self._unknown()
+
+    def _connect(self, tree: Tree) -> Format:
+        found = connect_json.connectors_of(
+            tree,
+            self._draft.report,
+            offsets_topic=self._options.offsets_topic,
+            version=self._options.mm2_version,
+        )
+        ConnectorImport(draft=self._draft, references=self._references).add([*found])
+        self._replicators([*connect_json.replicators_of(tree)])
+        return Format.CONNECT
+
+    def _properties(self) -> Format:
+        """The file of a connector that a standalone worker runs."""
+        entries = parse(self._text.encode(), file=self._file, encoding="utf-8").entries
+        if "connector.class" not in entries:
+            raise ConfigError(
+                f"{self._file}: {_TAKEN_AS_IT_IS if 'clusters' in entries else _MIRROR_MAKER_1}",
+                metadata={"file": self._file},
+            )
+        fields = {
+            key: Tree(place=key, file=self._file, line=entry.line, is_scalar=True, scalar=entry.value)
+            for key, entry in entries.items()
+        }
+        return self._connect(Tree(place="the file", file=self._file, line=1, fields=fields))
 
     def _replicators(self, found: Sequence[tuple[str, Tree, Tree]]) -> None:
         """Each from a source of its own: a connector does not name its clusters."""
@@ -135,6 +174,9 @@ class _Reading:
     def _yaml(self, documents: tuple[Tree, ...]) -> Format:
         if self._options.format is Format.STRIMZI or strimzi.is_strimzi(documents):
             return self._strimzi(documents)
+        operated = confluent_operator.connectors_in(documents)
+        if operated.items:
+            return self._connect(operated)
         raise self._unknown()
 
     def _strimzi(self, documents: tuple[Tree, ...]) -> Format:
@@ -171,7 +213,7 @@ class _Reading:
     def _unknown(self) -> ConfigError:
         known = ", ".join(each for each in Format if each is not Format.AUTO)
         return ConfigError(
-            f"{self._file}: the format is not known: Strimzi's resources, Kafka Connect's connectors as JSON,"
+            f"{self._file}: the format is not known: Strimzi's resources, Kafka Connect's connectors,"
             f" uReplicator's or Brooklin's topics; name it with --format ({known})"
         )
 

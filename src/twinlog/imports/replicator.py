@@ -62,11 +62,17 @@ class ReplicatorImport:
         draft.set_top("emit.heartbeats.enabled", "false")
         runs = [self._names(config, whole), self._positions(name, config, whole)]
         for key, found in config.items():
-            runs.append(self._add_key(key, self.references.translated(found, f"{flow}.{key}")))
+            runs.append(self._add_key(key, self.references.translated(found, self._becomes(key))))
         draft.decide_flow(flow, "enabled", "true" if all(runs) else "false")
         draft.decide_flow(flow, "replication.policy.class", _IDENTITY)
         draft.decide_flow(flow, "sync.topic.acls.enabled", "false")
         draft.decide_flow(flow, "emit.checkpoints.enabled", "false")
+
+    def _becomes(self, key: str) -> str:
+        side = next((prefix for prefix in _SIDES if key.startswith(prefix)), None)
+        if side is None:
+            return f"{self.flow}.{key}"
+        return f"{(self.source, self.target)[_SIDES[side]]}.{key.removeprefix(side)}"
 
     def _names(self, config: Mapping[str, Setting], whole: Setting) -> bool:
         """Which topics, and how their copies are called; False when that cannot be done here."""

@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from twinlog.config.keys.spec import Scope
 from twinlog.config.keys.table import BY_ANY_NAME
-from twinlog.imports.connectors import Connector, Kind, kind_of
-from twinlog.imports.documents import Tree
+from twinlog.imports.connector import Connector, Kind, kind_of
+from twinlog.imports.documents import Tree, resources
 from twinlog.imports.draft import Draft
 from twinlog.imports.references import References
 from twinlog.imports.report import Report, Setting
 from twinlog.imports.strimzi_security import security_settings
 
+_GROUPS = ("kafka.strimzi.io/", "eventstreams.ibm.com/")
+"""Strimzi's operator, and IBM's Event Streams, which is built from it."""
 MIRROR_MAKER_2 = "KafkaMirrorMaker2"
 CONNECTOR = "KafkaConnector"
 _MIRROR_MAKER_1 = "KafkaMirrorMaker"
@@ -54,9 +56,7 @@ _ABOUT_PODS = (
 
 
 def is_strimzi(documents: Sequence[Tree]) -> bool:
-    return any(
-        resource.text("apiVersion").startswith("kafka.strimzi.io/") for resource in _resources(documents)
-    )
+    return any(resource.text("apiVersion").startswith(_GROUPS) for resource in resources(documents))
 
 
 def connectors_of(
@@ -69,7 +69,7 @@ def connectors_of(
 ) -> list[Connector]:
     """The connectors of every resource; keys of their workers go to the draft at once."""
     found: list[Connector] = []
-    for resource in _resources(documents):
+    for resource in resources(documents):
         kind, name = resource.text("kind"), resource.get("metadata").text("name")
         if kind == MIRROR_MAKER_2:
             found += _MirrorMaker2(resource, draft, references, version).connectors()
@@ -85,14 +85,6 @@ def connectors_of(
         else:
             draft.report.ignored(resource.setting, f"{kind or 'a document without kind'} {name} is not read")
     return found
-
-
-def _resources(documents: Sequence[Tree]) -> Iterator[Tree]:
-    for document in documents:
-        if document.text("kind").endswith("List") and document.get("items").items:
-            yield from document.get("items").items
-        else:
-            yield document
 
 
 def _connector(
@@ -151,6 +143,14 @@ class _MirrorMaker2:
             target = self._cluster(mirror, "target", "targetCluster")
         if not source.is_there or not target.is_there:
             self._report.impossible(mirror.setting, "its source or its target is none of the clusters here")
+            return
+        worker = self._spec.text("connectCluster")
+        if worker and not self._spec.get("target").is_there and target.text("alias") != worker:
+            self._report.impossible(
+                mirror.setting,
+                f"its target is not {worker} (connectCluster), where a worker writes and keeps positions: the"
+                " operator refuses it, and older ones copied to another cluster than it says",
+            )
             return
         for name in mirror.fields.keys() - _MIRROR_FIELDS:
             self._report.ignored(mirror.get(name).setting, "not a field of a mirror; the operator ignores it")

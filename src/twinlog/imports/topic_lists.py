@@ -107,8 +107,10 @@ def ureplicator_topics(text: str, draft: Draft, renames: list[Setting]) -> Itera
     rules are added to `renames`."""
     serving = _SERVING.match(text)
     if serving is not None:
-        for name in serving[1].split(","):
-            yield _escaped(Setting(value=name.strip(), place="Current serving topics"))
+        for name in filter(None, map(str.strip, serving[1].split(","))):
+            topic = Setting(value=name, place="Current serving topics")
+            if _is_topic(topic, draft):
+                yield _escaped(topic)
         return
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
@@ -128,9 +130,23 @@ def topics_of_json(tree: Tree, draft: Draft) -> Iterator[Setting]:
     for item in tree.items or (tree,):
         name = item.get("topic") if item.fields else item
         if name.is_scalar and name.scalar:
-            yield _escaped(name.setting)
+            if _is_topic(name.setting, draft):
+                yield _escaped(name.setting)
         else:
             draft.report.impossible(item.setting, "this is no topic, and has no field `topic`")
+
+
+def _is_topic(setting: Setting, draft: Draft) -> bool:
+    if _TOPIC.fullmatch(setting.value):
+        return True
+    pipeline = setting.value.startswith("@")
+    draft.report.impossible(
+        setting,
+        f"{setting.value} is a pipeline of uReplicator's manager: ask the controllers of its routes"
+        if pipeline
+        else f"{setting.value[:80]!r} cannot be the name of a topic",
+    )
+    return False
 
 
 def is_topic_json(tree: Tree) -> bool:

@@ -165,7 +165,8 @@ def test_other_connectors_are_named_and_left_out() -> None:
         ('{"a": 1,\n "b": {},\n "a": 2}', "estate:3: 'a' stands twice in one object"),
         ('{"config":\n {"tasks.max": NaN}}', "estate:2: NaN is no value of JSON"),
         ('{"name": "x",\n\n "config": {"topics": "a"},}', "estate:3: "),
-        ('{"name": "x"}\n{"name": "y"}', "estate:2: Extra data"),
+        ('{"name": "x"}\n"y"', "estate:2: Extra data"),
+        ('{"name": "x"}\n{"name": }', "estate:2: "),
         (
             f'{{"connector.class": "{PACKAGE}.MirrorSourceConnector",\n "topics": {{"a": 1}}}}',
             "estate:2: topics has to be one value",

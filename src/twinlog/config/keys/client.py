@@ -30,6 +30,12 @@ _SASL = (
     "oauthbearer.scope.claim.name", "oauthbearer.sub.claim.name", "oauthbearer.token.endpoint.url",
 )  # fmt: skip
 
+LOGIN_HANDLERS = (
+    "OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler",
+    "JaasClientOauthLoginCallbackHandler", "IAMOAuthBearerLoginCallbackHandler",
+)  # fmt: skip
+"""Simple names of the classes in `sasl.login.callback.handler.class` whose logins are known here."""
+
 SECURITY_KEYS: frozenset[str] = frozenset(
     ("security.protocol", *(f"ssl.{name}" for name in _SSL), *(f"sasl.{name}" for name in _SASL))
 )

@@ -7,6 +7,7 @@ setting of one key wins over the JAAS option of the same meaning, as in Kafka. N
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from twinlog.config.keys.client import LOGIN_HANDLERS
 from twinlog.kafka.security.jaas import LoginEntry
 from twinlog.kafka.security.oauth.jwt import ALGORITHMS
 from twinlog.kafka.security.oauth.login import (
@@ -29,11 +30,7 @@ _SCOPE = "sasl.oauthbearer.scope"
 _ASSERTION = "sasl.oauthbearer.assertion."
 _KEY_FILE = f"{_ASSERTION}private.key.file"
 
-_SECURED = "OAuthBearerLoginCallbackHandler"
-_UNSECURED = "OAuthBearerUnsecuredLoginCallbackHandler"
-_STRIMZI = "JaasClientOauthLoginCallbackHandler"
-_AMAZON = "IAMOAuthBearerLoginCallbackHandler"
-_HANDLERS = (_SECURED, _UNSECURED, _STRIMZI, _AMAZON)
+_SECURED, _UNSECURED, _STRIMZI, _AMAZON = LOGIN_HANDLERS
 _AMAZON_CLIENT = "IAMClientCallbackHandler"
 
 _DEFAULT_RETRIEVERS = ("", "DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
@@ -46,8 +43,8 @@ def oauth_login(properties: Mapping[str, str], entry: LoginEntry | None, *, alia
     set. Raises ConfigError naming cluster, key and remedy."""
     reader = LoginReader(properties, entry, alias)
     handler = class_name(reader.text(HANDLER))
-    if handler not in ("", *_HANDLERS):
-        raise reader.refused(HANDLER, f"{handler} is not supported; use one of {', '.join(_HANDLERS)}")
+    if handler not in ("", *LOGIN_HANDLERS):
+        raise reader.refused(HANDLER, f"{handler} is not supported; use one of {', '.join(LOGIN_HANDLERS)}")
     if not handler:
         unsecured = any(name.startswith("unsecuredLogin") for name in reader.options)
         handler = _UNSECURED if unsecured and not reader.text(URL) else _SECURED

@@ -1,0 +1,43 @@
+"""One connector of MirrorMaker 2, whatever told of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog.imports.report import Setting
+
+_PACKAGE = "org.apache.kafka.connect.mirror."
+
+
+class Kind(StrEnum):
+    """The simple names of the connectors' classes, in the order in which their values count."""
+
+    SOURCE = "MirrorSourceConnector"
+    CHECKPOINT = "MirrorCheckpointConnector"
+    HEARTBEAT = "MirrorHeartbeatConnector"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connector:
+    kind: Kind
+    name: str
+    config: Mapping[str, Setting]
+    setting: Setting
+    """Where it stands."""
+    offsets_topic: Setting | None = None
+    """The `offset.storage.topic` of its worker; None = not known."""
+    stopped: Setting | None = None
+    """What says that it is paused or stopped."""
+    mm2_version: tuple[int, int] | None = None
+
+    @property
+    def flow(self) -> tuple[str, str]:
+        config = self.config
+        source, target = config.get("source.cluster.alias"), config.get("target.cluster.alias")
+        return source.value if source else "", target.value if target else "target"
+
+
+def kind_of(class_name: str) -> Kind | None:
+    """Connect takes the full name, the simple name, and the simple name without `Connector`."""
+    simple = class_name.strip().removeprefix(_PACKAGE)
+    return next((kind for kind in Kind if simple in (kind.value, kind.value.removesuffix("Connector"))), None)
