@@ -89,13 +89,13 @@ _COMMON = (
          choices=(f"{_MM2}.DefaultReplicationPolicy", f"{_MM2}.IdentityReplicationPolicy"),
          other_classes=POLICIES),
     _key("replication.policy.separator", ValueType.TEXT, ".", ALL_SERVICES,
-         "What stands between alias and topic in replicated and internal topic names."),
+         "The separator between alias and topic in the names of replicated and internal topics."),
     _key("replication.policy.internal.topic.separator.enabled", ValueType.BOOLEAN, "true", ALL_SERVICES,
-         "Whether a configured separator also names the offset-syncs and checkpoints topics; false = a "
-         "dot there."),
+         "Whether the names of the offset-syncs and checkpoints topics use the configured separator, too; "
+         "false = they use a dot."),
     _key("forwarding.admin.class", ValueType.CLASS, "org.apache.kafka.clients.admin.ForwardingAdmin",
-         ALL_SERVICES, "What makes topics, settings and ACLs on the target: Kafka's requests, or a class of"
-         " an installed package (docs/policies.md).",
+         ALL_SERVICES, "What creates and changes topics, their configs and ACLs on the target: Kafka's admin"
+         " requests, or a class of an installed package (docs/policies.md).",
          choices=("org.apache.kafka.clients.admin.ForwardingAdmin",), other_classes=POLICIES,
          remedy="or delete the line and set twinlog.sync.mode=manual (docs/policies.md)"),
     _key("tasks.max", ValueType.INTEGER, None, _SOURCE,
@@ -127,18 +127,19 @@ _SOURCE_KEYS = (
          "message.timestamp.difference.max.ms, log.message.timestamp.before.max.ms, "
          "log.message.timestamp.after.max.ms, message.timestamp.type, unclean.leader.election.enable, "
          "min.insync.replicas", _CONFIGSYNC,
-         "Topic settings that are not copied: names and regular expressions.", distinct=True,
+         "Topic configs that are not copied: names and regular expressions.", distinct=True,
          aliases=("config.properties.blacklist",)),
     _key("use.defaults.from", ValueType.TEXT, "target", _CONFIGSYNC,
-         "Whose value a setting has that the source topic leaves at its default.", scope=Scope.FLOW_ONLY,
+         "The cluster whose default a copy gets for a config that is not set on the source topic.",
+         scope=Scope.FLOW_ONLY,
          choices=("target", "source")),
     _switch("refresh.topics.enabled", "true", _CONFIGSYNC,
-            "Whether new topics and partitions are looked for."),
+            "Whether Twinlog looks for new topics and partitions."),
     _seconds("refresh.topics.interval.seconds", "30", _CONFIGSYNC,
-             "How often new topics and partitions are looked for.", mm2_default="600"),
-    _switch("sync.topic.configs.enabled", "true", _CONFIGSYNC, "Whether topic settings follow the source."),
+             "How often Twinlog looks for new topics and partitions.", mm2_default="600"),
+    _switch("sync.topic.configs.enabled", "true", _CONFIGSYNC, "Whether topic configs follow the source."),
     _seconds("sync.topic.configs.interval.seconds", "600", _CONFIGSYNC,
-             "How often topic settings are synced."),
+             "How often topic configs are synced."),
     _switch("sync.topic.acls.enabled", "true", _CONFIGSYNC, "Whether topic ACLs are copied."),
     _seconds("sync.topic.acls.interval.seconds", "600", _CONFIGSYNC, "How often topic ACLs are synced."),
     _key("replication.factor", ValueType.INTEGER, "2", _CONFIGSYNC,
@@ -154,7 +155,7 @@ _SOURCE_KEYS = (
          "How far a translated position may lag before an offset sync is written; 0 = one for every "
          "record.", unit="records", minimum=0),
     _switch("heartbeats.replication.enabled", "true", _CONFIGSYNC,
-            "Whether heartbeats topics are replicated although the topic filter says no."),
+            "Whether heartbeats topics are replicated even if the topic filter excludes them."),
 )  # fmt: skip
 
 _CHECKPOINT_KEYS = (
@@ -166,11 +167,12 @@ _CHECKPOINT_KEYS = (
          "MM2's own class, or that of an installed package, which decides in place of the lists"
          " (docs/policies.md).", choices=(f"{_MM2}.DefaultGroupFilter",),
          other_classes=POLICIES),
-    _switch("refresh.groups.enabled", "true", _CHECKPOINT, "Whether new groups are looked for."),
-    _seconds("refresh.groups.interval.seconds", "600", _CHECKPOINT, "How often new groups are looked for."),
+    _switch("refresh.groups.enabled", "true", _CHECKPOINT, "Whether Twinlog looks for new groups."),
+    _seconds("refresh.groups.interval.seconds", "600", _CHECKPOINT,
+             "How often Twinlog looks for new groups."),
     _switch("emit.checkpoints.enabled", "true", _CHECKPOINT, "Whether checkpoints are written."),
     _seconds("emit.checkpoints.interval.seconds", "60", _CHECKPOINT,
-             "How often checkpoints are written; 0 = at the shortest interval there is.", minimum=0),
+             "How often checkpoints are written; 0 = every 0.1 s.", minimum=0),
     _switch("sync.group.offsets.enabled", "false", _CHECKPOINT,
             "Whether translated offsets are committed for groups that are not active on the target."),
     _seconds("sync.group.offsets.interval.seconds", "60", _CHECKPOINT,
@@ -183,7 +185,7 @@ _HEARTBEAT_KEYS = (
     _switch("emit.heartbeats.enabled", "true", _HEARTBEAT,
             "Whether heartbeats are written. Also for flows that are not enabled."),
     _seconds("emit.heartbeats.interval.seconds", "1", _HEARTBEAT,
-             "How often heartbeats are written; 0 = at the shortest interval there is.", minimum=0),
+             "How often heartbeats are written; 0 = every 0.1 s.", minimum=0),
     _key("heartbeats.topic.replication.factor", ValueType.INTEGER, "3", _HEARTBEAT,
          "Replication factor of the heartbeats topic; -1 = the broker's default.", minimum=-1),
 )  # fmt: skip
@@ -223,9 +225,9 @@ _IGNORED = (
 
 _REFUSED = (
     _key("transforms", ValueType.LIST, "", _SOURCE,
-         "Must be empty: Connect's transforms are Java classes, and copying unchanged what a file wants "
-         "changed would be wrong.", must_be_empty=True),
-    _key("predicates", ValueType.LIST, "", _SOURCE, "Must be empty, as `transforms`.", must_be_empty=True),
+         "Must be empty: Connect's transforms are Java classes, which Twinlog cannot run, and it does not "
+         "copy unchanged what the file wants transformed.", must_be_empty=True),
+    _key("predicates", ValueType.LIST, "", _SOURCE, "Must be empty, like `transforms`.", must_be_empty=True),
 )  # fmt: skip
 
 FLOW_KEYS: tuple[KeySpec, ...] = (

@@ -28,27 +28,27 @@ def _key(
 
 _TLS: tuple[KeySpec, ...] = (
     _key("twinlog.tls.certificate.file", ValueType.TEXT, "",
-         "PEM file with the certificate of a service, and those between it and its CA. Set, the service's"
-         " gRPC port speaks TLS. It is read when the service starts."),
+         "PEM file with the certificate chain of a service, without its root CA. If it is set, the service's"
+         " gRPC port uses TLS. It is read again when it changes."),
     _key("twinlog.tls.key.file", ValueType.TEXT, "",
          "PEM file with the private key of that certificate, not encrypted."),
     _key("twinlog.tls.ca.file", ValueType.TEXT, "",
-         "PEM file with the CAs that certificates of callers and of services must come from."),
+         "PEM file with the CAs that must have signed the certificates of callers and of services."),
     _key("twinlog.tls.client.auth", ValueType.TEXT, "required",
-         "Whether callers must show a certificate: `required`, or `none` where tokens say who calls.",
+         "Whether callers must have a certificate: `required`, or `none` if tokens identify them.",
          choices=("required", "none")),
     _key("twinlog.tls.server.name", ValueType.TEXT, "",
-         "The name that clients look for in a service's certificate. Default: the host of its endpoint."),
+         "The name that callers expect in a service's certificate. Default: the host of its endpoint."),
     _key("twinlog.insecure", ValueType.BOOLEAN, "false",
-         "Lets a service listen beyond loopback without TLS or without authentication: all who reach its"
-         " port may then change what is copied."),
+         "Lets a service listen beyond loopback without TLS or without authentication: everybody who reaches"
+         " its port may then change what is copied."),
 )  # fmt: skip
 
 
 def _of_service(spec: KeySpec, service: Service) -> KeySpec:
     name = spec.name.replace("twinlog.", f"twinlog.{service}.", 1)
     services = ALL_SERVICES if spec.name.endswith("server.name") else (service,)
-    meaning = f"The same for {service} alone; wins over `{spec.name}`."
+    meaning = f"`{spec.name}` for {service} only; wins over that key."
     return replace(spec, name=name, default=None, services=services, meaning=meaning)
 
 
@@ -56,37 +56,41 @@ SECURITY_KEYS: tuple[KeySpec, ...] = (
     *_TLS,
     *(_of_service(spec, service) for service in Service for spec in _TLS),
     _key("twinlog.client.tls.certificate.file", ValueType.TEXT, "",
-         "The certificate that commands show to services. Default: `twinlog.tls.certificate.file`."),
+         "PEM file with the certificate of commands that call services. Default:"
+         " `twinlog.tls.certificate.file`."),
     _key("twinlog.client.tls.key.file", ValueType.TEXT, "",
-         "The private key of that certificate. Default: `twinlog.tls.key.file`."),
+         "PEM file with the private key of that certificate. Default: `twinlog.tls.key.file`."),
     _key("twinlog.client.tls.ca.file", ValueType.TEXT, "",
-         "The CAs that commands take for those of services; set without any `twinlog.tls.certificate.file`,"
-         " it says that the services speak TLS. Default: `twinlog.tls.ca.file`."),
+         "PEM file with the CAs that must have signed the certificates of services. If it is set without any"
+         " `twinlog.tls.certificate.file`, commands call services by TLS. Default: `twinlog.tls.ca.file`."),
     _key("twinlog.client.token.file", ValueType.TEXT, "",
-         "File with the token that services and commands show to services; read again when it changes."),
+         "File with the token that services and commands send to services; read again when it changes."),
     _key("twinlog.auth.tokens.file", ValueType.TEXT, "",
-         "File with the tokens that services take: lines of `NAME ROLE SHA256`, the last one of the token in"
-         " hexadecimal digits; read again when it changes."),
+         "File with the tokens that services accept, in lines of `NAME ROLE SHA256`: the name and the role of"
+         " the caller, and the SHA-256 hash of the token in hexadecimal digits; read again when it changes."),
     _key("twinlog.auth.oidc.issuer", ValueType.TEXT, "",
-         "The OpenID provider whose tokens (JWT) services take: their `iss`, letter by letter."),
+         "The OpenID provider whose tokens (JWT) services accept: exactly the value of their `iss` claim."),
     _key("twinlog.auth.oidc.audience", ValueType.TEXT, "",
-         "What the `aud` of such a token must contain; needed with the issuer."),
+         "The value that the `aud` claim of such a token must contain; required with the issuer."),
     _key("twinlog.auth.oidc.jwks.url", ValueType.TEXT, "",
-         "Where the provider's keys are. Default: what ISSUER/.well-known/openid-configuration says."),
+         "The URL of the provider's keys. Default: the one in ISSUER/.well-known/openid-configuration."),
     _key("twinlog.auth.oidc.ca.file", ValueType.TEXT, "",
-         "PEM file with the CAs of the provider's https. Default: those of the system."),
+         "PEM file with the CAs for HTTPS to the provider. Default: those of the system."),
     _key("twinlog.auth.oidc.algorithms", ValueType.LIST, "RS256, ES256",
-         "The signatures that are taken.", choices=SIGNATURES),
+         "The signature algorithms that services accept.", choices=SIGNATURES),
     _key("twinlog.auth.oidc.roles.claim", ValueType.TEXT, "groups",
-         "The claim whose values `group:VALUE` means; dots lead into nested claims (`realm_access.roles`)."),
+         "The claim that `group:VALUE` in the lists of roles refers to; dots lead into nested claims"
+         " (`realm_access.roles`)."),
     _key("twinlog.auth.oidc.clock.skew.seconds", ValueType.NUMBER, "30",
-         "How far the provider's clock may be from this one.", unit="s", minimum=0, maximum=300),
+         "How far the provider's clock may differ from that of the service.", unit="s", minimum=0,
+         maximum=300),
     _key("twinlog.auth.viewers", ValueType.LIST, "",
-         "Who may look: `cn:NAME`, `dns:NAME`, `uri:URI`, `email:ADDRESS` of a certificate, `sub:SUBJECT` or"
-         " `group:VALUE` of an OpenID token; a `*` at the end stands for any rest, `*` alone for everybody"
-         " who is identified."),
+         "Callers with the role viewer: `cn:NAME`, `dns:NAME`, `uri:URI`, `email:ADDRESS` of a certificate,"
+         " `sub:SUBJECT` or `group:VALUE` of an OpenID token. A `*` at the end matches any rest, `*` alone"
+         " everybody who is identified."),
     _key("twinlog.auth.operators", ValueType.LIST, "",
-         "Who may also pause, limit, acknowledge and apply plans. Written as for `twinlog.auth.viewers`."),
+         "Callers with the role operator, who may also pause, limit, acknowledge gaps and apply plans."
+         " Written as for `twinlog.auth.viewers`."),
     _key("twinlog.auth.admins", ValueType.LIST, "",
-         "Who may do everything. Written as for `twinlog.auth.viewers`."),
+         "Callers with the role admin, who may do everything. Written as for `twinlog.auth.viewers`."),
 )  # fmt: skip
