@@ -70,6 +70,8 @@ class FlowRig:
     source: FakeCluster = field(init=False)
     target: FakeCluster = field(init=False)
     owners: int = 0
+    flows: int = 1
+    """How many flows the process has."""
     open: dict[int, tuple[TopicPartition, int]] = field(default_factory=dict)
     """What dead tasks left open on the target: slot -> partition and number of the transaction."""
     last_producers: dict[TopicPartition, int | KafkaError | None] = field(default_factory=dict)
@@ -154,6 +156,7 @@ class FlowRig:
             clock=self.clock,
             on_gap=lambda _: None,
             topics_changed=watch.subscribe(),
+            flows=self.flows,
         )
 
     def say(self, watch: TopicsWatch) -> None:

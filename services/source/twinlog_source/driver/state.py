@@ -14,9 +14,10 @@ from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.config import SourceFlow
-from twinlog_source.driver.driver_moves import DriverMoves
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.ownership import Ownership
+from twinlog_source.driver.parts import FlowParts, assemble_parts
+from twinlog_source.driver.recheck import Recheck
 from twinlog_source.driver.withdrawals import Withdrawals, gaps_of
 from twinlog_source.log.control import ControlRecord, ControlState
 from twinlog_source.log.facts import PauseFact, ThrottleFact
@@ -24,7 +25,6 @@ from twinlog_source.log.gaps import Gap, LogBounds
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.assignments import Assignment, TaskOrders, limits_differ
 from twinlog_source.partitions.events import (
     EpochEnded,
@@ -36,49 +36,15 @@ from twinlog_source.partitions.events import (
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
-from twinlog_source.topics.common_logs import CommonLogs
-from twinlog_source.topics.copy_changes import CopyChanges
-from twinlog_source.topics.copy_modes import CopyModes
 from twinlog_source.topics.known import KnownTopics, copyable_partitions
-from twinlog_source.topics.new_copies import NewCopies
-from twinlog_source.topics.position_finder import PositionFinder
-from twinlog_source.topics.source_logs import SourceLogs
 from twinlog_source.topics.start_positions import StartPositions
-from twinlog_source.topics.target_limits import TargetLimits
 from twinlog_source.topics.target_logs import TargetLogs
-from twinlog_source.topics.wanted import WantedTopics
 
-RECHECK_SECONDS = 1.0
-LONGEST_RECHECK_SECONDS = 3.0
-RECHECKS_PER_SECOND = 40
-"""How often all flows of a process together check their topics, while each does so every few seconds. Changes
-from configsync are handled at once."""
-LONGEST_QUIET_RECHECK_SECONDS = 10.0
-QUIET_RECHECKS_PER_SECOND = 10
-"""As `RECHECKS_PER_SECOND`, of flows of which no task has told anything new."""
 LOOK_AT_TARGETS_SECONDS = 60.0
 """How often it is looked, while tasks run, whether the copies still hold what was written."""
 LOOK_AGAIN_SECONDS = 10.0
 """The same where a copy seems to have lost records: by then its task has reported what it wrote before."""
 BACKLOG_LOOK_SECONDS = 2.0
-
-
-def recheck_seconds(flows: int) -> float:
-    """How often a flow looks whether what is to be copied is what is planned, in a process of so many flows.
-
-    >>> [recheck_seconds(flows) for flows in (1, 40, 100, 1000)]
-    [1.0, 1.0, 2.5, 3.0]
-    """
-    return min(LONGEST_RECHECK_SECONDS, max(RECHECK_SECONDS, flows / RECHECKS_PER_SECOND))
-
-
-def quiet_recheck_seconds(flows: int) -> float:
-    """The same while no task tells anything new.
-
-    >>> [quiet_recheck_seconds(flows) for flows in (1, 10, 40, 100)]
-    [1.0, 1.0, 4.0, 10.0]
-    """
-    return min(LONGEST_QUIET_RECHECK_SECONDS, max(RECHECK_SECONDS, flows / QUIET_RECHECKS_PER_SECOND))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,112 +70,29 @@ class FlowState:
     ledger: Ledger = field(init=False)
     orders: TaskOrders = field(init=False)
     target_logs: TargetLogs = field(init=False)
-    _source_logs: SourceLogs = field(init=False)
-    _marks: TopicFacts = field(init=False)
-    _wanted: WantedTopics = field(init=False)
-    _finder: PositionFinder = field(init=False)
-    _modes: CopyModes = field(init=False)
-    _changes: CopyChanges = field(init=False)
-    _moves: DriverMoves = field(init=False)
-    _rechecked_at: float = float("-inf")
-    _rechecked_news: int = 0
-    """As `table.news` was then."""
+    _parts: FlowParts = field(init=False)
+    _recheck: Recheck = field(init=False)
     _look_at_targets_at: float = 0.0
 
     def __post_init__(self) -> None:
-        control = self.control
-        self.ledger = Ledger(
-            flow=self.flow.flow, journal=self.journal, positions=self.positions, on_gap=self.on_gap
-        )
-        self.orders = TaskOrders(
-            table=self.table,
-            control=control,
-            rule=self.flow.offsets,
-            exactly_once=self.flow.settings.exactly_once,
-        )
-        self._marks = TopicFacts(flow=self.flow.flow, watch=self.watch, control=control, journal=self.journal)
-        self._wanted = WantedTopics(
-            flow=self.flow.flow,
+        self._recheck = Recheck(flows=self.flows)
+        self._parts = assemble_parts(
+            flow=self.flow,
             watch=self.watch,
             known=self.known,
             positions=self.positions,
+            starts=self.starts,
+            journal=self.journal,
+            probe=self.probe,
             table=self.table,
-            limits=TargetLimits(target=self.known.target, table=self.table),
+            withdrawals=self.withdrawals,
+            on_gap=self.on_gap,
+            confirm=self.confirm,
             clock=self.clock,
             flows=self.flows,
         )
-        self._finder = PositionFinder(
-            table=self.table,
-            positions=self.positions,
-            starts=self.starts,
-            marks=self._marks,
-            reset=self.flow.settings.auto_offset_reset,
-            clock=self.clock,
-        )
-        self._source_logs = SourceLogs(
-            table=self.table,
-            marks=self._marks,
-            positions=self.positions,
-            journal=self.journal,
-            ledger=self.ledger,
-            clock=self.clock,
-        )
-        self._changes = CopyChanges(
-            rule=self.flow.offsets,
-            table=self.table,
-            marks=self._marks,
-            journal=self.journal,
-            clock=self.clock,
-        )
-        self._modes = self._copy_modes()
-        self._moves = DriverMoves(
-            flow=self.flow.flow,
-            table=self.table,
-            journal=self.journal,
-            ledger=self.ledger,
-            withdrawals=self.withdrawals,
-            changes=self._changes,
-            modes=self._modes,
-            clock=self.clock,
-        )
-        self.target_logs = TargetLogs(
-            target=self.known.target,
-            table=self.table,
-            marks=self._marks,
-            positions=self.positions,
-            journal=self.journal,
-            ledger=self.ledger,
-            starts=self.starts,
-            clock=self.clock,
-        )
-
-    def _copy_modes(self) -> CopyModes:
-        exactly_once = self.flow.settings.exactly_once
-        return CopyModes(
-            rule=self.flow.offsets,
-            exactly_once=exactly_once,
-            table=self.table,
-            marks=self._marks,
-            journal=self.journal,
-            ledger=self.ledger,
-            probe=self.probe,
-            new_copies=NewCopies(
-                rule=self.flow.offsets,
-                exactly_once=exactly_once,
-                marks=self._marks,
-                starts=self.starts,
-                source=self.known.source,
-                target=self.known.target,
-                probe=self.probe,
-                common_logs=CommonLogs(
-                    source=self.known.source,
-                    target=self.known.target,
-                    read_committed=self.flow.settings.read_committed,
-                ),
-            ),
-            confirm=self.confirm,
-            clock=self.clock,
-        )
+        self.ledger, self.orders = self._parts.ledger, self._parts.orders
+        self.target_logs = self._parts.target_logs
 
     @property
     def control(self) -> ControlState:
@@ -225,10 +108,10 @@ class FlowState:
     async def take_over(self, *, displaced: bool) -> None:
         """Become the flow's owner, then take the positions from the log. Raises as `Ownership.take_over`."""
         await self.ownership.take_over(displaced=displaced)
-        self._modes.forget()
-        self._modes.without_writer.clear()
+        self._parts.modes.forget()
+        self._parts.modes.without_writer.clear()
         if self.ownership.former_left_at_rest:
-            self._modes.without_writer.update(self.control.copies)
+            self._parts.modes.without_writer.update(self.control.copies)
         await self.ledger.tidy(everything=True)
         await self.reread(list(self.table.rows))
 
@@ -278,7 +161,7 @@ class FlowState:
         if self.ownership.is_still_at_rest:
             return True
         at_rest = self.table.preserved_at_rest
-        kept = map(self.control.copies.get, self._modes.without_writer)
+        kept = map(self.control.copies.get, self._parts.modes.without_writer)
         return any(each is not None and each.preserved for each in kept) if at_rest is None else at_rest
 
     async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:
@@ -305,13 +188,13 @@ class FlowState:
             self._note(Restored(partition=partition, position=given_up.before))
             self.control.retract("epochs", partition.topic, partition.partition)
             self.withdrawals.done(partition, given_up)
-        self._changes.take_from_log(partitions)
+        self._parts.changes.take_from_log(partitions)
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
         """Their last owner ended in order: what it reported is in the log."""
         self.withdrawals.settled(partitions)
         self._note(EpochEnded(partitions=partitions))
-        self._changes.take_ended()
+        self._parts.changes.take_ended()
 
     # ------------------------------------------------------------------------------------------ topics
 
@@ -321,26 +204,26 @@ class FlowState:
 
         Raises KafkaError when positions that are needed cannot be found out.
         """
-        self.topics = await self._wanted.now()
+        self.topics = await self._parts.wanted.now()
         partitions = copyable_partitions(self.topics)
         targets = {partition: self.topics[partition.topic].target_topic for partition in partitions}
         self._note(TopicsChosen(targets=targets, owned=owned))
-        recreated = self._source_logs.was_recreated(self.topics)
+        recreated = self._parts.source_logs.was_recreated(self.topics)
         if owned and (recreated or self.target_logs.was_recreated(self.topics)):
             return True
         if recreated:
             # It writes positions, and nobody fences the driver's own writer: a process that slept looks
             # first.
             await self.confirm()
-            await self._changes.translate_recreated(self.topics)
-            await self._source_logs.restart_recreated(self.topics)
-        await self._moves.withdraw()
-        await self._marks.record_new(self.topics)
-        await self._marks.record_left(self.topics)
-        await self._finder.find(self.topics)
-        self._changes.take_ended()
-        self._modes.look_again(self.target_logs.recreated(self.topics))
-        await self._modes.decide(self.topics)
+            await self._parts.changes.translate_recreated(self.topics)
+            await self._parts.source_logs.restart_recreated(self.topics)
+        await self._parts.moves.withdraw()
+        await self._parts.marks.record_new(self.topics)
+        await self._parts.marks.record_left(self.topics)
+        await self._parts.finder.find(self.topics)
+        self._parts.changes.take_ended()
+        self._parts.modes.look_again(self.target_logs.recreated(self.topics))
+        await self._parts.modes.decide(self.topics)
         await self.target_logs.note_recreated(self.topics)
         if await self.target_logs.look_at_ends(self.topics, copying=bool(owned)):
             self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
@@ -364,26 +247,23 @@ class FlowState:
     async def plan_is_stale(self, planned: frozenset[TopicPartition]) -> bool:
         """Whether the next epoch should begin now: what is to be copied is not what is planned. Raises
         KafkaError."""
-        now, news = self.clock.monotonic(), self.table.news
-        is_quiet = news == self._rechecked_news
-        seconds = quiet_recheck_seconds(self.flows) if is_quiet else recheck_seconds(self.flows)
-        if now < self._rechecked_at + seconds and not self.topics_changed.is_set():
+        now, is_changed = self.clock.monotonic(), self.topics_changed.is_set()
+        if not self._recheck.is_due(now, news=self.table.news, is_changed=is_changed):
             return False
-        self._rechecked_at, self._rechecked_news = now, news
         self.topics_changed.clear()
-        topics = await self._wanted.now()
+        topics = await self._parts.wanted.now()
         if copyable_partitions(topics) != self.table.rows.keys():
             return True
-        if self._source_logs.was_recreated(topics) or self.target_logs.was_recreated(topics):
+        if self._parts.source_logs.was_recreated(topics) or self.target_logs.was_recreated(topics):
             return True
         if limits_differ(self.topics, topics):
             return True
-        await self._moves.withdraw()
-        await self._finder.find(self.topics)
-        if self._changes.take_ended():
+        await self._parts.moves.withdraw()
+        await self._parts.finder.find(self.topics)
+        if self._parts.changes.take_ended():
             return True
-        await self._modes.decide(self.topics)
-        self._changes.take_skips()
+        await self._parts.modes.decide(self.topics)
+        self._parts.changes.take_skips()
         await self.target_logs.note_shortened(self.topics)
         return self.table.plannable() != planned
 
@@ -391,7 +271,7 @@ class FlowState:
         self, partition: TopicPartition, position: int, *, bounds: LogBounds | None = None
     ) -> None:
         """Give a position to a partition that has no task. Raises as `DriverMoves.move`."""
-        await self._moves.move(partition, position, topics=self.topics, bounds=bounds)
+        await self._parts.moves.move(partition, position, topics=self.topics, bounds=bounds)
 
     async def command(
         self, kind: str, topic: str | None, partition: int | None, fact: PauseFact | ThrottleFact | None
