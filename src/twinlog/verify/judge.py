@@ -49,7 +49,7 @@ def judge(comparison: Comparison) -> Steps[PartitionProof]:
     Who drives it may throw a TwinlogError where it wants to read: what was found until then stays found.
     """
     yield from _Judge(comparison).run()
-    return comparison.proof
+    return comparison.outcome.proof
 
 
 @dataclass(slots=True)
@@ -63,9 +63,9 @@ class _Judge:
         return self.comparison.bounds
 
     def run(self) -> Steps[None]:
-        proof = self.comparison.proof
+        proof = self.comparison.outcome.proof
         self.comparison.end()
-        self.hunks = [self._below_goals(hunk) for hunk in self.comparison.hunks]
+        self.hunks = [self._below_goals(hunk) for hunk in self.comparison.outcome.hunks]
         self._take_known_gaps()
         self._take_order()
         self._take_lost()
@@ -74,7 +74,7 @@ class _Judge:
                 yield from self._take_superseded()
             except TwinlogError as error:
                 # Compaction may explain all of them.
-                self.comparison.proof.not_read(error, goal=self.bounds.source_goal)
+                self.comparison.outcome.proof.not_read(error, goal=self.bounds.source_goal)
                 self.hunks = []
         yield from self._take_duplicates()
         for hunk in self.hunks:
@@ -86,14 +86,14 @@ class _Judge:
 
     def _shifted(self) -> list[Difference]:
         """Records at other offsets than promised, unless a difference right before them explains it."""
-        offsets = self.comparison.offsets
+        offsets = self.comparison.outcome.offsets
         if not offsets.runs:
             return []
         sources = {each.source_offset for each in self.found}
         targets = {each.target_offset for each in self.found}
         return offsets.differences(
             Place(hunk.source_after, hunk.target_after)
-            for hunk in self.comparison.hunks
+            for hunk in self.comparison.outcome.hunks
             if _is_in(sources, hunk.source_before, hunk.source_after)
             or _is_in(targets, hunk.target_before, hunk.target_after)
         )
@@ -150,7 +150,7 @@ class _Judge:
             hunk.target = [entry for entry in hunk.target if entry.offset not in taken]
 
     def _identity(self, entry: Entry) -> Hashable:
-        return entry[1:] if self.comparison.proof.timestamps_compared else entry[2:]
+        return entry[1:] if self.comparison.outcome.proof.timestamps_compared else entry[2:]
 
     def _take_lost(self) -> None:
         """What retention took of one side while the other has it."""
@@ -160,7 +160,7 @@ class _Judge:
             target_gone = _touches(self.comparison.target.lost, hunk.target_before, hunk.target_after)
             if source_gone or target_gone:
                 # What is behind the hunk belongs together, so its last records do.
-                self._take_last(hunk, STRONG if self.comparison.proof.timestamps_compared else 1)
+                self._take_last(hunk, STRONG if self.comparison.outcome.proof.timestamps_compared else 1)
             if source_gone and hunk.target:
                 gone, hunk.target = self._parted(hunk.target, self.comparison.source.lost)
                 self._not_compared(Side.TARGET, gone, Reason.SOURCE_RETENTION)
@@ -198,7 +198,7 @@ class _Judge:
     def _parted(self, entries: list[Entry], lost: Sequence[Range]) -> tuple[list[Entry], list[Entry]]:
         """What the other side lost, and what it must still have: where offsets are promised, they tell which
         is which. An empty range is a place where a log was cut off, or is another one."""
-        offsets = self.comparison.offsets
+        offsets = self.comparison.outcome.offsets
         if any(each.from_offset == each.to_offset for each in lost):
             return entries, []
         end = max((each.to_offset for each in lost), default=0)
@@ -234,7 +234,7 @@ class _Judge:
             yield from self._scan(side, start, limit, note)
         superseded = Superseded(bounds=self.bounds, source=last[Side.SOURCE], target=last[Side.TARGET])
         for hunk in self.hunks:
-            self.comparison.proof.superseded_records += superseded.take(hunk)
+            self.comparison.outcome.proof.superseded_records += superseded.take(hunk)
         if not self.bounds.source_compacted:
             # The source keeps them all: who deletes them there loses them.
             self._not_compared(
@@ -271,7 +271,7 @@ class _Judge:
                 yield from self._scan(Side.SOURCE, behind, end, note)
         except TwinlogError as error:
             # They differ all the same: what is not found is FOREIGN.
-            self.comparison.proof.not_read(error, goal=self.bounds.source_goal)
+            self.comparison.outcome.proof.not_read(error, goal=self.bounds.source_goal)
         for hunk in self.hunks:
             left = []
             for entry in hunk.target:
@@ -284,7 +284,7 @@ class _Judge:
             hunk.target = left
 
     def _scan(self, side: Side, start: int, limit: int, note: Callable[[Entry], None]) -> Steps[None]:
-        with_timestamps = self.comparison.proof.timestamps_compared
+        with_timestamps = self.comparison.outcome.proof.timestamps_compared
         window = Window(
             side=side,
             next_offset=start,
@@ -325,7 +325,7 @@ class _Judge:
             self._remember(Side.TARGET, entry)
 
     def _remember(self, side: Side, entry: Entry) -> None:
-        unmatched = self.comparison.proof.unmatched
+        unmatched = self.comparison.outcome.proof.unmatched
         if len(unmatched) < _MOST_REMEMBERED:
             unmatched[side, entry.offset] = self._identity(entry)
 
@@ -347,7 +347,7 @@ class _Judge:
     ) -> None:
         offsets = [entry.offset for entry in entries]
         if offsets:
-            self.comparison.proof.not_compared.append(
+            self.comparison.outcome.proof.not_compared.append(
                 NotCompared(
                     side=side,
                     from_offset=min(offsets),

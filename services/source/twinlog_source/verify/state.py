@@ -171,7 +171,11 @@ class ProvenRanges:
             *bounds.source_lost,
             *bounds.target_lost,
         )
-        is_doubtful = comparison.hunks or comparison.offsets.runs or not comparison.proof.is_complete
+        is_doubtful = (
+            comparison.outcome.hunks
+            or comparison.outcome.offsets.runs
+            or not comparison.outcome.proof.is_complete
+        )
         if not self._keeps or is_doubtful or has_lost:
             return
         source_at, target_at = comparison.source.at, comparison.target.at
@@ -180,7 +184,7 @@ class ProvenRanges:
             source_at - noted_at >= _NOTED_AFTER_OFFSETS or read_bytes - noted_bytes >= _NOTED_AFTER_BYTES
         ) and source_at > noted_at:
             self._noted[bounds.source] = source_at, read_bytes
-            proof = replace(comparison.proof, continues_at=(source_at, target_at))
+            proof = replace(comparison.outcome.proof, continues_at=(source_at, target_at))
             self._write(begun.completed(proof), begun.cuts)
 
     def end(self, proof: PartitionProof, bounds: Bounds) -> None:

@@ -179,6 +179,10 @@ class Window:
         """It holds everything up to the limit."""
         return self.next_offset >= self.limit
 
+    def behind(self, index: int, begin: int) -> int:
+        """Offset behind the entries before this one; `begin` for the first."""
+        return self.entries[index - 1].offset + 1 if index else begin
+
     def grow(self, size: int) -> Steps[None]:
         """Read on until there are exactly so many entries, or all.
 

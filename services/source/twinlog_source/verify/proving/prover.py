@@ -50,17 +50,17 @@ class Prover:
             self._comparison = self._new_comparison()
             await self._drive(self._comparison.compare())
         except TwinlogError as error:
-            self._comparison.proof.not_read(error, goal=self.bounds.source_goal)
+            self._comparison.outcome.proof.not_read(error, goal=self.bounds.source_goal)
         finally:
             self.source.close()
             self.target.close()
-        proof = self._comparison.proof
+        proof = self._comparison.outcome.proof
         proof.not_compared += self._notes
         try:
             self.source.is_ahead = self.target.is_ahead = False
             await self._drive(judge(self._comparison))
         except TwinlogError as error:
-            self._comparison.proof.not_read(error, goal=self.bounds.source_goal)
+            self._comparison.outcome.proof.not_read(error, goal=self.bounds.source_goal)
         proof.bytes = self.source.read_bytes + self.target.read_bytes
         return proof
 

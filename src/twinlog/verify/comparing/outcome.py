@@ -1,0 +1,166 @@
+"""What a comparison has found so far: how much is equal, the hunks for `judge`, and what was not compared."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from twinlog.batches.header import Batch
+from twinlog.verify.comparing.align import Pair
+from twinlog.verify.comparing.hunk import Hunk
+from twinlog.verify.comparing.kept_offsets import KeptOffsets
+from twinlog.verify.comparing.rejoin import MOST_WINDOW, SETTLED_RUN
+from twinlog.verify.comparing.sides import Window
+from twinlog.verify.model import NO_POSITION, Bounds, KnownGap, NotCompared, PartitionProof, Reason, Side
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    bounds: Bounds
+    hunks: list[Hunk] = field(default_factory=list)
+    proof: PartitionProof = field(init=False)
+    offsets: KeptOffsets = field(init=False)
+    equal_until: int = field(init=False)
+    """Offset behind the last record of the source that was found equal."""
+
+    def __post_init__(self) -> None:
+        bounds = self.bounds
+        self.equal_until = bounds.equal_until
+        self.offsets = KeptOffsets(bounds.offsets_kept_from, bounds.offsets_kept_until)
+        self.proof = PartitionProof(
+            source=bounds.source,
+            target=bounds.target,
+            source_from=bounds.source_start,
+            source_to=bounds.source_start,
+            target_from=bounds.target_start,
+            target_to=bounds.target_start,
+            target_compacted=bounds.target_compacted,
+            offsets_promised=bounds.has_all_offsets,
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was found yet: what comes now is the beginning of the range."""
+        return not self.proof.records and not self.hunks
+
+    # ------------------------------------------------------------------------------------ what is equal
+
+    def add_equal_batches(self, source: Batch, target: Batch) -> None:
+        begin, other = source.header.base_offset, target.header.base_offset
+        count = source.header.record_count
+        self.offsets.note(begin, other, count)
+        self.equal_until = source.header.next_offset
+        if begin < self.bounds.source_goal:
+            self.proof.records += count
+            self.proof.unopened_records += count
+        else:
+            self.proof.records_after_goal += count
+        if begin != other:
+            self.proof.same_offsets = False
+
+    def add_equal_records(self, source: Sequence[int], target: Sequence[int]) -> None:
+        """Records in a row on both sides, by their offsets."""
+        self.offsets.note(source[0], target[0], len(source))
+        if source != target:
+            self.proof.same_offsets = False
+        self._count(bisect_left(source, self.bounds.source_goal), len(source))
+        self.equal_until = source[-1] + 1
+
+    def _count(self, below_goal: int, records: int) -> None:
+        self.proof.records += below_goal
+        self.proof.records_after_goal += records - below_goal
+
+    # ------------------------------------------------------------------------------------ what is not
+
+    def add_windows(
+        self, source: Window, target: Window, begins: Pair, pairs: Sequence[Pair], cut: Pair
+    ) -> None:
+        """Both windows up to the cut: `pairs` belong together, what lies between them is hunks. `begins`: the
+        offsets at which the windows begin."""
+        is_head = self.is_empty
+        at = (0, 0)
+        for pair in [*pairs, None]:
+            end = pair or cut
+            if end != at:
+                self.hunks.append(
+                    Hunk(
+                        source=source.entries[at[0] : end[0]],
+                        target=target.entries[at[1] : end[1]],
+                        source_before=source.behind(at[0], begins[0]),
+                        target_before=target.behind(at[1], begins[1]),
+                        source_after=source.entries[end[0]].offset if pair else None,
+                        target_after=target.entries[end[1]].offset if pair else None,
+                        is_head=is_head and at == (0, 0),
+                        equal_until=source.behind(at[0], self.equal_until),
+                    )
+                )
+            if pair:
+                at = pair[0] + 1, pair[1] + 1
+                offset, place = source.entries[pair[0]].offset, target.entries[pair[1]].offset
+                self.offsets.note(offset, place)
+                if offset != place:
+                    self.proof.same_offsets = False
+        if pairs:
+            self.equal_until = source.entries[pairs[-1][0]].offset + 1
+        goal = self.bounds.source_goal
+        self._count(sum(source.entries[pair[0]].offset < goal for pair in pairs), len(pairs))
+
+    def add_tail(self, rest: Window, begins: Pair) -> None:
+        """The rest of one side, where the other has no more."""
+        if rest.entries:
+            is_source = rest.side is Side.SOURCE
+            self.hunks.append(
+                Hunk(
+                    source=rest.entries if is_source else [],
+                    target=[] if is_source else rest.entries,
+                    source_before=begins[0],
+                    target_before=begins[1],
+                    source_after=None,
+                    target_after=None,
+                    is_head=self.is_empty,
+                    equal_until=self.equal_until,
+                )
+            )
+        if not rest.is_complete:
+            self._add_not_compared(
+                rest.side,
+                rest.next_offset,
+                rest.limit,
+                Reason.TOO_DIFFERENT,
+                f"more than {MOST_WINDOW} records are on one side only",
+            )
+
+    # ------------------------------------------------------------------------------------ not compared
+
+    def add_known_gap(self, gap: KnownGap, from_offset: int) -> None:
+        """The gap from this offset on."""
+        self.proof.not_compared.append(
+            NotCompared(
+                side=Side.SOURCE,
+                from_offset=from_offset,
+                to_offset=gap.to_offset,
+                reason=Reason.KNOWN_GAP,
+                detail=gap.reason,
+                is_harmless=gap.acknowledged,
+            )
+        )
+
+    def add_too_different(self, from_offset: int) -> None:
+        """The source from this offset on: nothing says what of the target belongs to it."""
+        detail = f"no {SETTLED_RUN} of {MOST_WINDOW} records in a row belong together"
+        self._add_not_compared(
+            Side.SOURCE, from_offset, self.bounds.source_goal, Reason.TOO_DIFFERENT, detail
+        )
+
+    def add_lag(self, from_offset: int, position: int | None) -> None:
+        """The source from this offset on is not copied yet."""
+        detail = NO_POSITION if position is None else ""
+        self._add_not_compared(
+            Side.SOURCE, from_offset, self.bounds.source_goal, Reason.NOT_COPIED_YET, detail
+        )
+
+    def _add_not_compared(
+        self, side: Side, from_offset: int, to_offset: int, reason: Reason, detail: str
+    ) -> None:
+        self.proof.not_compared.append(
+            NotCompared(side=side, from_offset=from_offset, to_offset=to_offset, reason=reason, detail=detail)
+        )
