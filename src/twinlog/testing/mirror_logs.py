@@ -10,7 +10,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
 from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Chunk, Extend, Extended, Read, Steps
-from twinlog.verify.judge import judge
+from twinlog.verify.judging.judge import judge
 from twinlog.verify.model import Bounds, PartitionProof, Range, Side
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("A.orders", 0)

@@ -11,7 +11,7 @@ from twinlog.batches import DecodedRecord
 from twinlog.testing.mirror_logs import MemoryLog, bounds_of, drive
 from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Extended
-from twinlog.verify.judge import judge
+from twinlog.verify.judging.judge import judge
 from twinlog.verify.model import Kind, PartitionProof, Range
 from twinlog.verify.ranges import joined, parts, split_offsets
 

@@ -8,7 +8,7 @@ from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.errors import TwinlogError
 from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Chunk, Extend, Extended, Read, Steps, Window
-from twinlog.verify.judge import judge
+from twinlog.verify.judging.judge import judge
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
 from twinlog_source.verify.proving.locating import HEAD, Locator, OffsetForTime, are_at_the_same_place
 

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from twinlog.verify.comparing.entries import Entry, likeness
 from twinlog.verify.comparing.hunk import Hunk
-from twinlog.verify.model import Bounds
-from twinlog.verify.pairing import STRONG
+from twinlog.verify.comparing.sides import Steps
+from twinlog.verify.judging.findings import Findings
+from twinlog.verify.judging.pairing import STRONG
+from twinlog.verify.model import COMPACTED_AWAY, Bounds, Reason, Side
 
 
 class LastOfKey(NamedTuple):
@@ -19,6 +21,34 @@ class LastOfKey(NamedTuple):
 
     offset: int
     is_tombstone: bool
+
+
+def take_superseded(findings: Findings) -> Steps[None]:
+    """Take out of the hunks what compaction explains: reads both sides for the last record of each key."""
+    keys = {entry.key for hunk in findings.hunks for entry in (*hunk.source, *hunk.target) if entry.has_key}
+    if not keys:
+        return
+    last: dict[Side, dict[bytes, LastOfKey]] = {}
+    for side, start, limit in (
+        (Side.SOURCE, findings.bounds.source_start, findings.comparison.source.limit),
+        (Side.TARGET, findings.bounds.target_start, findings.comparison.target.limit),
+    ):
+        of_side: dict[bytes, LastOfKey] = {}
+        last[side] = of_side
+
+        def note(entry: Entry, of_side: dict[bytes, LastOfKey] = of_side) -> None:
+            if entry.key in keys:
+                of_side[entry.key] = LastOfKey(entry.offset, entry.is_tombstone)
+
+        yield from findings.scan(side, start, limit, note)
+    superseded = Superseded(bounds=findings.bounds, source=last[Side.SOURCE], target=last[Side.TARGET])
+    for hunk in findings.hunks:
+        findings.proof.superseded_records += superseded.take(hunk)
+    if not findings.bounds.source_compacted:
+        # The source keeps them all: who deletes them there loses them.
+        findings.not_compared(
+            Side.SOURCE, superseded.only_source, Reason.TARGET_RETENTION, detail=COMPACTED_AWAY
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

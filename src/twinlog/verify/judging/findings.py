@@ -1,0 +1,103 @@
+"""What is found out about the hunks of a comparison: differences, and what is not compared."""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.entries import Entry
+from twinlog.verify.comparing.hunk import Hunk
+from twinlog.verify.comparing.sides import Steps, Window
+from twinlog.verify.judging.pairing import changed_pairs
+from twinlog.verify.model import (
+    Bounds,
+    Difference,
+    Kind,
+    NotCompared,
+    PartitionProof,
+    Reason,
+    Side,
+)
+
+_SCANNED_TOGETHER = 4096
+_MOST_REMEMBERED = 10_000
+
+
+@dataclass(slots=True)
+class Findings:
+    comparison: Comparison
+    hunks: list[Hunk]
+    """Each step takes out of them what it explains."""
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def bounds(self) -> Bounds:
+        return self.comparison.bounds
+
+    @property
+    def proof(self) -> PartitionProof:
+        return self.comparison.outcome.proof
+
+    def identity(self, entry: Entry) -> Hashable:
+        """What two records have in common that are the same."""
+        return entry[1:] if self.proof.timestamps_compared else entry[2:]
+
+    def find(
+        self, kind: Kind, source_offset: int | None, target_offset: int | None, changed: tuple[str, ...] = ()
+    ) -> None:
+        self.differences.append(
+            Difference(kind=kind, source_offset=source_offset, target_offset=target_offset, changed=changed)
+        )
+
+    def not_compared(
+        self,
+        side: Side,
+        entries: Iterable[Entry],
+        reason: Reason,
+        *,
+        detail: str = "",
+        is_harmless: bool | None = None,
+    ) -> None:
+        """Records of one side that are not compared, for this reason."""
+        offsets = [entry.offset for entry in entries]
+        if offsets:
+            self.proof.not_compared.append(
+                NotCompared(
+                    side=side,
+                    from_offset=min(offsets),
+                    to_offset=max(offsets) + 1,
+                    reason=reason,
+                    detail=detail,
+                    is_harmless=reason.is_harmless if is_harmless is None else is_harmless,
+                )
+            )
+
+    def remember(self, side: Side, entry: Entry) -> None:
+        """The record may be found in another partition."""
+        unmatched = self.proof.unmatched
+        if len(unmatched) < _MOST_REMEMBERED:
+            unmatched[side, entry.offset] = self.identity(entry)
+
+    def take_changed(self, hunk: Hunk, *, least: int) -> None:
+        """Records of both sides that are alike by at least so much are one, changed."""
+        pairs = changed_pairs(hunk.source, hunk.target, least=least)
+        for entry, copy, parts in pairs:
+            self.find(Kind.CHANGED, entry.offset, copy.offset, parts)
+        originals, copies = {entry.offset for entry, _, _ in pairs}, {copy.offset for _, copy, _ in pairs}
+        hunk.source = [entry for entry in hunk.source if entry.offset not in originals]
+        hunk.target = [entry for entry in hunk.target if entry.offset not in copies]
+
+    def scan(self, side: Side, start: int, limit: int, note: Callable[[Entry], None]) -> Steps[None]:
+        """Read a side once more, and call `note` with each record."""
+        with_timestamps = self.proof.timestamps_compared
+        window = Window(
+            side=side,
+            next_offset=start,
+            limit=limit,
+            with_timestamps=with_timestamps,
+            max_open_bytes=self.comparison.max_open_bytes,
+        )
+        while not window.is_complete:
+            yield from window.grow(_SCANNED_TOGETHER)
+            for entry in window.entries:
+                note(entry)
+            window.entries.clear()

@@ -1,0 +1,114 @@
+"""What each hunk is: differences by kind, what compaction explains, and what is not compared.
+
+A record of both sides, at other places, is ORDER; one of the copy that the source has once is a DUPLICATE;
+two that are mostly equal are one, CHANGED; the rest is MISSING and FOREIGN. Before that is set aside what
+retention took, the ledger of gaps knows, compaction removed, or was not copied yet.
+"""
+
+from collections.abc import Iterable
+
+from twinlog.errors import TwinlogError
+from twinlog.verify.comparing.compare import Comparison
+from twinlog.verify.comparing.hunk import Hunk
+from twinlog.verify.comparing.kept_offsets import Place
+from twinlog.verify.comparing.sides import Steps
+from twinlog.verify.judging.elsewhere import take_duplicates, take_order
+from twinlog.verify.judging.findings import Findings
+from twinlog.verify.judging.lost import take_known_gaps, take_lost
+from twinlog.verify.judging.superseded import take_superseded
+from twinlog.verify.model import (
+    NO_POSITION,
+    Bounds,
+    Difference,
+    Kind,
+    PartitionProof,
+    Reason,
+    Side,
+)
+from twinlog.verify.runs import merged, merged_ranges
+
+END = 1 << 63
+
+
+def judge(comparison: Comparison) -> Steps[PartitionProof]:
+    """To be run after `compare`; reads on where a hunk needs it. The proof with everything in it.
+
+    Who drives it may throw a TwinlogError where it wants to read: what was found until then stays found.
+    """
+    comparison.end()
+    hunks = [_below_goals(hunk, comparison.bounds) for hunk in comparison.outcome.hunks]
+    findings = Findings(comparison, hunks)
+    proof, bounds = findings.proof, findings.bounds
+    take_known_gaps(findings)
+    take_order(findings)
+    take_lost(findings)
+    if bounds.source_compacted or bounds.target_compacted:
+        try:
+            yield from take_superseded(findings)
+        except TwinlogError as error:
+            # Compaction may explain all of them.
+            proof.not_read(error, goal=bounds.source_goal)
+            findings.hunks = []
+    yield from take_duplicates(findings)
+    for hunk in findings.hunks:
+        findings.take_changed(hunk, least=1)
+        _take_rest(findings, hunk)
+    proof.differences = [*merged(findings.differences), *_shifted(findings)]
+    proof.differences.sort(key=_place)
+    proof.not_compared = merged_ranges(proof.not_compared)
+    return proof
+
+
+def _below_goals(hunk: Hunk, bounds: Bounds) -> Hunk:
+    within = [entry for entry in hunk.source if entry.offset < bounds.source_goal]
+    hunk.is_beyond = bounds.tail_is_free and (hunk.source_after is None or within != hunk.source)
+    hunk.source = within
+    if not bounds.tail_is_free:
+        hunk.target = [entry for entry in hunk.target if entry.offset < bounds.target_goal]
+    elif hunk.equal_until > bounds.source_goal:
+        hunk.target = []
+    return hunk
+
+
+def _shifted(findings: Findings) -> list[Difference]:
+    """Records at other offsets than promised, unless a difference right before them explains it."""
+    offsets = findings.comparison.outcome.offsets
+    if not offsets.runs:
+        return []
+    sources = {each.source_offset for each in findings.differences}
+    targets = {each.target_offset for each in findings.differences}
+    return offsets.differences(
+        Place(hunk.source_after, hunk.target_after)
+        for hunk in findings.comparison.outcome.hunks
+        if _is_in(sources, hunk.source_before, hunk.source_after)
+        or _is_in(targets, hunk.target_before, hunk.target_after)
+    )
+
+
+def _take_rest(findings: Findings, hunk: Hunk) -> None:
+    position, bounds = findings.comparison.position, findings.bounds
+    source_after, target_after = hunk.source_after, hunk.target_after
+    if not bounds.may_grow:
+        # Behind this part comes the next one.
+        source_after = bounds.source_goal if source_after is None else source_after
+        target_after = bounds.target_goal if target_after is None else target_after
+    for entry in hunk.source:
+        if hunk.is_tail and (position is None or entry.offset >= position):
+            detail = NO_POSITION if position is None else ""
+            findings.not_compared(Side.SOURCE, [entry], Reason.NOT_COPIED_YET, detail=detail)
+        else:
+            findings.find(Kind.MISSING, entry.offset, target_after)
+            findings.remember(Side.SOURCE, entry)
+    for entry in hunk.target:
+        findings.find(Kind.FOREIGN, source_after, entry.offset)
+        findings.remember(Side.TARGET, entry)
+
+
+def _is_in(offsets: Iterable[int | None], begin: int, end: int | None) -> bool:
+    return any(offset is not None and begin <= offset and (end is None or offset < end) for offset in offsets)
+
+
+def _place(difference: Difference) -> tuple[int, int]:
+    """The end of a log comes last."""
+    source, target = difference.source_offset, difference.target_offset
+    return (END if source is None else source, END if target is None else target)
