@@ -14,7 +14,7 @@ from twinlog_checkpoint.api.move_messages import PART_ROWS, split
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from unit.checkpoint.checkpoint_rig import turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.test_moves import MoveRig, move_rig, offset_of
+from unit.checkpoint.moves.move_rig import MoveRig, move_rig, offset_of
 from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
 
 FLOW = types_pb2.Flow(source="A", target="B")

@@ -9,7 +9,7 @@ from twinlog_checkpoint.api.group_explanation import Rule
 from twinlog_checkpoint.api.offset_queries import MAX_QUERIES, Direction, OffsetQuery, answer_queries
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.test_moves import move_rig
+from unit.checkpoint.moves.move_rig import move_rig
 
 
 async def test_offsets_go_there_and_back_to_the_same_record() -> None:

@@ -10,8 +10,8 @@ from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from unit.checkpoint.checkpoint_rig import A_TO_B, FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run
 from unit.checkpoint.moves.test_move_truth import refused_for_the_backlog
-from unit.checkpoint.moves.test_moves import NO_WAIT, MoveRig, move_rig, run
 
 SMALL, SMALL_COPY = TopicPartition("small", 0), TopicPartition("A.small", 0)
 

@@ -16,7 +16,7 @@ from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.test_moves import NO_WAIT, MoveRig, move_rig, offset_of, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
 CHANGES = ("create_topics", "append", "create_acls", "delete_acls", "alter_group_offsets")

@@ -18,7 +18,7 @@ from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.test_moves import NO_WAIT, move_rig, offset_of, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, move_rig, offset_of, run
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
 DRAINING = (Step.DRAIN, StepState.PROGRESS)

@@ -24,7 +24,7 @@ from twinlog_checkpoint.journal.record import (
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import ORIGIN
-from unit.checkpoint.moves.test_moves import NO_WAIT, MoveRig, move_rig, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run
 
 RECORD = MoveRecord(
     run_id="r",

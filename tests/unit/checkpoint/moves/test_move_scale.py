@@ -17,8 +17,8 @@ from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, TURN_ITEMS
 from unit.checkpoint.checkpoint_rig import FlowOnFakes, ToldTopics, one_turn
+from unit.checkpoint.moves.move_rig import run
 from unit.checkpoint.moves.test_move_backlog import replicated
-from unit.checkpoint.moves.test_moves import run
 
 RECORDS = 3
 PER_TOPIC = 100

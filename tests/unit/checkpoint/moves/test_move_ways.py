@@ -5,7 +5,7 @@ from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from unit.checkpoint.checkpoint_rig import FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.test_moves import move_rig
+from unit.checkpoint.moves.move_rig import move_rig
 
 
 async def test_copies_go_home_and_own_topics_away() -> None:

@@ -7,8 +7,8 @@ from twinlog.model import TopicPartition
 from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.moves.move_rig import move_rig, offset_of, run
 from unit.checkpoint.moves.test_move_fences import FENCED
-from unit.checkpoint.moves.test_moves import move_rig, offset_of, run
 
 
 async def test_a_group_that_went_on_where_it_was_moves_again() -> None:

@@ -11,10 +11,10 @@ from twinlog_source.preserved.writer import PreservedPartition
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.stream.reports import EVERYTHING_SECONDS, SLOW_SECONDS, Reporter
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
-from unit.source.task.writing.test_target_writer import BAD, GOOD, Rig
+from unit.source.task.writing.writer_rig import BAD, GOOD, WriterRig
 
 
-def reporter(rig: Rig, problem: KafkaError | None = None) -> Reporter:
+def reporter(rig: WriterRig, problem: KafkaError | None = None) -> Reporter:
     return Reporter(
         copies=rig.copies,
         target_writer=rig.target_writer,
@@ -38,7 +38,7 @@ def told(reports: pb.PartitionReports) -> dict[str, tuple[str, str]]:
 
 
 def test_a_target_that_acknowledges_nothing_is_named_before_the_delivery_time_is_over() -> None:
-    rig = Rig()
+    rig = WriterRig()
     reports = reporter(rig)
     reports.report()
     rig.copies[GOOD].fetched = 10
@@ -50,7 +50,7 @@ def test_a_target_that_acknowledges_nothing_is_named_before_the_delivery_time_is
 
 
 def test_a_slow_target_that_goes_on_is_not_named() -> None:
-    rig = Rig()
+    rig = WriterRig()
     reports = reporter(rig)
     copy = rig.copies[GOOD]
     for second in range(1, 20):
@@ -61,7 +61,7 @@ def test_a_slow_target_that_goes_on_is_not_named() -> None:
 
 
 def test_a_cluster_that_is_away_sets_all_running_partitions_back_in_words() -> None:
-    rig = Rig()
+    rig = WriterRig()
     away = TransientKafkaError("no broker answers", reason="KAFKA_UNAVAILABLE")
     rig.copies[BAD].pause(paused=True)
     assert told(reporter(rig, away).report()) == {
@@ -71,7 +71,7 @@ def test_a_cluster_that_is_away_sets_all_running_partitions_back_in_words() -> N
 
 
 def test_failures_are_counted_by_reason_from_all_who_meet_them() -> None:
-    rig = Rig()
+    rig = WriterRig()
     for reason in ("LEADER_MOVED", "LEADER_MOVED", "RECORD_TOO_LARGE"):
         rig.copies[GOOD].fail(reason=reason, message="", retriable=True, now=0.0)
     rig.source_reader.failures["KAFKA_UNAVAILABLE"] = 3
@@ -84,7 +84,7 @@ def test_failures_are_counted_by_reason_from_all_who_meet_them() -> None:
 
 
 def test_only_what_changed_is_told_and_distributions_once() -> None:
-    rig = Rig()
+    rig = WriterRig()
     reports = reporter(rig)
     assert len(reports.report().partitions) == 2
     assert not reports.report().partitions
@@ -99,7 +99,7 @@ def test_only_what_changed_is_told_and_distributions_once() -> None:
 
 def test_whatever_a_row_shows_is_told_when_it_changes() -> None:
     """Nothing is told again for a minute, so a row would be wrong for as long."""
-    rig = Rig()
+    rig = WriterRig()
     copy, reports = rig.copies[GOOD], reporter(rig)
     reports.report()
     for change in (
@@ -117,7 +117,7 @@ def test_whatever_a_row_shows_is_told_when_it_changes() -> None:
 
 
 def test_everything_is_told_again_after_a_while() -> None:
-    rig = Rig()
+    rig = WriterRig()
     reports = reporter(rig)
     reports.report()
     rig.clock.advance(EVERYTHING_SECONDS - 0.1)
@@ -128,7 +128,7 @@ def test_everything_is_told_again_after_a_while() -> None:
 
 def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
     """Its driver puts nothing about it on the log, and hands the partition out by what it hears."""
-    rig = Rig()
+    rig = WriterRig()
     copy = rig.copies[GOOD]
     preserved = PreservedCopy(
         copy=copy,

@@ -1,0 +1,89 @@
+"""Whether the offset of one group is written by a move, and which."""
+
+from dataclasses import replace
+
+import pytest
+
+from twinlog.testing.fakes.cluster import Call
+from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
+from twinlog_checkpoint.translation.log_ranges import LogRange
+from twinlog_checkpoint.translation.translation import Translation, Verdict
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.moves.move_rig import actions, move_rig, offset_of, run
+
+
+async def test_active_groups_are_left_alone_on_either_side() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("here", {ORIGIN: 100}, state="STABLE", member_count=1)
+        rig.logs.source.set_group("there", {ORIGIN: 100})
+        rig.logs.target.set_group("there", {COPY: 3}, state="STABLE", member_count=1)
+        _, report = await run(rig.served.failover)
+        assert actions(report.plan) == {
+            "here": MoveAction.SKIP_ACTIVE_BEFORE,
+            "there": MoveAction.SKIP_ACTIVE_THERE,
+        }
+        assert await offset_of(rig.logs.target, "there", COPY) == 3
+        asked = MoveOptions(wait_seconds=0, include_active=True)
+        _, report = await run(rig.served.failover, asked)
+        assert actions(report.plan)["here"] is MoveAction.WRITE
+
+
+async def test_a_group_that_became_active_while_it_was_moved_is_left_alone() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+
+        def joins(call: Call) -> None:
+            rig.logs.target.set_group("g", {COPY: 1}, state="STABLE", member_count=1)
+
+        rig.logs.target.intercept("alter_group_offsets", joins)
+        _, report = await run(rig.served.failover)
+        record = await rig.served.failover.journal.load()
+    assert actions(report.plan) == {"g": MoveAction.SKIP_ACTIVE_THERE}
+    assert record is not None
+    assert record.moved == ()
+
+
+def place_there(wanted: int, *, verdict: Verdict = Verdict.FLOOR, present: int | None = None) -> GroupPlace:
+    """A place to move to in a log that begins at 100 and ends at 200."""
+    return GroupPlace(
+        group="g",
+        from_partition=ORIGIN,
+        to_partition=COPY,
+        from_offset=1,
+        translation=Translation(verdict=verdict, downstream_offset=wanted),
+        state_before="EMPTY",
+        state_there="DEAD",
+        present_offset=present,
+        log_there=LogRange(start=100, end=200),
+    )
+
+
+@pytest.mark.parametrize(("wanted", "committed"), [(5, 100), (150, 150), (200, 200)])
+def test_an_offset_before_the_targets_log_becomes_its_start(wanted: int, committed: int) -> None:
+    decided = decide(place_there(wanted), include_active=False)
+    assert (decided.action, decided.to_offset) == (MoveAction.WRITE, committed)
+
+
+def test_an_offset_past_the_end_of_the_targets_log_is_not_moved_to() -> None:
+    """The copy lost its tail: its end would skip whatever was copied since."""
+    decided = decide(place_there(5_000), include_active=False)
+    assert (decided.action, decided.to_offset) == (MoveAction.SKIP_NO_OFFSET, None)
+    assert "past the end 200" in decided.message
+
+
+@pytest.mark.parametrize(
+    ("verdict", "present", "wrote", "action"),
+    [
+        (Verdict.EXACT, 180, True, MoveAction.WRITE),
+        (Verdict.FLOOR, 230, True, MoveAction.WRITE),
+        (Verdict.FLOOR, 180, True, MoveAction.KEEP_AHEAD),
+        (Verdict.EXACT, 180, False, MoveAction.KEEP_AHEAD),
+        (Verdict.EXACT, 230, False, MoveAction.KEEP_AHEAD),
+    ],
+)
+def test_a_group_goes_back_only_from_where_a_wrong_checkpoint_put_it(
+    verdict: Verdict, present: int, wrote: bool, action: MoveAction
+) -> None:
+    place = replace(place_there(150, verdict=verdict, present=present), wrote_present=wrote)
+    assert decide(place, include_active=False).action is action

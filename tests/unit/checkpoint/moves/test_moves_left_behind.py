@@ -1,0 +1,125 @@
+"""What a finished run left behind, and whether it is about all groups."""
+
+import pytest
+
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.moves.planning.outcome import left_behind
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition
+from twinlog_checkpoint.translation.translation import Translation, Verdict
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.moves.move_rig import NO_WAIT, move_rig, offset_of, run
+
+
+def _moved(verdict: Verdict, action: MoveAction) -> MovePartition:
+    return MovePartition(
+        group="g",
+        from_partition=COPY,
+        to_partition=ORIGIN,
+        from_offset=7,
+        present_offset=None,
+        translation=Translation(verdict=verdict, downstream_offset=None, message="why"),
+        action=action,
+        message="why",
+    )
+
+
+@pytest.mark.parametrize("verdict", [Verdict.NOT_READY, Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE])
+def test_a_run_is_not_done_while_an_offset_cannot_be_translated_for_now(verdict: Verdict) -> None:
+    """As when the offset syncs of the flow the other way are still being read."""
+    (reason,) = left_behind([_moved(verdict, MoveAction.SKIP_NO_OFFSET)], [], drained=True, accepted=False)
+    assert reason == "offsets that could not be translated now: g: why"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "action"),
+    [
+        (Verdict.NO_SYNC, MoveAction.SKIP_NO_OFFSET),
+        (Verdict.TOO_OLD, MoveAction.SKIP_NO_OFFSET),
+        (Verdict.EXACT, MoveAction.SKIP_NO_PARTITION),
+    ],
+)
+def test_a_run_is_not_done_while_an_offset_on_a_copied_topic_has_no_place(
+    verdict: Verdict, action: MoveAction
+) -> None:
+    moved = [_moved(verdict, action)]
+    (reason,) = left_behind(moved, [], drained=True, accepted=False)
+    assert f"g on {COPY}" in reason
+    assert "why" in reason
+    assert "--accept-loss" in reason
+    assert left_behind(moved, [], drained=True, accepted=True) == []
+
+
+def test_what_no_flow_copies_does_not_keep_a_run_from_being_done() -> None:
+    moved = [_moved(Verdict.NOT_REPLICATED, MoveAction.SKIP_NO_OFFSET)]
+    assert left_behind(moved, [], drained=True, accepted=False) == []
+
+
+async def test_the_record_says_what_a_finished_run_left_behind() -> None:
+    """`failover status` says so after a restart of the service, until a run leaves nothing behind."""
+    late = TopicPartition("late", 0)
+    async with move_rig() as rig:
+        rig.logs.source.add_topic("late")
+        rig.logs.source.set_group("g", {ORIGIN: 100, late: 0})
+        _, report = await run(rig.served.failover)
+        (reason,) = report.left_behind
+        assert "g on late-0" in reason
+        last = await rig.served.failover.recorded()
+        assert last is not None
+        assert (last.left_behind, last.whole) == ((reason,), False)
+        _, accepted = await run(rig.served.failover, MoveOptions(accept_loss=True))
+        assert accepted.left_behind == []
+        last = await rig.served.failover.recorded()
+        assert last is not None
+        assert (last.left_behind, last.whole) == ((), True)
+
+
+async def test_a_group_on_an_empty_partition_continues_at_the_start_of_its_empty_copy() -> None:
+    """What is written there first after the move must not be left to its auto.offset.reset."""
+    empty, copy = TopicPartition("empty", 0), TopicPartition("A.empty", 0)
+    async with move_rig() as rig:
+        rig.logs.source.add_topic("empty")
+        rig.logs.target.add_topic("A.empty")
+        rig.logs.source.set_group("g", {ORIGIN: 100, empty: 0})
+        _, report = await run(rig.served.failover)
+        assert report.left_behind == []
+        assert await offset_of(rig.logs.target, "g", copy) == 0
+
+
+async def test_the_record_says_whether_all_groups_have_moved() -> None:
+    """One that asked for some groups only, left some behind or was given up is not about all."""
+    async with move_rig() as rig:
+        runner = rig.served.failover
+
+        async def whole() -> bool:
+            record = await runner.journal.load()
+            return record is not None and record.whole
+
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+        await run(runner, MoveOptions(groups=("g",), wait_seconds=0))
+        assert not await whole()
+        await run(runner)
+        assert not await whole()
+        rig.logs.source.set_group("busy", {ORIGIN: 100})
+        await run(runner, MoveOptions(groups=("busy",), wait_seconds=0))
+        assert not await whole()
+        _, report = await run(runner)
+        assert report.already_done
+        assert await whole()
+        await run(runner, MoveOptions(groups=("g",), wait_seconds=0))
+        assert await whole()
+
+
+async def test_a_failback_of_some_groups_leaves_the_others_on_the_target() -> None:
+    """configsync deletes no copy that these work with, and no group of them goes with one of the source."""
+    async with move_rig() as rig:
+        for group in ("g", "other"):
+            rig.logs.source.set_group(group, {ORIGIN: 100})
+        await run(rig.served.failover)
+        left: list[bool] = []
+        for options in (MoveOptions(groups=("g",), wait_seconds=0), NO_WAIT):
+            await run(rig.served.failback, options)
+            record = await rig.served.failback.journal.load()
+            assert record is not None
+            left.append(record.on_target)
+    assert left == [True, False]

@@ -1,0 +1,179 @@
+"""Where an imported copy continues: exactly where it was, at a position that is derived, or not at all."""
+
+from twinlog.model import Record, TopicPartition
+from twinlog.policy.names import lease_group
+from twinlog.testing.fakes.cluster import Transaction
+from twinlog_source.log.facts import (
+    CopyFact,
+    EpochStart,
+    LeaderEpochsFact,
+)
+from twinlog_source.state.judgement import Outcome
+from unit.source.state.state_rig import COPY, FLOW, POSITIONS, P, StateRig
+
+
+async def test_a_position_is_derived_where_more_was_copied_since(copied: StateRig) -> None:
+    await copied.state(LeaderEpochsFact(partition=P, epochs=(EpochStart(1, 0),)))
+    state = await copied.export()
+    await copied.write([b"later 1", b"later 2"])
+    await copied.write([b"not copied yet"], copy=False)
+    copied.lose_the_topics()
+    assert (await copied.verdict(state)).outcome is Outcome.DERIVED
+    await copied.restore(state)
+    log = await copied.log()
+    assert log.known() == {P: 7}
+    assert log.control.leader_epochs == {}, "they belong to the position that was exported"
+
+
+async def test_aborted_records_of_both_sides_do_not_matter_to_a_derived_position(copied: StateRig) -> None:
+    state = await copied.export()
+    aborted = [Record(offset=0, timestamp_ms=1_000, key=None, value=b"no")]
+    copied.source.append_transaction(P, aborted, Transaction.ABORTED)
+    copied.target.append_transaction(COPY, [*aborted, *aborted], Transaction.ABORTED)
+    await copied.write([b"later"])
+    copied.lose_the_topics()
+    verdict = await copied.verdict(state)
+    assert (verdict.outcome, verdict.position) == (Outcome.DERIVED, 8)
+
+
+async def test_a_copy_that_differs_is_refused_and_nothing_is_written(copied: StateRig) -> None:
+    state = await copied.export()
+    await copied.write([b"on the source"], copy=False)
+    await copied.write([b"on the copy"], source=False)
+    copied.lose_the_topics()
+    verdict = await copied.verdict(state)
+    assert (verdict.outcome, verdict.reason) == (Outcome.REFUSED, "POSITION_NOT_DERIVABLE")
+    assert POSITIONS not in copied.target.topics
+
+
+async def test_what_is_copied_twice_is_copied_twice_only_when_it_is_said(copied: StateRig) -> None:
+    state = await copied.export()
+    await copied.write([b"on the source"], copy=False)
+    await copied.write([b"on the copy"], source=False)
+    copied.lose_the_topics()
+    verdict = await copied.verdict(state, allow_repeats=True)
+    assert (verdict.outcome, verdict.position) == (Outcome.REPEATED, 5)
+    assert "copied again" in verdict.message
+
+
+async def test_a_copy_with_an_open_transaction_is_refused(copied: StateRig) -> None:
+    state = await copied.export()
+    copied.lose_the_topics()
+    record = Record(offset=0, timestamp_ms=1, key=None, value=b"open")
+    copied.target.append_transaction(COPY, [record], Transaction.OPEN)
+    assert (await copied.verdict(state)).reason == "COPY_UNSTABLE"
+
+
+async def test_a_topic_that_was_copied_since_the_export_is_not_copied_twice(copied: StateRig) -> None:
+    state = await copied.export()
+    copied.source.add_topic("new")
+    copied.target.add_topic("A.new")
+    for cluster, topic in ((copied.source, "new"), (copied.target, "A.new")):
+        async with cluster.writer() as writer:
+            await writer.append(TopicPartition(topic, 0), key=None, value=b"x", timestamp_ms=1)
+    copied.lose_the_topics()
+    await copied.restore(state)
+    assert (await copied.log()).known() == {P: 5, TopicPartition("new", 0): 1}
+
+
+async def other_topic(rig: StateRig) -> None:
+    """A topic of the target that has the name of a copy, and is none."""
+    rig.source.add_topic("other")
+    rig.target.add_topic("A.other")
+    for cluster, topic, value in ((rig.source, "other", b"here"), (rig.target, "A.other", b"there")):
+        async with cluster.writer() as writer:
+            await writer.append(TopicPartition(topic, 0), key=None, value=value, timestamp_ms=1)
+
+
+async def test_topics_that_no_rule_selects_stand_in_no_ones_way() -> None:
+    rig = StateRig(more="A->B.topics = t\n")
+    await rig.write([b"x"])
+    await rig.position(1)
+    await rig.owned()
+    state = await rig.export()
+    await other_topic(rig)
+    rig.lose_the_topics()
+    assert (await rig.plan(state)).verdicts.keys() == {P}
+
+
+async def test_topics_that_changed_rules_may_select_are_looked_at() -> None:
+    rig = StateRig(more="A->B.topics = t\n")
+    await rig.write([b"x"])
+    await rig.position(1)
+    await rig.owned()
+    name = "mm2-configsync.A.internal"
+    rig.target.add_topic(name, 1, {"cleanup.policy": "compact"})
+    async with rig.target.writer() as writer:
+        await writer.append(
+            TopicPartition(name, 0), key=b'["rules"]', value=b'{"values":{"topics":"t, other"}}'
+        )
+    state = await rig.export()
+    await other_topic(rig)
+    rig.lose_the_topics()
+    (refused,) = (await rig.plan(state)).refused
+    assert (refused[0].topic, refused[1].reason) == ("other", "POSITION_NOT_DERIVABLE")
+    (repeated,) = [
+        verdict
+        for line, verdict in (await rig.plan(state, allow_repeats=True)).verdicts.values()
+        if line.topic == "other"
+    ]
+    assert (repeated.outcome, repeated.position) == (Outcome.REPEATED, 0)
+
+
+async def test_a_copy_that_is_gone_is_left_out_and_begins_again(copied: StateRig) -> None:
+    state = await copied.export()
+    copied.lose_the_topics()
+    copied.target.add_topic("A.t")
+    assert (await copied.verdict(state)).outcome is Outcome.LEFT_OUT
+    await copied.restore(state)
+    log = await copied.log()
+    assert log.known() == {}
+    assert log.control.topics == {}
+
+
+async def test_a_copy_that_is_gone_is_refused_where_a_new_one_would_skip_records() -> None:
+    rig = StateRig(more="auto.offset.reset = latest\nA->B.consumer.auto.offset.reset = latest\n")
+    await rig.write([b"x"])
+    await rig.position(1)
+    await rig.owned()
+    state = await rig.export()
+    rig.lose_the_topics()
+    rig.target.add_topic("A.t")
+    verdict = await rig.verdict(state)
+    assert (verdict.outcome, verdict.reason) == (Outcome.REFUSED, "COPY_MISSING")
+
+
+async def test_of_a_running_flow_the_ends_of_copies_are_not_taken_for_its_positions(copied: StateRig) -> None:
+    copied.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
+    state = await copied.export()
+    copied.target.set_group(lease_group("source", FLOW), state="EMPTY", member_count=0)
+    assert [line.target_end for line in state.copies] == [None]
+    copied.lose_the_topics()
+    assert (await copied.verdict(state)).reason == "POSITION_NOT_DERIVABLE"
+
+
+async def test_a_position_that_mirror_maker_stored_is_not_exact(copied: StateRig) -> None:
+    copied.clock.advance(120)
+    await copied.position(5)
+    assert [line.target_end for line in (await copied.export()).copies] == [None]
+
+
+async def test_a_preserved_copy_is_compared_offset_by_offset(copied: StateRig) -> None:
+    await copied.state(
+        CopyFact(
+            partition=P,
+            preserved=True,
+            since=0,
+            reason="",
+            target_topic_id=copied.target.topics["A.t"].topic_id,
+        )
+    )
+    state = await copied.export()
+    await copied.write([b"later"])
+    copied.lose_the_topics()
+    assert (await copied.verdict(state)).outcome is Outcome.DERIVED
+    await copied.write([b"translated"], copy=False)
+    aborted = [Record(offset=0, timestamp_ms=1_000, key=None, value=b"no")]
+    copied.target.append_transaction(COPY, aborted, Transaction.ABORTED)
+    await copied.write([b"translated"], source=False)
+    assert (await copied.verdict(state, allow_repeats=True)).outcome is Outcome.REFUSED

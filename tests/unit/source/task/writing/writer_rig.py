@@ -1,0 +1,271 @@
+"""The writing half of a task on a target that does as a test says."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, cast
+
+from twinlog.batches import CopyFault, NewRecord, OutgoingBatch, Prepared, build_batch
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.raw import FetchFailure, RawFetcher
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog_source.task.copier import Copier, CopySettings
+from twinlog_source.task.foreign_writes import ForeignWrites
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.source_reader import PreparedChunk, SourceReader
+from twinlog_source.task.reading.throttle import Throttle
+from twinlog_source.task.resting_copies import RestingCopies
+from twinlog_source.task.stream.reports import Reporter
+from twinlog_source.task.writing.positions_topic import PositionsTopic
+from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.target_writer import TargetWriter
+from twinlog_source.task.writing.transport import Positions
+
+GOOD, BAD = TopicPartition("good", 0), TopicPartition("bad", 0)
+DIALS = CopySettings(
+    read_committed=True,
+    check_crcs=True,
+    coalesce_below_bytes=0,
+    max_uncompressed_bytes=1 << 20,
+    recode_compression_level=None,
+    forced_codec=None,
+    fail_on_data_loss=False,
+    exactly_once=True,
+)
+
+
+@dataclass(slots=True)
+class TargetLog:
+    """What the target has committed, and what will go wrong next."""
+
+    committed: list[TopicPartition] = field(default_factory=list)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    silent: set[TopicPartition] = field(default_factory=set)
+    """Partitions about which nothing is said."""
+    commit_failures: list[tuple[KafkaError, bool]] = field(default_factory=list)
+    """Each: the error, and whether the commit takes place all the same."""
+    opened: int = 0
+    on_commit: Callable[[], None] = lambda: None
+
+
+class FakeTransport:
+    """A transport whose commits write `ends` of the test into the target's log."""
+
+    def __init__(
+        self, target: TargetLog, ends: Mapping[TopicPartition, int], *, overlaps: bool = False
+    ) -> None:
+        self.overlaps = overlaps
+        self.target = target
+        self.ends = ends
+        self.partition_failures: dict[TopicPartition, KafkaError] = {}
+        self.failure: KafkaError | None = None
+
+    async def __aenter__(self) -> Self:
+        self.target.opened += 1
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+    def begin(self) -> "FakeTransaction":
+        return FakeTransaction(self)
+
+
+class FakeTransaction:
+    def __init__(self, transport: FakeTransport) -> None:
+        self._transport, self._target = transport, transport.target
+        self._sent: list[tuple[TopicPartition, asyncio.Future[int]]] = []
+
+    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
+        acknowledged: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._sent.append((partition, acknowledged))
+        if partition not in self._target.silent:
+            acknowledged.set_result(len(self._target.committed) + len(self._sent) - 1)
+        return acknowledged
+
+    async def store(self, positions: Positions) -> None:
+        for partition, _ in self._sent:
+            if partition in self._target.refused:
+                self._transport.partition_failures = {partition: self._target.refused[partition]}
+                raise self._target.refused[partition]
+
+    async def commit(self) -> None:
+        self._target.on_commit()
+        ends = dict(self._transport.ends)
+        await wait_or_stop(asyncio.Event(), 0.001)
+        failure = self._target.commit_failures.pop(0) if self._target.commit_failures else None
+        if failure is None or failure[1]:
+            self._target.committed += [partition for partition, _ in self._sent]
+            self._target.positions.update(ends)
+        if failure is not None:
+            raise failure[0]
+
+
+class NothingFetched:
+    """A fetcher nobody polls."""
+
+    def interrupt(self) -> None:
+        return None
+
+
+@dataclass(slots=True)
+class WriterRig:
+    target: TargetLog = field(default_factory=TargetLog)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    clock: FakeClock = field(default_factory=FakeClock)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    refusals: list[KafkaError] = field(default_factory=list)
+    """What the driver answers next to a task that wants to continue."""
+    asked: int = 0
+    taken_over: list[tuple[int, set[TopicPartition]]] = field(default_factory=list)
+    """Of each time the ids were taken over: how many transports had been opened, and where what hangs was
+    committed."""
+    copies: dict[TopicPartition, PartitionCopy] = field(init=False)
+    source_reader: SourceReader = field(init=False)
+    target_writer: TargetWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.copies = {
+            p: PartitionCopy(partition=p, target_topic=f"A.{p.topic}", committed=0, random=lambda: 1.0)
+            for p in (GOOD, BAD)
+        }
+        nothing: Any = None
+        self.source_reader = SourceReader(
+            fetcher=cast("RawFetcher", NothingFetched()),
+            copies=self.copies,
+            policies={},
+            throttle=Throttle(),
+            read_committed=True,
+            clock=self.clock,
+            on_out_of_range=nothing,
+            on_other_leaders=nothing,
+            max_buffered_bytes=1 << 20,
+        )
+        self.target_writer = TargetWriter(
+            positions_topic=PositionsTopic(
+                topic="positions", partition_count=1, source_alias="A", connector_name="C"
+            ),
+            source_reader=self.source_reader,
+            copies=self.copies,
+            by_target={TopicPartition(c.target_topic, 0): c for c in self.copies.values()},
+            take_over=self.take_over,
+            open_transport=lambda: FakeTransport(self.target, self.ends),
+            ask_driver=self.ask_driver,
+            read_positions=self.read_positions,
+            syncs=OffsetSyncs(
+                topic="",
+                session=nothing,
+                settings=nothing,
+                paced=paced_syncs(100, flush_seconds=60),
+                clock=self.clock,
+            ),
+            clock=self.clock,
+            random=lambda: 0.0,
+        )
+
+    async def take_over(self, committed: Collection[TopicPartition]) -> None:
+        self.taken_over.append((self.target.opened, set(committed)))
+
+    async def ask_driver(self) -> None:
+        self.asked += 1
+        if self.refusals:
+            raise self.refusals.pop(0)
+
+    async def read_positions(self) -> Mapping[TopicPartition, int]:
+        return dict(self.target.positions)
+
+    def found_a_fault(self, partition: TopicPartition) -> None:
+        """As the source_reader queues a fault at the position."""
+        copy = self.copies[partition]
+        fault = CopyFault(reason="RECORD_TOO_LARGE", offset=copy.fetched, message="too large")
+        prepared = Prepared(batches=(), next_offset=copy.fetched, fault=fault)
+        self.source_reader.chunks.append(
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=10)
+        )
+        copy.hold()
+        self.source_reader.arrived.set()
+
+    def copier(self) -> Copier:
+        """Around the two halves; its partitions are assigned already."""
+        nothing: Any = None
+        looked = ForeignWrites(reader=nothing, found=lambda _partition, _write: None)
+        return Copier(
+            flow=Flow("A", "B"),
+            dials=DIALS,
+            source=nothing,
+            clock=self.clock,
+            source_reader=self.source_reader,
+            target_writer=self.target_writer,
+            syncs=self.target_writer.syncs,
+            reporter=Reporter(
+                copies=self.copies,
+                target_writer=self.target_writer,
+                syncs=self.target_writer.syncs,
+                source_problem=lambda: None,
+                source_throttled=lambda: False,
+                target_throttled=lambda: False,
+                clock=self.clock,
+            ),
+            copies=self.copies,
+            policies={},
+            source_topic_ids={},
+            by_target={},
+            throttle=Throttle(),
+            foreign_writes=looked,
+            resting=RestingCopies(by_target={}, ends=nothing, foreign_writes=looked, preserved=None),
+        )
+
+    def fetched(self, partition: TopicPartition, end: int) -> None:
+        """As the source_reader queues what it fetched."""
+        copy = self.copies[partition]
+        batch = build_batch([NewRecord(None, b"x", 0)])
+        prepared = Prepared(batches=(batch,), next_offset=end)
+        chunk = PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=10)
+        copy.fetched = end
+        self.ends[partition] = end
+        self.source_reader.chunks.append(chunk)
+        self.source_reader.arrived.set()
+
+    async def run_until(self, condition: Any) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.target_writer.run(self.stop), name="target_writer")
+            try:
+                async with asyncio.timeout(60):
+                    while not condition():
+                        await wait_or_stop(asyncio.Event(), 0.001)
+            finally:
+                self.stop.set()
+                self.source_reader.arrived.set()
+
+
+def away() -> KafkaError:
+    return TransientKafkaError("away", reason="KAFKA_UNAVAILABLE")
+
+
+@dataclass(slots=True)
+class OneOutOfRange:
+    """A fetcher that says of one partition that its log does not hold the position; then nothing."""
+
+    partition: TopicPartition | None
+
+    def interrupt(self) -> None:
+        return None
+
+    def is_asked(self, partition: TopicPartition) -> bool:
+        return False
+
+    async def pause(self, seconds: float) -> None:
+        await wait_or_stop(asyncio.Event(), 0.001)
+
+    async def poll(
+        self, positions: Mapping[TopicPartition, int], *, max_wait_seconds: float, sizes: object
+    ) -> Mapping[TopicPartition, FetchFailure]:
+        partition, self.partition = self.partition, None
+        if partition is None:
+            await self.pause(0.0)
+            return {}
+        error = TransientKafkaError("gone", reason="OFFSET_OUT_OF_RANGE")
+        return {partition: FetchFailure(partition=partition, fetch_offset=positions[partition], error=error)}
