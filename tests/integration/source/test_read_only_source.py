@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.configsync.test_configsync_access import allow
+from integration.configsync.access_rig import allow
 from integration.conftest import READER, WRITER, GuardedPair
 from integration.source.source_rig import GrowingLog
 from twinlog.errors import KafkaError

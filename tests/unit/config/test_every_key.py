@@ -18,7 +18,7 @@ from twinlog.config.keys.table import ALL_KEYS
 TESTS = Path(__file__).parents[2]
 
 OF_FLOWS = {
-    "integration/kafka/test_broker_requests.py": {
+    "integration/kafka/test_silent_brokers.py": {
         "test_administrative_calls_of_a_flow_end_with_admin_timeout_ms": """
             admin.timeout.ms
         """,
@@ -49,10 +49,12 @@ OF_FLOWS = {
             twinlog.auth.viewers twinlog.auth.operators twinlog.auth.admins
         """,
     },
-    "integration/configsync/test_configsync_access.py": {
+    "integration/configsync/test_configsync_acls.py": {
         "test_mode_read_only_follows_removals_and_leaves_foreign_acls": """
             sync.topic.acls.interval.seconds twinlog.sync.topic.acls.mode
         """,
+    },
+    "integration/configsync/test_configsync_access.py": {
         "test_quotas_follow_the_source_and_users_that_cannot_be_copied_are_listed": """
             twinlog.sync.client.quotas.enabled
         """,
@@ -229,20 +231,26 @@ OF_CLIENTS = {
         "test_connections_that_are_idle_are_closed": """
             connections.max.idle.ms
         """,
-        "test_a_call_to_brokers_that_do_not_answer_ends_with_default_api_timeout_ms": """
-            default.api.timeout.ms
-        """,
+    },
+    "integration/kafka/test_refused_batches.py": {
         "test_a_refused_record_is_sent_again_as_often_as_retry_backoff_ms_says": """
             retry.backoff.ms
         """,
         "test_a_batch_that_is_refused_again_and_again_fails_after_delivery_timeout_ms": """
             delivery.timeout.ms
         """,
-        "test_clients_offer_what_ssl_enabled_protocols_and_ssl_cipher_suites_leave": """
-            ssl.enabled.protocols ssl.cipher.suites
+    },
+    "integration/kafka/test_silent_brokers.py": {
+        "test_a_call_to_brokers_that_do_not_answer_ends_with_default_api_timeout_ms": """
+            default.api.timeout.ms
         """,
         "test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backoff_says": """
             reconnect.backoff.ms reconnect.backoff.max.ms
+        """,
+    },
+    "integration/kafka/test_tls_offers.py": {
+        "test_clients_offer_what_ssl_enabled_protocols_and_ssl_cipher_suites_leave": """
+            ssl.enabled.protocols ssl.cipher.suites
         """,
     },
     "unit/kafka/security/test_kerberos.py": {
