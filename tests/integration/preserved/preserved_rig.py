@@ -34,6 +34,7 @@ from twinlog_source.preserved.filler import Filler
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.orders import PreservedTerms, TaskAssignment, TaskStart
+from twinlog_source.task.stream.order_messages import setup_of
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...], int]
@@ -164,7 +165,7 @@ class PreservedRig:
             """It may."""
 
         async with open_copier(
-            self.prepare(),
+            setup_of(self.prepare()),
             Flow(self.alias, "B"),
             slot=0,
             clock=SystemClock(),

@@ -202,7 +202,7 @@ OF_FLOWS = {
             twinlog.copy.until
         """,
     },
-    "unit/source/task/test_assembly.py": {
+    "unit/source/task/test_copy_settings.py": {
         "test_the_lease_of_a_task_is_as_long_as_configured": """
             twinlog.lease.seconds
         """,
@@ -318,7 +318,7 @@ OF_CLIENTS = {
             delivery.timeout.ms retry.backoff.ms
         """,
     },
-    "unit/source/task/test_assembly.py": {
+    "unit/source/task/test_copy_settings.py": {
         "test_damage_is_looked_for_unless_check_crcs_is_off": """
             check.crcs
         """,

@@ -1,19 +1,13 @@
 """Puts one task together: its sessions, its halves, and its transactional ids, taken over before it says
 so."""
 
-import asyncio
-import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
-from twinlog.batches import Codec, CopyPolicy
+from twinlog.batches import CopyPolicy
 from twinlog.clock import Clock
-from twinlog.config.flow.copy_until import parse_until
-from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
-from twinlog.kafka.deadline import deadline
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import (
     BatchReader,
@@ -34,13 +28,15 @@ from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.preserved.writer import Changed, Failed, PreservedWriter
-from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier, CopySettings
+from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
+from twinlog_source.task.getting_ready import make_ready
+from twinlog_source.task.orders import TaskSetup
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.horizon import Horizon
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.resting_copies import RestingCopies
+from twinlog_source.task.settings import copy_settings, horizon_of
 from twinlog_source.task.stream.reports import Reporter
 from twinlog_source.task.writing.positions_topic import PositionsTopic
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
@@ -54,16 +50,11 @@ MAX_BUFFERED_BYTES = 8 << 20
 SYNCS_DELIVERY_SECONDS = 10.0
 TAIL_SECONDS = 10.0
 """For a question about the end of copies: a broker that hangs is asked again."""
-READY_SECONDS = 2.0
-"""How long a task waits for leaders and connections before it is Prepared: some ten round trips to a cluster
-on another continent. A cluster that hangs does not delay the records of the other end by more than that."""
-
-Properties = Mapping[str, Mapping[str, str]]
 
 
 @asynccontextmanager
 async def open_copier(
-    prepare: pb.Prepare,
+    setup: TaskSetup,
     flow: Flow,
     *,
     slot: int,
@@ -75,7 +66,7 @@ async def open_copier(
 
     Raises KafkaError when the target cannot be reached or refuses. Everything is closed on exit.
     """
-    properties = {role: dict(named.values) for role, named in prepare.clients.items()}
+    properties = setup.clients
     async with AsyncExitStack() as stack:
 
         def session(role: str, alias: str) -> DataClientPool:
@@ -87,23 +78,23 @@ async def open_copier(
         source = session("source_consumer", flow.source)
         target = session("data_producer", flow.target)
         settings = producer_settings(properties["data_producer"], alias=flow.target)
-        on_source = prepare.offset_syncs_on_source
+        on_source = setup.offset_syncs_on_source
         syncs_role = "source_producer" if on_source else "target_producer"
         syncs_host = flow.source if on_source else flow.target
         syncs = OffsetSyncs(
-            topic=prepare.offset_syncs_topic,
+            topic=setup.offset_syncs_topic,
             session=session(syncs_role, syncs_host),
             settings=producer_settings(
                 properties[syncs_role], alias=syncs_host, delivery_seconds=SYNCS_DELIVERY_SECONDS
             ),
             paced=paced_syncs(
-                prepare.offset_lag_max,
-                flush_seconds=int(prepare.settings["offset.flush.interval.ms"]) / 1000,
+                setup.offset_lag_max,
+                flush_seconds=int(setup.settings["offset.flush.interval.ms"]) / 1000,
             ),
             clock=clock,
         )
         target_reads = session("target_consumer", flow.target)
-        positions = _positions_log(prepare, flow, target_reads, properties)
+        positions = _positions_log(setup, flow, target_reads)
         fetching = fetch_options(properties["source_consumer"], alias=flow.source)
         copies: dict[TopicPartition, PartitionCopy] = {}
         policies: dict[TopicPartition, CopyPolicy] = {}
@@ -112,23 +103,23 @@ async def open_copier(
         throttle = Throttle()
 
         def open_transport() -> Transport:
-            if prepare.transactional_ids:
+            if setup.transactional_ids:
                 return ExactlyOnce(
-                    target, prepare.transactional_ids, settings, on_failure=source_reader.arrived.set
+                    target, setup.transactional_ids, settings, on_failure=source_reader.arrived.set
                 )
             return AtLeastOnce(target, settings)
 
         take_over = TakeOver(
             session=target,
             positions=positions,
-            target_topic=dict(zip(prepare.source_topics, prepare.target_topics, strict=True)).get,
+            target_topic=dict(zip(setup.source_topics, setup.target_topics, strict=True)).get,
             timeout_seconds=CALL_TIMEOUT_SECONDS,
             transaction_timeout_seconds=settings.transaction_timeout_seconds,
         )
 
         async def take_over_ids(committed: Collection[TopicPartition]) -> None:
             written = {at_target: copy.partition for at_target, copy in by_target.items()}
-            await take_over.take(prepare.transactional_ids, written, committed=committed)
+            await take_over.take(setup.transactional_ids, written, committed=committed)
 
         async def out_of_range(beyond: Sequence[PartitionCopy]) -> None:
             await copier.on_out_of_range(beyond)
@@ -141,20 +132,20 @@ async def open_copier(
             copies=copies,
             policies=policies,
             throttle=throttle,
-            read_committed=prepare.read_committed,
+            read_committed=setup.read_committed,
             clock=clock,
             on_out_of_range=out_of_range,
             on_other_leaders=other_leaders,
             max_buffered_bytes=MAX_BUFFERED_BYTES,
-            horizon=horizon_of(prepare.settings),
+            horizon=horizon_of(setup.settings),
         )
-        spans = TaskSpans.of(flow, slot, traceparent=prepare.traceparent, clock=clock)
+        spans = TaskSpans.of(flow, slot, traceparent=setup.traceparent, clock=clock)
         target_writer = TargetWriter(
             positions_topic=PositionsTopic(
-                topic=prepare.positions_topic,
-                partition_count=prepare.positions_partition_count,
+                topic=setup.positions_topic,
+                partition_count=setup.positions_partition_count,
                 source_alias=flow.source,
-                connector_name=prepare.connector_name,
+                connector_name=setup.connector_name,
             ),
             source_reader=source_reader,
             copies=copies,
@@ -176,9 +167,9 @@ async def open_copier(
         await target_writer.open()
         reporter: Reporter
         preserved: PreservedCopies | None = None
-        if prepare.HasField("preserved_writer"):
+        if setup.preserved_writer is not None:
             preserved = _preserved_copies(
-                prepare,
+                setup,
                 flow,
                 target=target,
                 reads=target_reads,
@@ -191,9 +182,9 @@ async def open_copier(
             source_reader.offer = preserved.offer
         ways: dict[str, Callable[[], Awaitable[None]]] = {
             f"get ready to write to {flow.target}": lambda: prepare_to_produce(
-                target, {*prepare.target_topics, prepare.positions_topic}
+                target, {*setup.target_topics, setup.positions_topic}
             ),
-            f"get ready to read from {flow.source}": lambda: prepare_to_fetch(source, prepare.source_topics),
+            f"get ready to read from {flow.source}": lambda: prepare_to_fetch(source, setup.source_topics),
         }
         if preserved is not None:
             ways[f"get ready to fill offsets on {flow.target}"] = preserved.writer.get_ready
@@ -213,7 +204,7 @@ async def open_copier(
         )
         copier = Copier(
             flow=flow,
-            dials=copy_settings(prepare, properties, check_crcs=fetching.check_crcs),
+            dials=copy_settings(setup, check_crcs=fetching.check_crcs),
             source=source,
             clock=clock,
             source_reader=source_reader,
@@ -238,7 +229,7 @@ async def open_copier(
 
 
 def _preserved_copies(
-    prepare: pb.Prepare,
+    setup: TaskSetup,
     flow: Flow,
     *,
     target: DataClientPool,
@@ -251,7 +242,8 @@ def _preserved_copies(
 ) -> PreservedCopies:
     """`reads` is a session of the target that may read the copies."""
     clock = target_writer.clock
-    named = prepare.preserved_writer
+    named = setup.preserved_writer
+    assert named is not None
     tails = KafkaCopyTails(reads, writer_id=named.producer_id, timeout_seconds=TAIL_SECONDS)
 
     def writer(changed: Changed, failed: Failed) -> PreservedWriter:
@@ -260,7 +252,7 @@ def _preserved_copies(
             settings=settings,
             identity=ProducerIdentity(named.producer_id, named.producer_epoch),
             tails=tails,
-            filler=Filler(target, prepare.filler_transactional_id, settings, reads=reads),
+            filler=Filler(target, setup.filler_transactional_id, settings, reads=reads),
             clock=clock,
             changed=changed,
             failed=failed,
@@ -279,69 +271,23 @@ def _preserved_copies(
         wake_reader=target_writer.source_reader.wake,
         syncs=target_writer.syncs,
         clock=clock,
-        flush_seconds=int(prepare.settings["offset.flush.interval.ms"]) / 1000,
-        fill_after_seconds=prepare.lease.ToTimedelta().total_seconds() + settings.request_timeout_seconds,
+        flush_seconds=int(setup.settings["offset.flush.interval.ms"]) / 1000,
+        fill_after_seconds=setup.lease_seconds + settings.request_timeout_seconds,
     )
 
 
-async def make_ready(
-    ways: Mapping[str, Callable[[], Awaitable[None]]], *, bound_seconds: float = READY_SECONDS
-) -> None:
-    """Go all ways at the same time, each for itself and for `bound_seconds` at most.
-
-    A way that fails or takes longer is no error: the copy meets it again, and says so.
-    """
-
-    async def attempt(doing: str, way: Callable[[], Awaitable[None]]) -> None:
-        with contextlib.suppress(KafkaError):
-            async with deadline(bound_seconds, doing):
-                await way()
-
-    async with asyncio.TaskGroup() as group:
-        for doing, way in ways.items():
-            group.create_task(attempt(doing, way), name=doing)
-
-
-def _positions_log(
-    prepare: pb.Prepare, flow: Flow, session: DataClientPool, properties: Properties
-) -> PositionsLog:
+def _positions_log(setup: TaskSetup, flow: Flow, session: DataClientPool) -> PositionsLog:
     reader = KafkaLogReader(
         session,
-        fetch_options(properties["target_consumer"], alias=flow.target),
+        fetch_options(setup.clients["target_consumer"], alias=flow.target),
         read_committed=True,
         timeout_seconds=CALL_TIMEOUT_SECONDS,
     )
     return PositionsLog(
         list_offsets=lambda spec, partitions: list_offsets(session, spec, partitions),
         reader=reader,
-        topic=prepare.positions_topic,
-        partition_count=prepare.positions_partition_count,
+        topic=setup.positions_topic,
+        partition_count=setup.positions_partition_count,
         source_alias=flow.source,
-        connector_name=prepare.connector_name,
-    )
-
-
-def horizon_of(settings: Mapping[str, str]) -> Horizon:
-    """How far may be copied. Of a driver of an earlier version: everything."""
-    return Horizon(
-        delay_seconds=float(settings.get("twinlog.delay.seconds", "0")),
-        until=parse_until(settings.get("twinlog.copy.until", "")),
-        max_open_bytes=int(settings["twinlog.batch.max.uncompressed.bytes"]),
-    )
-
-
-def copy_settings(prepare: pb.Prepare, properties: Properties, *, check_crcs: bool) -> CopySettings:
-    """How records are copied, from settings of ours and the producer's `compression.type`."""
-    settings = prepare.settings
-    level = settings["twinlog.recode.compression.level"]
-    codec = properties["data_producer"].get("compression.type", "").strip().lower()
-    return CopySettings(
-        read_committed=prepare.read_committed,
-        check_crcs=check_crcs,
-        coalesce_below_bytes=int(settings["twinlog.coalesce.below.bytes"]),
-        max_uncompressed_bytes=int(settings["twinlog.batch.max.uncompressed.bytes"]),
-        recode_compression_level=int(level) if level else None,
-        forced_codec=Codec[codec.upper()] if codec else None,
-        fail_on_data_loss=settings["twinlog.on.data.loss"] == "fail",
-        exactly_once=bool(prepare.transactional_ids),
+        connector_name=setup.connector_name,
     )

@@ -5,7 +5,7 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.batches import Codec, CopyPolicy, TargetTopicLimits
+from twinlog.batches import CopyPolicy
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.raw import DataClientPool
@@ -16,54 +16,19 @@ from twinlog_source.partitions.states import PartitionState
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.loss_judge import LossJudge
 from twinlog_source.task.moves import PositionMoves
-from twinlog_source.task.orders import SetPaused, TaskAssignment, TaskStart
+from twinlog_source.task.orders import SetPaused, TaskStart
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reading.log_questions import LogQuestions
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.resting_copies import RestingCopies
+from twinlog_source.task.settings import CopySettings
 from twinlog_source.task.stream.reports import Reporter
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.target_writer import TargetWriter
 
 CALL_TIMEOUT_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopySettings:
-    """How records are copied, the same for all partitions of a task."""
-
-    read_committed: bool
-    check_crcs: bool
-    coalesce_below_bytes: int
-    max_uncompressed_bytes: int
-    recode_compression_level: int | None
-    forced_codec: Codec | None
-    """The producer's `compression.type` when somebody set it; None = records keep their codec."""
-    fail_on_data_loss: bool
-    exactly_once: bool
-    """Rounds are transactions."""
-
-    def policy(self, assignment: TaskAssignment) -> CopyPolicy:
-        """How batches of one partition are copied to its target topic."""
-        named = assignment.compression_type
-        if named in ("", "producer"):
-            codec = self.forced_codec
-        else:
-            codec = Codec.NONE if named == "uncompressed" else Codec[named.upper()]
-        return CopyPolicy(
-            target=TargetTopicLimits(
-                max_message_bytes=assignment.max_message_bytes,
-                codec=codec,
-                level=self.recode_compression_level,
-            ),
-            read_committed=self.read_committed,
-            check_crc=self.check_crcs,
-            coalesce_below_bytes=self.coalesce_below_bytes,
-            max_open_bytes=self.max_uncompressed_bytes,
-            keeps_offsets=assignment.preserved is not None,
-        )
 
 
 @dataclass(slots=True, kw_only=True)

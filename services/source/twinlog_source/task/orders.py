@@ -1,15 +1,51 @@
 """What a driver orders its tasks, as values. `stream/order_messages.py` reads them from messages."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinlog.batches import TargetTopicLimits
 from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
-from twinlog_source.log.facts import EpochStart
+from twinlog_source.log.facts import EpochStart, WriterFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.partitions.shares import SlotLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSetup:
+    """What a task needs to open its clients, before it is handed partitions."""
+
+    clients: Mapping[str, Mapping[str, str]] = field(repr=False)
+    """Kafka's client properties by role, such as `source_consumer`; values may be secret."""
+    settings: Mapping[str, str]
+    """How records are copied, by the names of the keys."""
+    transactional_ids: tuple[str, ...] = ()
+    """Used in turn; empty = at least once."""
+    positions_topic: str
+    positions_partition_count: int
+    connector_name: str
+    """First element of the keys in the positions topic."""
+    offset_syncs_topic: str = ""
+    """Empty = no offset syncs are sent."""
+    offset_syncs_on_source: bool = False
+    offset_lag_max: int
+    read_committed: bool
+    lease_seconds: float
+    """A task that does not hear its driver for so long ends itself."""
+    report_seconds: float
+    """Time between two reports."""
+    source_topics: tuple[str, ...] = ()
+    """Topics that the task will copy from, as far as is known: it finds their leaders before it starts."""
+    target_topics: tuple[str, ...] = ()
+    """Their copies, in the same order."""
+    preserved_writer: WriterFact | None = None
+    """The producer of all preserved copies of the flow; None = there are none."""
+    filler_transactional_id: str = ""
+    """With which this task fills offsets of preserved copies."""
+    traceparent: str = ""
+    """W3C's, of the span in which the epoch was made ready; empty = nobody traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import TargetTopicLimits
 from twinlog.model import TopicPartition
-from twinlog_source.log.facts import EpochStart
+from twinlog_source.log.facts import EpochStart, WriterFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.shares import SlotLimits
@@ -17,11 +17,34 @@ from twinlog_source.task.orders import (
     Reposition,
     SetPaused,
     TaskAssignment,
+    TaskSetup,
     TaskStart,
     WithdrawReposition,
 )
 from twinlog_source.task.stream.hole_cost_messages import hole_costs_of
 from twinlog_source.task.stream.sync_paces import pace_of
+
+
+def setup_of(told: pb.Prepare) -> TaskSetup:
+    return TaskSetup(
+        clients={role: dict(properties.values) for role, properties in told.clients.items()},
+        settings=dict(told.settings),
+        transactional_ids=tuple(told.transactional_ids),
+        positions_topic=told.positions_topic,
+        positions_partition_count=told.positions_partition_count,
+        connector_name=told.connector_name,
+        offset_syncs_topic=told.offset_syncs_topic,
+        offset_syncs_on_source=told.offset_syncs_on_source,
+        offset_lag_max=told.offset_lag_max,
+        read_committed=told.read_committed,
+        lease_seconds=_seconds(told.lease),
+        report_seconds=_seconds(told.report_interval),
+        source_topics=tuple(told.source_topics),
+        target_topics=tuple(told.target_topics),
+        preserved_writer=_writer(told.preserved_writer) if told.HasField("preserved_writer") else None,
+        filler_transactional_id=told.filler_transactional_id,
+        traceparent=told.traceparent,
+    )
 
 
 def start_of(told: pb.Start) -> TaskStart:
@@ -73,6 +96,10 @@ def reposition_of(told: pb.Reposition) -> Reposition:
 
 def withdrawal_of(told: pb.WithdrawReposition) -> WithdrawReposition:
     return WithdrawReposition(partition=_partition(told.partition), number=told.id)
+
+
+def _writer(told: pb.WriterIdentity) -> WriterFact:
+    return WriterFact(producer_id=told.producer_id, producer_epoch=told.producer_epoch)
 
 
 def _preserved(told: pb.PreservedCopy) -> PreservedTerms:

@@ -28,11 +28,13 @@ from twinlog_source.log.fencing import FENCED
 from twinlog_source.reasons import EndReason
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
+from twinlog_source.task.orders import TaskSetup
 from twinlog_source.task.stream.driver_lease import DriverLease
 from twinlog_source.task.stream.order_messages import (
     limits_of,
     pause_of,
     reposition_of,
+    setup_of,
     start_of,
     withdrawal_of,
 )
@@ -79,7 +81,7 @@ class TaskConnection:
     _lease_seconds: float = 0.0
     _lease: DriverLease | None = None
     """Since the task was told how long it is."""
-    _prepare: "asyncio.Future[pb.Prepare] | None" = None
+    _setup: "asyncio.Future[TaskSetup] | None" = None
     _start: "asyncio.Future[pb.Start] | None" = None
     _resume: "asyncio.Future[pb.Resume] | None" = None
     """The answer that a task waits for whose ids were initialised again."""
@@ -98,7 +100,7 @@ class TaskConnection:
         """Return (reason, message): END_OF_EPOCH, EPOCH_OVER (it was never started), LEASE_LOST, REFUSED, or
         the reason of a failure."""
         loop = asyncio.get_running_loop()
-        self._prepare, self._start = loop.create_future(), loop.create_future()
+        self._setup, self._start = loop.create_future(), loop.create_future()
         self._lease_seconds = self.connect_timeout_seconds
         trusted = grpc.ssl_channel_credentials(self.driver_certificate.encode())
         async with grpc.aio.secure_channel(self.driver_endpoint, trusted, CHANNEL_OPTIONS) as channel:
@@ -155,13 +157,14 @@ class TaskConnection:
         return command.WhichOneof("command") == "end" and not self._start.done()
 
     def _obey(self, command: pb.WorkerCommand) -> None:
-        assert self._prepare is not None
+        assert self._setup is not None
         assert self._start is not None
         match command.WhichOneof("command"):
-            case "prepare" if not self._prepare.done():
-                self._lease_seconds = command.prepare.lease.ToTimedelta().total_seconds()
+            case "prepare" if not self._setup.done():
+                setup = setup_of(command.prepare)
+                self._lease_seconds = setup.lease_seconds
                 self._lease = DriverLease(self._lease_seconds, self.clock.monotonic())
-                self._prepare.set_result(command.prepare)
+                self._setup.set_result(setup)
             case "start" if not self._start.done():
                 self._start.set_result(command.start)
             case "end":
@@ -191,10 +194,10 @@ class TaskConnection:
     async def _work(self, stream: Any) -> None:
         try:
             await stream.write(pb.WorkerReport(hello=self._hello()))
-            assert self._prepare is not None
-            prepare = await self._prepare
+            assert self._setup is not None
+            setup = await self._setup
             async with open_copier(
-                prepare,
+                setup,
                 self.flow,
                 slot=self.slot,
                 clock=self.clock,
@@ -204,8 +207,8 @@ class TaskConnection:
                 self._copier = copier
                 await stream.write(pb.WorkerReport(prepared=pb.Prepared()))
                 assert self._start is not None
-                reports = prepare.report_interval.ToTimedelta().total_seconds()
-                await self._copy(stream, copier, await self._start, max(SHORTEST_REPORT_SECONDS, reports))
+                report_seconds = max(SHORTEST_REPORT_SECONDS, setup.report_seconds)
+                await self._copy(stream, copier, await self._start, report_seconds)
                 await self._finish(stream, EndReason.END_OF_EPOCH, "", copier)
         except TwinlogError as error:
             log.warning(

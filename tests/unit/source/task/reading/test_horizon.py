@@ -15,8 +15,8 @@ from twinlog.testing.source_batches import source_batch
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.reasons import PartitionReason
-from twinlog_source.task.assembly import horizon_of
 from twinlog_source.task.reading.horizon import FOR_EVER, Horizon
+from twinlog_source.task.settings import horizon_of
 from unit.config.config_files import load_more
 
 NOW_MS = 1_700_000_000_000

@@ -8,7 +8,8 @@ from twinlog.model import Flow
 from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings, every_transactional_id, ids_of_slot
 from twinlog_source.log.facts import WriterFact
-from twinlog_source.task.assembly import copy_settings
+from twinlog_source.task.settings import copy_settings
+from twinlog_source.task.stream.order_messages import setup_of
 from twinlog_source.task.writing.producer_settings import producer_settings
 from unit.config.config_files import load_more
 
@@ -72,9 +73,8 @@ def test_the_isolation_of_the_source_is_as_the_file_says(line: str, read_committ
 def test_the_codec_of_the_copies_is_the_producers_when_the_file_names_one(
     line: str, codec: Codec | None
 ) -> None:
-    prepare = TaskSettings(flow=flow_of(line)).prepare(1, 0, positions_partition_count=25)
-    properties = {role: dict(named.values) for role, named in prepare.clients.items()}
-    assert copy_settings(prepare, properties, check_crcs=True).forced_codec is codec
+    setup = setup_of(TaskSettings(flow=flow_of(line)).prepare(1, 0, positions_partition_count=25))
+    assert copy_settings(setup, check_crcs=True).forced_codec is codec
 
 
 def test_the_dials_of_the_producer_are_as_the_file_says() -> None:

@@ -11,12 +11,13 @@ from twinlog.kafka.raw import FetchFailure, RawFetcher
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.task.copier import Copier, CopySettings
+from twinlog_source.task.copier import Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk, SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 from twinlog_source.task.resting_copies import RestingCopies
+from twinlog_source.task.settings import CopySettings
 from twinlog_source.task.stream.reports import Reporter
 from twinlog_source.task.writing.positions_topic import PositionsTopic
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs

@@ -2,7 +2,6 @@
 
 import os
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Codec, DecodedRecord, Prepared, prepare
 from twinlog.config import OnDataLoss
 from twinlog.kafka.clients import fetch_options
@@ -10,8 +9,9 @@ from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
-from twinlog_source.task.assembly import copy_settings
-from twinlog_source.task.orders import TaskAssignment
+from twinlog_source.task.orders import TaskAssignment, TaskSetup
+from twinlog_source.task.settings import copy_settings
+from twinlog_source.task.stream.order_messages import setup_of
 from unit.config.config_files import load_more
 
 
@@ -19,17 +19,16 @@ def record(offset: int, value: bytes) -> DecodedRecord:
     return DecodedRecord(offset, 1_700_000_000_000, b"k", value, ())
 
 
-def told(*lines: str) -> pb.Prepare:
+def told(*lines: str) -> TaskSetup:
     """What a task gets over the wire."""
     (flow,) = source_flows(load_more(*lines))
-    return TaskSettings(flow=flow).prepare(1, 0, positions_partition_count=25)
+    return setup_of(TaskSettings(flow=flow).prepare(1, 0, positions_partition_count=25))
 
 
 def copied(*lines: str, data: bytes, compression_type: str = "producer", backlog: bool = False) -> Prepared:
-    message = told(*lines)
-    clients = {role: dict(named.values) for role, named in message.clients.items()}
-    check_crcs = fetch_options(clients["source_consumer"], alias="A").check_crcs
-    settings = copy_settings(message, clients, check_crcs=check_crcs)
+    setup = told(*lines)
+    check_crcs = fetch_options(setup.clients["source_consumer"], alias="A").check_crcs
+    settings = copy_settings(setup, check_crcs=check_crcs)
     assigned = TaskAssignment(
         partition=TopicPartition("t", 0), target_topic="t", position=0, compression_type=compression_type
     )
@@ -75,14 +74,12 @@ def test_damage_is_looked_for_unless_check_crcs_is_off() -> None:
 
 
 def test_the_lease_of_a_task_is_as_long_as_configured() -> None:
-    assert told("twinlog.lease.seconds = 4.5").lease.ToTimedelta().total_seconds() == 4.5
+    assert told("twinlog.lease.seconds = 4.5").lease_seconds == 4.5
 
 
 def test_a_loss_stops_the_partition_only_where_that_is_configured() -> None:
     def of(*lines: str) -> bool:
-        message = told(*lines)
-        clients = {role: dict(named.values) for role, named in message.clients.items()}
-        return copy_settings(message, clients, check_crcs=True).fail_on_data_loss
+        return copy_settings(told(*lines), check_crcs=True).fail_on_data_loss
 
     assert not of()
     assert of(f"twinlog.on.data.loss = {OnDataLoss.FAIL.value}")

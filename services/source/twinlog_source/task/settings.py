@@ -1,0 +1,71 @@
+"""How a task copies, by the settings that its driver tells it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from twinlog.batches import Codec, CopyPolicy, TargetTopicLimits
+from twinlog.config.flow.copy_until import parse_until
+from twinlog_source.task.orders import TaskAssignment, TaskSetup
+from twinlog_source.task.reading.horizon import Horizon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopySettings:
+    """How records are copied, the same for all partitions of a task."""
+
+    read_committed: bool
+    check_crcs: bool
+    coalesce_below_bytes: int
+    max_uncompressed_bytes: int
+    recode_compression_level: int | None
+    forced_codec: Codec | None
+    """The producer's `compression.type` when somebody set it; None = records keep their codec."""
+    fail_on_data_loss: bool
+    exactly_once: bool
+    """Rounds are transactions."""
+
+    def policy(self, assignment: TaskAssignment) -> CopyPolicy:
+        """How batches of one partition are copied to its target topic."""
+        named = assignment.compression_type
+        if named in ("", "producer"):
+            codec = self.forced_codec
+        else:
+            codec = Codec.NONE if named == "uncompressed" else Codec[named.upper()]
+        return CopyPolicy(
+            target=TargetTopicLimits(
+                max_message_bytes=assignment.max_message_bytes,
+                codec=codec,
+                level=self.recode_compression_level,
+            ),
+            read_committed=self.read_committed,
+            check_crc=self.check_crcs,
+            coalesce_below_bytes=self.coalesce_below_bytes,
+            max_open_bytes=self.max_uncompressed_bytes,
+            keeps_offsets=assignment.preserved is not None,
+        )
+
+
+def horizon_of(settings: Mapping[str, str]) -> Horizon:
+    """How far may be copied. Of a driver of an earlier version: everything."""
+    return Horizon(
+        delay_seconds=float(settings.get("twinlog.delay.seconds", "0")),
+        until=parse_until(settings.get("twinlog.copy.until", "")),
+        max_open_bytes=int(settings["twinlog.batch.max.uncompressed.bytes"]),
+    )
+
+
+def copy_settings(setup: TaskSetup, *, check_crcs: bool) -> CopySettings:
+    """How records are copied, from settings of ours and the producer's `compression.type`."""
+    settings = setup.settings
+    level = settings["twinlog.recode.compression.level"]
+    codec = setup.clients["data_producer"].get("compression.type", "").strip().lower()
+    return CopySettings(
+        read_committed=setup.read_committed,
+        check_crcs=check_crcs,
+        coalesce_below_bytes=int(settings["twinlog.coalesce.below.bytes"]),
+        max_uncompressed_bytes=int(settings["twinlog.batch.max.uncompressed.bytes"]),
+        recode_compression_level=int(level) if level else None,
+        forced_codec=Codec[codec.upper()] if codec else None,
+        fail_on_data_loss=settings["twinlog.on.data.loss"] == "fail",
+        exactly_once=bool(setup.transactional_ids),
+    )
