@@ -14,47 +14,47 @@ Generated from `src/twinlog/telemetry/metrics/` by `python -m twinlog.telemetry.
 docs/metrics.md`. Do not edit: a test compares.
 
 Each service serves its metrics for Prometheus at `http://127.0.0.1:PORT/metrics`: source 17411, checkpoint
-17412, heartbeat 17413, configsync 17414; `twinlog run` prints them. Where a default port is in use, the
+17412, heartbeat 17413, configsync 17414; `twinlog run` prints them. If a default port is in use, the
 service takes a free one and says so in its log (`metrics_address_taken`).
-`twinlog.<service>.metrics.listen` says another address; empty turns the metrics of the service off. The
-endpoint is plain HTTP without authentication: keep it on loopback or inside a network you trust. On loopback
-it answers to `localhost` and numbers only, so that no web page of somebody else's reads it. Gauges are
-computed when somebody scrapes.
+`twinlog.<service>.metrics.listen` sets another address; an empty value turns the metrics of the service off.
+The endpoint is plain HTTP without authentication: keep it on loopback or inside a network you trust. On
+loopback it accepts only `localhost` and IP addresses as the host of the request, so that web pages of other
+sites cannot read it (DNS rebinding). Gauges are computed at each scrape.
 
-OTLP: `pip install 'twinlog-service[otlp]'`, then OpenTelemetry's own variables say where to:
-`OTEL_EXPORTER_OTLP_ENDPOINT` for metrics, traces and logs, `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` and its like
-for one of them, `OTEL_TRACES_EXPORTER=none` against one; the protocol is gRPC. Without them nothing is
-exported. A collector that is away, or does not answer, costs dropped telemetry and never a pause of the copy.
-A variable that OpenTelemetry does not accept costs the signal that it is about: the service logs
-`telemetry_setting_refused` with the variable, and runs without.
+To export by OTLP, install `pip install 'twinlog-service[otlp]'` and set OpenTelemetry's own variables:
+`OTEL_EXPORTER_OTLP_ENDPOINT` for metrics, traces and logs, `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` and the like
+for one of them; `OTEL_TRACES_EXPORTER=none` turns one off. The protocol is gRPC. Without these variables
+nothing is exported. If the collector cannot be reached or does not answer, telemetry is dropped and the copy
+continues. If OpenTelemetry does not accept a variable, the service logs `telemetry_setting_refused` with its
+name, and runs without the signal (metrics, traces or logs) that the variable is for.
 
-- spans: `prepare epoch`, `hand-over`, `epoch` (source); `round` and `append` (its tasks: a transaction, and
+- Spans: `prepare epoch`, `hand-over`, `epoch` (source); `round` and `append` (its tasks: a transaction, and
   a request with batches of preserved copies; traces of their own, linked to `prepare epoch`); `checkpoint
   pass`, `move` (checkpoint); `plan`, `apply` (configsync); one for each command of the command line, and one
   for each RPC, joined to its caller's by W3C `traceparent`. A command continues the trace of the variable
-  `TRACEPARENT`. A failed span has `error.type` and no text of the exception.
-- every call between services carries `x-request-id` and the trace; log lines have `request_id`, `trace_id`
+  `TRACEPARENT`. A failed span has `error.type`, and never the text of the exception.
+- Every call between services carries `x-request-id` and the trace; log lines have `request_id`, `trace_id`
   and `span_id`.
-- exported logs are the lines of stdout, redacted as those are.
+- Exported logs are the lines of the service's own log, with the same secrets removed.
 
-Names are OpenTelemetry's; the line "in Prometheus" has the name to use in queries. Times are seconds, sizes
-bytes.
-`otel_scope_*` labels come with every series, `target_info` names service, instance and version.
+Metrics have the names of OpenTelemetry; the line "in Prometheus" has the name to use in queries. Times are in
+seconds, sizes in bytes. Every series has `otel_scope_*` labels; `target_info` has service, instance and
+version.
 
-Labels carry what the dotted attributes say with dots as underscores: `twinlog_source_cluster`,
-`messaging_destination_name`. Partition numbers are only on gauges; the number of series of one of them is the
-number of replicated partitions of the process.
+In Prometheus the attributes are labels, with underscores instead of dots: `twinlog_source_cluster`,
+`messaging_destination_name`. Only gauges have partition numbers: such a gauge has one series for each
+replicated partition of the process.
 """
 
 _STRIMZI = """## Strimzi's board
 
-With `twinlog.metrics.strimzi.cluster = NAME` the services also show what Strimzi's Grafana board
-"Strimzi Kafka Mirror Maker 2" asks for, by its names and labels (`kafka_connect_mirror_…`,
-`strimzi_io_kind="KafkaMirrorMaker2"`, `strimzi_io_cluster="NAME"`): choose NAME on the board. Connectors and
-tasks are flows at which a service works, latencies and ages are of a topic and the last half minute, and the
-latency of checkpoints is the mean since the start. Panels of Connect's and Java's inside (producer buffer,
-offset commit time, outstanding messages, heap, garbage collection, threads) stay empty, and the processor's
-is Kubernetes' own."""
+With `twinlog.metrics.strimzi.cluster = NAME` the services also show the metrics of Strimzi's Grafana
+dashboard "Strimzi Kafka Mirror Maker 2", by the names and labels that it uses (`kafka_connect_mirror_…`,
+`strimzi_io_kind="KafkaMirrorMaker2"`, `strimzi_io_cluster="NAME"`): choose NAME on the dashboard. Its
+connectors and tasks are the flows that a service owns; latencies and ages are those of a topic in the last
+half minute, and the latency of checkpoints is the mean since the start. Panels about Connect and the JVM
+(producer buffer, offset commit time, outstanding messages, heap, garbage collection, threads) stay empty;
+the CPU panel shows Kubernetes' own metric."""
 
 _UNITS_IN_WORDS = {
     "s": "_seconds",

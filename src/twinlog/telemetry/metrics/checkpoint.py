@@ -16,7 +16,7 @@ CHECKPOINT_OFFSETS = MetricSpec(
     name="twinlog.checkpoint.offsets",
     kind=Kind.COUNTER,
     unit="{offset}",
-    description="Group offsets considered, by verdict (`twinlog.outcome`: exact, floor, no_sync, ...).",
+    description="Checked offsets of groups, by verdict (`twinlog.outcome`: exact, floor, no_sync, ...).",
     attributes=(*FLOW, "twinlog.outcome"),
     service="checkpoint",
 )
@@ -24,8 +24,7 @@ CHECKPOINT_AGE = MetricSpec(
     name="twinlog.checkpoint.age",
     kind=Kind.GAUGE,
     unit="s",
-    description="Time since the last pass over all groups was done; absent before the first, and on a "
-    "stand-by.",
+    description="Time since the last pass over all groups was done; absent before the first, and on standby.",
     attributes=FLOW,
     service="checkpoint",
 )
@@ -50,7 +49,7 @@ CHECKPOINT_FAILURES = MetricSpec(
     name="twinlog.checkpoint.failures",
     kind=Kind.COUNTER,
     unit="{failure}",
-    description="Passes and groups that failed, by reason: the next pass tries again.",
+    description="Passes and groups that failed, by reason; the next pass retries them.",
     attributes=(*FLOW, ERROR_TYPE),
     service="checkpoint",
 )
@@ -68,8 +67,8 @@ FENCED_TOPICS = MetricSpec(
     name="twinlog.failover.fenced",
     kind=Kind.GAUGE,
     unit="{topic}",
-    description="Topics to which a failover or failback lets nobody write, by `twinlog.end`: the cluster that"
-    " they are on. Absent on a stand-by, and until the record of moves was read.",
+    description="Topics that a failover or failback has fenced, by `twinlog.end`: the cluster that they are"
+    " on. Absent on standby, and until the record of failovers was read.",
     attributes=(*FLOW, END),
     service="checkpoint",
 )

@@ -15,8 +15,8 @@ CONFIGSYNC_DRIFT = MetricSpec(
     name="twinlog.configsync.drift",
     kind=Kind.GAUGE,
     unit="{change}",
-    description="Changes that would bring the target in step and are not made: refused by it, or waiting for "
-    "`twinlog apply` (`twinlog.resource.type`: topics, configs, acls, quotas).",
+    description="Changes that the target needs and that are not made, because it refuses them or they wait "
+    "for `twinlog apply` (`twinlog.resource.type`: topics, configs, acls, quotas).",
     attributes=(*FLOW, "twinlog.resource.type"),
     service="configsync",
 )
@@ -33,7 +33,7 @@ CONFIGSYNC_AGE = MetricSpec(
     kind=Kind.GAUGE,
     unit="s",
     description="Time since topics and configurations were last compared as a whole; absent before the "
-    "first time, and on a stand-by.",
+    "first time, and on standby.",
     attributes=FLOW,
     service="configsync",
 )

@@ -140,7 +140,7 @@ REPLICATION_FOREIGN = MetricSpec(
     name="twinlog.replication.foreign",
     kind=Kind.COUNTER,
     unit="{record}",
-    description="Records that somebody else wrote into a copy, as the copier finds them while it writes."
+    description="Records that another producer wrote into a copy, as the source service finds them."
     " Alert on any.",
     attributes=(*FLOW, DESTINATION),
     service="source",
@@ -167,8 +167,8 @@ REPLICATION_BEHIND = MetricSpec(
     name="twinlog.replication.behind",
     kind=Kind.GAUGE,
     unit="{partition}",
-    description="Partitions that have something left to copy, heartbeats left out, by `twinlog.state` and "
-    "reason (`error.type`, empty while nothing holds them up).",
+    description="Partitions with records that are not copied yet, without heartbeats, by `twinlog.state` and "
+    "reason (`error.type`, empty if nothing delays them).",
     attributes=(*FLOW, "twinlog.state", ERROR_TYPE),
     service="source",
 )
@@ -176,8 +176,8 @@ REPLICATION_STALLED = MetricSpec(
     name="twinlog.replication.stalled",
     kind=Kind.GAUGE,
     unit="s",
-    description="Time since a STALLED or FAULTED partition moved last, with its reason; of the 100 that "
-    "stand longest in a flow.",
+    description="Time since the position of a STALLED or FAULTED partition last moved, with its reason; of "
+    "the 100 partitions of a flow with the longest times.",
     attributes=(*FLOW, DESTINATION, PARTITION, "twinlog.state", ERROR_TYPE),
     service="source",
 )
@@ -185,7 +185,7 @@ REPLICATION_THROTTLED = MetricSpec(
     name="twinlog.replication.throttled",
     kind=Kind.GAUGE,
     unit="{task}",
-    description="Tasks that a quota of a cluster holds up now, by `twinlog.end`: source, target.",
+    description="Tasks that a quota of a cluster delays now, by `twinlog.end`: source, target.",
     attributes=(*FLOW, END),
     service="source",
 )

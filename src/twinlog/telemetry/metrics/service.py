@@ -31,7 +31,7 @@ WATCH_DROPPED = MetricSpec(
     name="twinlog.watch.dropped",
     kind=Kind.COUNTER,
     unit="{stream}",
-    description="Watch streams that were ended because their reader was too slow; they start again.",
+    description="Watch streams that the service ended because their reader was too slow; readers reconnect.",
     attributes=("rpc.method",),
     service="every",
 )
@@ -47,8 +47,8 @@ SERVICE_READY = MetricSpec(
     name="twinlog.service.ready",
     kind=Kind.GAUGE,
     unit="1",
-    description="1 while every flow of the process has a known owner, and this process, where it is the "
-    "owner, has done its first pass; else 0. As the health name `readiness`.",
+    description="1 while every flow of the process has a known owner, and this process has done its first"
+    " pass for each flow that it owns; else 0. The same as the health name `readiness`.",
     attributes=(TWINLOG_SERVICE,),
     service="every",
 )
@@ -56,7 +56,7 @@ FLOW_OWNER = MetricSpec(
     name="twinlog.flow.owner",
     kind=Kind.GAUGE,
     unit="1",
-    description="1 while this process works at the flow, 0 while it stands by or does not know.",
+    description="1 while this process owns the flow, 0 while it is on standby or the owner is not known.",
     attributes=(*FLOW, TWINLOG_SERVICE),
     service="every",
 )
@@ -64,7 +64,7 @@ FLOW_OWNER_CHANGES = MetricSpec(
     name="twinlog.flow.owner.changes",
     kind=Kind.COUNTER,
     unit="{change}",
-    description="Owners that the flow had one after the other, as this process learned of them.",
+    description="How often the owner of the flow changed, as far as this process noticed.",
     attributes=(*FLOW, TWINLOG_SERVICE),
     service="every",
 )
@@ -81,8 +81,8 @@ LOGIN_CERTIFICATE_EXPIRY = MetricSpec(
     name="twinlog.login.certificate.expiry",
     kind=Kind.GAUGE,
     unit="s",
-    description="Time until the certificate expires with which the process logs in to a cluster; absent where"
-    " it shows none.",
+    description="Time until the certificate expires with which the process logs in to a cluster; absent if it"
+    " logs in without one.",
     attributes=(CLUSTER,),
     service="every",
 )
@@ -100,7 +100,7 @@ TOKEN_LIFETIME = MetricSpec(
     name="twinlog.token.lifetime",
     kind=Kind.GAUGE,
     unit="s",
-    description="How long that token is valid altogether: one that is renewed has a good part of it left.",
+    description="The whole time for which that token is valid, to compare `twinlog.token.expiry` with.",
     attributes=(CLUSTER,),
     service="every",
 )
@@ -108,8 +108,7 @@ TOKEN_FAILING = MetricSpec(
     name="twinlog.token.failing",
     kind=Kind.GAUGE,
     unit="1",
-    description="1 while no new token is to be had, as the last attempt failed; else 0. Absent before the "
-    "first.",
+    description="1 if the last attempt to get a new token failed, else 0. Absent before the first attempt.",
     attributes=(CLUSTER,),
     service="every",
 )

@@ -1,4 +1,4 @@
-"""The standing proof of the copies."""
+"""The continuous verification of the copies."""
 
 from twinlog.telemetry.metrics.spec import DESTINATION, FLOW, PARTITION, Kind, MetricSpec
 
@@ -6,7 +6,7 @@ VERIFIED_UNTIL = MetricSpec(
     name="twinlog.verified.until",
     kind=Kind.GAUGE,
     unit="{offset}",
-    description="Source offset up to which the standing proof has found the copy equal to its source.",
+    description="Source offset up to which continuous verification has found the copy equal to its source.",
     attributes=(*FLOW, DESTINATION, PARTITION),
     service="source",
 )
@@ -14,7 +14,7 @@ VERIFIED_AGE = MetricSpec(
     name="twinlog.verified.age",
     kind=Kind.GAUGE,
     unit="s",
-    description="How long ago that was found; absent before the first time.",
+    description="Time since that was found; absent before the first time.",
     attributes=(*FLOW, DESTINATION, PARTITION),
     service="source",
 )
@@ -22,8 +22,8 @@ VERIFIED_DIFFERENCES = MetricSpec(
     name="twinlog.verified.differences",
     kind=Kind.GAUGE,
     unit="{record}",
-    description="Records that differ, as the newest proof of each partition has found them, by"
-    " `twinlog.kind`: MISSING, DUPLICATE, FOREIGN, CHANGED, ORDER. Alert above 0.",
+    description="Records that differ, by the latest verification of each partition and by `twinlog.kind`:"
+    " MISSING, DUPLICATE, FOREIGN, CHANGED, ORDER. Alert above 0.",
     attributes=(*FLOW, DESTINATION, "twinlog.kind"),
     service="source",
 )
