@@ -1,6 +1,7 @@
 """The jobs that run a flow's epochs: started ahead, so that one is ready when the one before it ends."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +17,8 @@ from twinlog_source.partitions.planner import Plan
 from twinlog_source.reasons import EndReason
 
 PREPARE_TIMEOUT_SECONDS = 60.0
+MEANWHILE_SECONDS = 5.0
+"""How often the owner of the flow gets a word in while tasks get ready."""
 FIRST_NUMBER = 1
 """The number of a flow's first epoch in this process."""
 JOB_END_SECONDS = 5.0
@@ -67,9 +70,16 @@ class EpochJobs:
         return number_after(self._number, beside=None if beside is None else beside.number)
 
     async def prepare(
-        self, chosen: Plan, *, number: int, group: asyncio.TaskGroup, shared_worker: int | None = None
+        self,
+        chosen: Plan,
+        *,
+        number: int,
+        group: asyncio.TaskGroup,
+        meanwhile: Callable[[], Awaitable[None]],
+        shared_worker: int | None = None,
     ) -> Epoch:
-        """Start the tasks of an epoch and wait until they are ready. Raises what kept one from it."""
+        """Start the tasks of an epoch and wait until they are ready; `meanwhile` is awaited every few
+        seconds. Raises what kept one from it, and what `meanwhile` raises."""
         self._number = number
         epoch = Epoch(flow=self.flow, number=number, plan=chosen, shared_worker=shared_worker)
         self._epochs[epoch.number] = epoch
@@ -77,9 +87,7 @@ class EpochJobs:
         self._running.add(job)
         job.add_done_callback(self._running.discard)
         try:
-            ready = await epoch.wait_until(
-                lambda: epoch.are(SlotState.PREPARED) or epoch.failure is not None, PREPARE_TIMEOUT_SECONDS
-            )
+            ready = await self._until_ready(epoch, meanwhile)
             failure = epoch.failure
             if failure is not None:
                 raise failure
@@ -93,6 +101,19 @@ class EpochJobs:
             epoch.end(EndReason.NOT_NEEDED)
             raise
         return epoch
+
+    async def _until_ready(self, epoch: Epoch, meanwhile: Callable[[], Awaitable[None]]) -> bool:
+        """Whether it was ready in time, or failed."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + PREPARE_TIMEOUT_SECONDS
+        while (left_seconds := give_up_at - loop.time()) > 0:
+            if await epoch.wait_until(
+                lambda: epoch.are(SlotState.PREPARED) or epoch.failure is not None,
+                min(left_seconds, MEANWHILE_SECONDS),
+            ):
+                return True
+            await meanwhile()
+        return False
 
     async def shut_down(self) -> None:
         """End what still runs: in order, or after a while."""

@@ -13,8 +13,9 @@ after fencing.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import structlog
 
@@ -58,6 +59,8 @@ LONGEST_RETRY_SECONDS = 5.0
 """How old the reason may be that a flow shows: it is looked at again after so long."""
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -277,7 +280,11 @@ class FlowDriver:
         await self.state.end_hanging(number)
         with span("prepare epoch", self.span_attributes(number)):
             epoch = await self.jobs.prepare(
-                chosen, number=number, group=group, shared_worker=self.plans.worker_for(chosen)
+                chosen,
+                number=number,
+                group=group,
+                shared_worker=self.plans.worker_for(chosen),
+                meanwhile=self._renew_current,
             )
         ready = self.clock.monotonic()
         try:
@@ -289,8 +296,9 @@ class FlowDriver:
             raise
         for slot in epoch.slots:
             slot.started = True
-            slot.tell(self.host.start(epoch, slot))
+            # A task that came after the one that was ready is started once it is ready, by `rejoin`.
             if slot.state is SlotState.PREPARED:
+                slot.tell(self.host.start(epoch, slot))
                 epoch.move(slot, SlotState.RUNNING)
         self.current, self._was_copied = epoch, True
         self._note_problem(None)
@@ -330,8 +338,14 @@ class FlowDriver:
 
     async def _end_current(self, reason: str) -> None:
         previous, self.current = self.current, None
-        if previous is not None:
+        if previous is None:
+            return
+        try:
             await self._finish(previous, reason)
+        except asyncio.CancelledError:
+            # Its tasks may still write: who leaves has to end them first.
+            self.current = previous
+            raise
 
     async def _finish(self, epoch: Epoch, reason: str) -> None:
         """End an epoch and learn its final positions: from its tasks, else from the log after fencing."""
@@ -380,15 +394,30 @@ class FlowDriver:
             if failure is not None:
                 await self._end_current(EndReason.PLAN_CHANGED)
                 raise failure
-            try:
-                await self.state.renew()
-                if await self.state.plan_is_stale(epoch.partitions):
-                    return
-            except KafkaError as error:
-                if error.reason == FENCED:
-                    raise
-                # A cluster that is away now is the tasks' matter: they say so, and try again.
-                log.debug("plan_not_checked", flow=str(self.flow), reason=error.reason)
+            if await self._may_be_away(self._is_stale(epoch)):
+                return
             self.send_throttles()
             # Flows of a group end their epochs at one time, to begin the next ones together.
             await wait_or_stop(stop, min(poll_seconds, span.seconds_left(self.clock.monotonic())))
+
+    async def _is_stale(self, epoch: Epoch) -> bool:
+        """Sign if it is time. Whether the epoch's plan has to be made again. Raises KafkaError."""
+        await self.state.renew()
+        return await self.state.plan_is_stale(epoch.partitions)
+
+    async def _renew_current(self) -> None:
+        """While the next epoch is made ready: the present one copies, and its positions count as ours only
+        while we sign. Raises FatalKafkaError (PRODUCER_FENCED)."""
+        if self.current is not None:
+            await self._may_be_away(self.state.renew())
+
+    async def _may_be_away(self, step: Awaitable[T]) -> T | None:
+        """A cluster that is away now is the tasks' matter: they say so, and try again. Raises FatalKafkaError
+        (PRODUCER_FENCED)."""
+        try:
+            return await step
+        except KafkaError as error:
+            if error.reason == FENCED:
+                raise
+            log.debug("plan_not_checked", flow=str(self.flow), reason=error.reason)
+            return None

@@ -213,6 +213,12 @@ class Ownership:
         await self.positions.refresh()
         self.require_claim()
 
+    async def look_at_claim(self) -> None:
+        """`check` by what is committed: what tasks left open need not be over. A claim that is hidden behind
+        such a transaction is not seen."""
+        await self.positions.peek()
+        self.require_claim()
+
     def require_claim(self) -> None:
         """`check`, by what was read last."""
         claim = self.positions.control.claim

@@ -165,7 +165,10 @@ class FlowState:
         return any(each is not None and each.preserved for each in kept) if at_rest is None else at_rest
 
     async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:
-        """Fence slots that gave no last words, and take their positions from the log. Raises KafkaError."""
+        """Fence slots that gave no last words, and take their positions from the log. Raises KafkaError, and
+        FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow: its tasks have the same
+        ids."""
+        await self.ownership.look_at_claim()
         await self.ownership.fence_slots(epoch, [slot.index for slot in lost])
         await self.reread([partition for slot in lost for partition in slot.partitions])
 

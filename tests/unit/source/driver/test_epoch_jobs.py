@@ -58,6 +58,10 @@ class StuckSpark:
         self.cancelled.set()
 
 
+async def nothing() -> None:
+    """There is nothing to do meanwhile."""
+
+
 def jobs_on(spark: StuckSpark) -> EpochJobs:
     (flow,) = source_flows(load(Path("mm2.properties"), environ={}, files=OneFile()))
     clock = FakeClock()
@@ -76,7 +80,7 @@ class LostSpark(StuckSpark):
 async def test_an_epoch_whose_spark_is_gone_fails_with_sparks_reason() -> None:
     async with asyncio.TaskGroup() as group:
         with pytest.raises(SparkUnavailableError, match="JVM is gone") as failure:
-            await jobs_on(LostSpark()).prepare(((P,),), number=1, group=group)
+            await jobs_on(LostSpark()).prepare(((P,),), number=1, group=group, meanwhile=nothing)
     assert failure.value.reason == "SPARK_UNAVAILABLE"
     assert failure.value.retriable
 
@@ -94,7 +98,9 @@ async def test_a_job_that_outlives_its_epoch_is_cancelled_and_gives_its_place_ba
     spark = StuckSpark(refusals=1)
     jobs = jobs_on(spark)
     async with asyncio.TaskGroup() as group:
-        preparing = group.create_task(jobs.prepare(((P,),), number=1, group=group), name="prepare")
+        preparing = group.create_task(
+            jobs.prepare(((P,),), number=1, group=group, meanwhile=nothing), name="prepare"
+        )
         epoch = await eventually(lambda: jobs.epoch_of(1))
         assert not spark.cancelled.is_set(), "it is needed"
         epoch.move(epoch.slots[0], SlotState.PREPARED)
@@ -127,7 +133,7 @@ async def test_a_task_that_outlives_its_epoch_is_cut_off_and_its_neighbours_cont
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         staying = group.create_task(spark.run(neighbour), name="neighbour")
         preparing = group.create_task(
-            hangs.prepare(((P,),), number=1, group=group, shared_worker=0), name="prepare"
+            hangs.prepare(((P,),), number=1, group=group, meanwhile=nothing, shared_worker=0), name="prepare"
         )
         epoch = await eventually(lambda: hangs.epoch_of(1))
         (slot,) = epoch.slots
@@ -148,7 +154,7 @@ async def test_a_shared_job_is_cancelled_when_cutting_off_one_flow_does_not_end_
     jobs = jobs_on(spark)
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         preparing = group.create_task(
-            jobs.prepare(((P,),), number=1, group=group, shared_worker=0), name="prepare"
+            jobs.prepare(((P,),), number=1, group=group, meanwhile=nothing, shared_worker=0), name="prepare"
         )
         epoch = await eventually(lambda: jobs.epoch_of(1))
         epoch.move(epoch.slots[0], SlotState.PREPARED)

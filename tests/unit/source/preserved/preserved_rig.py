@@ -41,7 +41,7 @@ class PreservedRig:
     stored: list[tuple[TopicPartition, list[NewRecord]]] = field(default_factory=list)
     on_log: bool = True
     woken: int = 0
-    found: ForeignWrite = field(default_factory=lambda: ForeignWrite(7, 0, 0))
+    found: ForeignWrite | KafkaError = field(default_factory=lambda: ForeignWrite(7, 0, 0))
     told: list[tuple[TopicPartition, reports.ForeignWrite]] = field(default_factory=list)
     """Foreign writes."""
     copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
@@ -87,6 +87,8 @@ class PreservedRig:
     async def foreign_write(
         self, partition: TopicPartition, foreign_at: int, lost_since: int | None
     ) -> ForeignWrite:
+        if isinstance(self.found, KafkaError):
+            raise self.found
         return self.found
 
     async def delete_before(

@@ -256,6 +256,35 @@ async def test_a_task_that_ends_judges_first_what_lies_in_the_wrong_place() -> N
     assert len(rig.facts()) == 1
 
 
+async def test_the_end_of_a_task_does_not_wait_for_a_leader_that_is_away() -> None:
+    """The next task judges what lies in the wrong place."""
+    rig = PreservedRig(found=TransientKafkaError("away", reason="KAFKA_UNAVAILABLE"))
+    first = rig.assigned(FIRST, 5)
+    rig.fetched(FIRST, 5, 2)
+    rig.answered(first, rig.sent(first), 6)
+    stop = asyncio.Event()
+    async with asyncio.timeout(DRAIN_SECONDS / 2), asyncio.TaskGroup() as group:
+        group.create_task(rig.preserved.judge.run(stop), name="judge")
+        await rig.preserved.drain()
+        stop.set()
+    assert not rig.copies[FIRST].needs_translation
+
+
+def test_the_reader_looks_again_at_once_when_a_copy_is_read_from_elsewhere_or_waits_for_a_retry() -> None:
+    """While every partition is asked for it looks at its partitions every few seconds only."""
+    rig = PreservedRig()
+    first, second = rig.assigned(FIRST, 5), rig.assigned(SECOND)
+    woken = rig.woken
+    rig.preserved.doubt(FIRST)
+    assert first.appends.next() == ReadEnd(5)
+    rig.end_read(first, 3)
+    assert rig.copies[FIRST].fetched == 3
+    assert rig.woken > woken
+    woken = rig.woken
+    rig.failed(second, FatalKafkaError("too large", reason="RECORD_TOO_LARGE"))
+    assert rig.woken > woken
+
+
 async def test_what_is_found_once_the_task_is_over_is_left_to_the_next() -> None:
     """It would be told and be in no log. The end of a task waits for it, but not for long."""
     rig = PreservedRig()

@@ -38,7 +38,14 @@ class ForeignJudge:
     """Nothing that is found now would be on the log: the next task finds it."""
     waiting: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     """By target partition: what is not judged yet."""
+    _failed: set[TopicPartition] = field(default_factory=set)
+    """Those of `waiting` that could not be looked at, as while their leader is away."""
     _work: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_about_to_judge(self) -> bool:
+        """Whether something waits that is not known to take longer."""
+        return len(self.waiting) > len(self._failed)
 
     def add(self, taken: PreservedCopy) -> None:
         self.waiting[taken.at_target.target] = taken
@@ -63,8 +70,10 @@ class ForeignJudge:
             found = await self.foreign_write(target, appends.foreign_at, lost_since)
         except KafkaError as error:
             taken.at_target.problem = error
+            self._failed.add(target)
             return
         self.waiting.pop(target, None)
+        self._failed.discard(target)
         if self.is_over:
             return
         for write in found.writes:

@@ -228,7 +228,7 @@ class PreservedCopies:
         self._touched.update(self.by_source)
         give_up_at = now + DRAIN_SECONDS
         longest = give_up_at + self.writer.settings.delivery_timeout_seconds
-        while not self.writer.is_idle or self.judge.waiting:
+        while not self.writer.is_idle or self.judge.is_about_to_judge:
             now = self.clock.monotonic()
             is_filling = any(each.appends.phase is Phase.FILLING for each in self.writer.partitions.values())
             if now >= (longest if is_filling else give_up_at):
@@ -348,7 +348,10 @@ class PreservedCopies:
     def _changed(self, at_target: PreservedPartition) -> None:
         taken = self.by_target[at_target.target]
         now = self.clock.monotonic()
+        generation = taken.copy.generation
         taken.changed(now)
+        if taken.copy.generation != generation:
+            self.wake_reader()  # it is read from elsewhere
         appends = at_target.appends
         if appends.phase is Phase.FOREIGN:
             if appends.is_idle and not taken.copy.needs_translation:
@@ -396,6 +399,7 @@ class PreservedCopies:
             reason=error.reason, message=f"target: {error}", retriable=False, now=now, keep_in_flight=True
         )
         taken.forget_queued(now)
+        self.wake_reader()  # it looks again when the partition is tried again
         assert copy.retry_at is not None
         return copy.retry_at - now
 
