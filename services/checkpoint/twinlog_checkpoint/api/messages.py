@@ -2,13 +2,10 @@
 
 from collections.abc import Iterable
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.api.common.v1 import types_pb2
 from twinlog.errors import ConfigError
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.clusters import ClusterStatus
+from twinlog.service.api_values import flow_message, partition_message, timestamp
 from twinlog.service.feeds.pages import decode_key, encode_key
 from twinlog.service.feeds.server import Changed, Event, Removed, SnapshotEnd, SnapshotItem
 from twinlog_checkpoint.api.board import FlowProgress, Item, ItemKey
@@ -161,27 +158,3 @@ def offset_translation(answer: OffsetTranslation) -> pb2.OffsetTranslation:
 
 
 # ---------------------------------------------------------------------------------------------- common
-
-
-def flow_message(flow: Flow) -> types_pb2.Flow:
-    return types_pb2.Flow(source=flow.source, target=flow.target)
-
-
-def partition_message(partition: TopicPartition) -> types_pb2.TopicPartition:
-    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
-
-
-def cluster_status(status: ClusterStatus) -> types_pb2.ClusterStatus:
-    return types_pb2.ClusterStatus(
-        alias=status.alias,
-        reachable=status.reachable,
-        reason=status.reason,
-        message=status.message,
-        as_of=timestamp(status.as_of_ms) if status.as_of_ms else None,
-    )
-
-
-def timestamp(milliseconds: int) -> Timestamp:
-    message = Timestamp()
-    message.FromMilliseconds(milliseconds)
-    return message

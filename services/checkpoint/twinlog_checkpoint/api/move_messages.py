@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from google.protobuf.duration_pb2 import Duration
-
 from twinlog.acl_rights import acl_text
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.errors import ConfigError, StateError
+from twinlog.service.api_values import duration, flow_message, partition_message, timestamp
 from twinlog.service.limits import MAX_MESSAGE_BYTES
-from twinlog_checkpoint.api.messages import VERDICTS, flow_message, partition_message, timestamp
+from twinlog_checkpoint.api.messages import VERDICTS
 from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.planning.plan import (
     DEFAULT_WAIT_SECONDS,
@@ -66,7 +65,7 @@ def move_plan(plan: MovePlan) -> pb2.MovePlan:
         partitions=[_move_partition(entry) for entry in plan.partitions],
         backlog=[_backlog(entry) for entry in plan.backlog],
         records_not_copied=plan.records_not_copied,
-        estimated=None if plan.estimated_seconds is None else _duration(plan.estimated_seconds),
+        estimated=duration(plan.estimated_seconds),
         warnings=plan.warnings,
         blockers=plan.blockers,
         last=None if plan.last is None else last_move(plan.last),
@@ -110,7 +109,7 @@ def move_run(run: MoveRun) -> pb2.MoveRun:
             groups=options.groups,
             fence=options.fence,
             include_active=options.include_active,
-            wait=_duration(options.wait_seconds),
+            wait=duration(options.wait_seconds),
             by=options.by,
             accept_loss=options.accept_loss,
             grant_write=options.grant_write,
@@ -184,9 +183,3 @@ def _backlog(entry: TopicBacklog) -> pb2.TopicBacklog:
         counting=entry.counting,
         at_most=entry.at_most,
     )
-
-
-def _duration(seconds: float) -> Duration:
-    message = Duration()
-    message.FromMilliseconds(round(seconds * 1000))
-    return message

@@ -13,10 +13,10 @@ from twinlog.errors import KafkaError, NotFoundError, StateError, WireFormatErro
 from twinlog.model import Flow
 from twinlog.service.access.audit import NOT_KNOWN, begun, changed
 from twinlog.service.access.gate import caller_name
+from twinlog.service.api_values import flow_message
 from twinlog.service.grpc_server import Context
 from twinlog.service.owner.name import OwnerReason
 from twinlog_checkpoint.api import move_messages as messages
-from twinlog_checkpoint.api.messages import flow_message
 from twinlog_checkpoint.api.move_audit import record_shown, run_shown, tell_outcome
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.journal.record import MoveKind, Step

@@ -10,6 +10,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, TransientKafkaError
 from twinlog.model import Flow
+from twinlog.service.api_values import cluster_message, flow_message
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.feeds.pages import checked_page_size, page_of
 from twinlog.service.grpc_server import Context
@@ -48,10 +49,8 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         size = checked_page_size(request.page_size)
         after = messages.page_key(request.page_token)
         response = pb2.ListGroupsResponse(
-            clusters=[messages.cluster_status(status) for status in self._statuses()],
-            ready_flows=[
-                messages.flow_message(served.parts.flow) for served in flows if served.parts.syncs_are_read
-            ],
+            clusters=[cluster_message(status) for status in self._statuses()],
+            ready_flows=[flow_message(served.parts.flow) for served in flows if served.parts.syncs_are_read],
             flows=[messages.flow_progress(flow_progress(served.parts)) for served in flows],
         )
         if after is None:

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
-from twinlog.api.common.v1 import types_pb2
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2_grpc as pb2_grpc
 from twinlog.model import Flow
+from twinlog.service.api_values import cluster_message, duration, flow_message, timestamp
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.grpc_server import Context
 from twinlog.service.runtime import wait_or_stop
@@ -51,7 +50,7 @@ class HeartbeatServicer(pb2_grpc.HeartbeatServiceServicer):
         self, request: pb2.GetTopologyRequest, context: Context
     ) -> pb2.GetTopologyResponse:
         return pb2.GetTopologyResponse(
-            clusters=[_cluster(status) for status in self._statuses()],
+            clusters=[cluster_message(status) for status in self._statuses()],
             paths=[_path(path) for path in self._state.paths.paths()],
         )
 
@@ -79,29 +78,19 @@ def _flow_of(request: pb2.ListDelaysRequest | pb2.WatchDelaysRequest) -> Flow | 
     return Flow(request.flow.source, request.flow.target) if request.HasField("flow") else None
 
 
-def _cluster(status: ClusterStatus) -> types_pb2.ClusterStatus:
-    return types_pb2.ClusterStatus(
-        alias=status.alias,
-        reachable=status.reachable,
-        reason=status.reason,
-        message=status.message,
-        as_of=_timestamp(status.as_of_ms) if status.as_of_ms else None,
-    )
-
-
 def _path(path: Path) -> pb2.Path:
     return pb2.Path(
         observed_on=path.observed_on,
         topic=path.topic,
         upstream_clusters=path.upstream_clusters,
-        last_emitted=_timestamp(path.last_emitted_ms),
-        last_seen=_timestamp(path.last_seen_ms),
+        last_emitted=timestamp(path.last_emitted_ms),
+        last_seen=timestamp(path.last_seen_ms),
     )
 
 
 def _delay(delay: FlowDelay) -> pb2.FlowDelay:
     return pb2.FlowDelay(
-        flow=types_pb2.Flow(source=delay.flow.source, target=delay.flow.target),
+        flow=flow_message(delay.flow),
         state=_STATES[delay.state],
         last_delay=_duration(delay.last_delay_ms),
         max_delay=_duration(delay.max_delay_ms),
@@ -115,17 +104,5 @@ def _delay(delay: FlowDelay) -> pb2.FlowDelay:
     )
 
 
-def _timestamp(milliseconds: int | None) -> Timestamp | None:
-    if milliseconds is None:
-        return None
-    timestamp = Timestamp()
-    timestamp.FromMilliseconds(milliseconds)
-    return timestamp
-
-
 def _duration(milliseconds: int | None) -> Duration | None:
-    if milliseconds is None:
-        return None
-    duration = Duration()
-    duration.FromMilliseconds(milliseconds)
-    return duration
+    return None if milliseconds is None else duration(milliseconds / 1000)

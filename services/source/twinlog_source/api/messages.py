@@ -3,18 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
-
-from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow
+from twinlog.service.api_values import cluster_message, duration, flow_message, partition_message, timestamp
 from twinlog.service.clusters import ClusterStatus
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Move
-from twinlog_source.driver.stream.worker_messages import lane_message, partition_message, state_message
+from twinlog_source.driver.stream.worker_messages import lane_message, state_message
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.backlog import backlog_of
 from twinlog_source.partitions.rows import PartitionRow
@@ -45,11 +42,11 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         exactly_once=driver.state.flow.settings.exactly_once,
         reason=reason,
         message=message,
-        clusters=[_cluster(status) for status in clusters],
+        clusters=[cluster_message(status) for status in clusters],
         pauses=pauses(driver),
         throttles=throttles(driver),
         lag_records=backlog.records,
-        caught_up_in=_duration(backlog.caught_up_in_seconds),
+        caught_up_in=duration(backlog.caught_up_in_seconds),
     )
     if backlog.began_at is not None:
         status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(backlog.began_at)))
@@ -83,7 +80,7 @@ def partition_status(
         position=-1 if row.position is None else row.position,
         source_end_offset=-1 if row.end is None else row.end,
         lag_records=standing.lag_records,
-        caught_up_in=_duration(standing.caught_up_in_seconds),
+        caught_up_in=duration(standing.caught_up_in_seconds),
         records_per_second=row.records.shown(facts.now),
         bytes_per_second=row.bytes.shown(facts.now),
         slot=-1 if row.slot is None else row.slot,
@@ -193,24 +190,6 @@ def throttles(driver: FlowDriver) -> list[pb.Throttle]:
     ]
 
 
-def flow_message(flow: Flow) -> types_pb2.Flow:
-    return types_pb2.Flow(source=flow.source, target=flow.target)
-
-
-def timestamp(wall_ms: int) -> Timestamp:
-    message = Timestamp()
-    message.FromMilliseconds(wall_ms)
-    return message
-
-
-def _duration(seconds: float | None) -> Duration | None:
-    if seconds is None:
-        return None
-    message = Duration()
-    message.FromMilliseconds(int(seconds * 1000))
-    return message
-
-
 def _words(driver: FlowDriver, row: PartitionRow, standing: PartitionStanding) -> str:
     """Why a partition stands, and who would help if they could."""
     if standing.reason == KafkaReason.TOPIC_UNKNOWN and not driver.state.watch.connected:
@@ -241,13 +220,3 @@ def _most_frequent_trouble(
 
 def _scope(flow: Flow, topic: str | None, partition: int | None = None) -> pb.Scope:
     return pb.Scope(flow=flow_message(flow), source_topic=topic or "", partition=partition)
-
-
-def _cluster(status: ClusterStatus) -> types_pb2.ClusterStatus:
-    return types_pb2.ClusterStatus(
-        alias=status.alias,
-        reachable=status.reachable,
-        reason=status.reason,
-        message=status.message,
-        as_of=timestamp(status.as_of_ms) if status.as_of_ms else None,
-    )

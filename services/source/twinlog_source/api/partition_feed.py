@@ -8,10 +8,11 @@ from opentelemetry.metrics import Meter
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.api_values import timestamp
 from twinlog.service.feeds.server import Changed, Event, Progress, Removed, ResumableRegistry, SnapshotItem
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.standing import ProofStanding
-from twinlog_source.api.messages import partition_status, retry_ms, timestamp
+from twinlog_source.api.messages import partition_status, retry_ms
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, standing_of

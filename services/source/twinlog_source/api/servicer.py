@@ -13,12 +13,12 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.access.audit import NOT_KNOWN, changed
 from twinlog.service.access.gate import caller_name
+from twinlog.service.api_values import flow_message
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import checked_page_size, decode_key, encode_key, page_of, page_start
 from twinlog.service.grpc_server import Context
 from twinlog_source.api.messages import (
     change_message,
-    flow_message,
     flow_status,
     gap_message,
     partition_status,

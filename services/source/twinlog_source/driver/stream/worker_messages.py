@@ -10,6 +10,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Lane
 from twinlog.model import TopicPartition
+from twinlog.service.api_values import partition_message
 from twinlog_source.driver.stream.task_commands import (
     End,
     Limit,
@@ -158,10 +159,6 @@ def _reposition(command: Reposition) -> pb.Reposition:
         log_start_offset=-1 if bounds is None else bounds.start,
         log_end_offset=-1 if bounds is None else bounds.end,
     )
-
-
-def partition_message(partition: TopicPartition) -> types_pb2.TopicPartition:
-    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
 
 
 def state_message(state: PartitionState) -> source_pb.PartitionState.ValueType:

@@ -1,0 +1,50 @@
+"""What the APIs of all services say in the same way: flows, partitions, times and clusters, as messages."""
+
+from typing import overload
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.clusters import ClusterStatus
+
+
+def flow_message(flow: Flow) -> types_pb2.Flow:
+    return types_pb2.Flow(source=flow.source, target=flow.target)
+
+
+def partition_message(partition: TopicPartition) -> types_pb2.TopicPartition:
+    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
+
+
+@overload
+def timestamp(wall_ms: int) -> Timestamp: ...
+@overload
+def timestamp(wall_ms: int | None) -> Timestamp | None: ...
+def timestamp(wall_ms: int | None) -> Timestamp | None:
+    """None, a field that is not set, where the time is not known."""
+    if wall_ms is None:
+        return None
+    message = Timestamp()
+    message.FromMilliseconds(wall_ms)
+    return message
+
+
+def duration(seconds: float | None) -> Duration | None:
+    """To the millisecond; None, a field that is not set, where it is not known."""
+    if seconds is None:
+        return None
+    message = Duration()
+    message.FromMilliseconds(round(seconds * 1000))
+    return message
+
+
+def cluster_message(status: ClusterStatus) -> types_pb2.ClusterStatus:
+    return types_pb2.ClusterStatus(
+        alias=status.alias,
+        reachable=status.reachable,
+        reason=status.reason,
+        message=status.message,
+        as_of=timestamp(status.as_of_ms) if status.as_of_ms else None,
+    )
