@@ -10,13 +10,13 @@ import typer
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, required_flow
 from twinlog.cli.common.location import ConfigOption, load_config
-from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.output import Output, OutputOption
 from twinlog.cli.common.times import EXPECTED, parse_time
 from twinlog.cli.verify.engine import engine, verified
-from twinlog.cli.verify.files import check_writable, write_reports
+from twinlog.cli.verify.files import check_writable
 from twinlog.cli.verify.options import flow_of
 from twinlog.cli.verify.progress import shown_copy
-from twinlog.cli.verify.tables import print_report
+from twinlog.cli.verify.telling import tell
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import TopicPartition
@@ -73,7 +73,7 @@ def copy_command(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    from twinlog.verify.report import EXIT_CODES, Verdict, document
+    from twinlog.verify.report import EXIT_CODES, Verdict
 
     incomplete = EXIT_CODES[Verdict.INCOMPLETE]
     with reported_failures(incomplete):
@@ -84,12 +84,7 @@ def copy_command(
         for file in (report_file, html_file):
             check_writable(file)
         report: FlowReport = run_async(_reported(config, name, topic or [], where, timeout), incomplete)
-        told = document(report)
-        if output is Output.JSON:
-            print_json(told)
-        else:
-            print_report(told)
-        write_reports(told, report_file, html_file)
+        tell(report, output, report_file, html_file)
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 

@@ -1,11 +1,10 @@
 """Rules changed while the services run: in effect on configsync and checkpoint within seconds."""
 
-import asyncio
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
+from integration.configsync.access_rig import twinlog
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
@@ -15,20 +14,6 @@ from twinlog.kafka.ports import CommittedOffset, NewTopic
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
-
-
-async def twinlog(service: ServiceProcess, *arguments: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from twinlog.cli import main; main()", *arguments),
-        *("--endpoint", f"configsync={service.endpoint}"),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
 
 
 async def topics(service: ServiceProcess) -> set[str]:

@@ -4,32 +4,22 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from integration.source.source_rig import open_rig
 from integration.verify.verify_rig import COMMAND_SECONDS, VerifyRig, answered, differences
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import awkward_records
 from twinlog.testing.service_process import ServiceProcess
 
 CALL_SECONDS = 15.0
-
-
-@pytest.fixture
-async def mirror(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[VerifyRig]:
-    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
-        made = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b)
-        await made.positions_topic()
-        yield made
 
 
 async def repair(mirror: VerifyRig, *arguments: str) -> tuple[int, Any]:

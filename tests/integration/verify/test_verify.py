@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,29 +11,15 @@ import pytest
 from integration.source.source_rig import open_rig
 from integration.verify.verify_rig import VerifyRig, differences, not_compared
 from twinlog.batches import Codec, NewRecord
-from twinlog.clock import SystemClock
 from twinlog.kafka.ports import NewTopic, TopicDescription
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, make_topics, retry_admin, unique_name
-from twinlog.testing.records import awkward_records, write_batches
+from twinlog.testing.records import write_batches
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.log.gaps import SKIPPED_BY_OPERATOR, Gap, gap_record
-
-
-@pytest.fixture
-async def mirror(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[VerifyRig]:
-    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
-        made = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b)
-        await made.positions_topic()
-        yield made
-
-
-@pytest.fixture
-def records() -> list[NewRecord]:
-    return awkward_records(SystemClock().now_ms() - 3_600_000, count=60)
 
 
 async def test_a_copy_in_other_batches_and_codecs_is_equal(

@@ -1,32 +1,14 @@
 """`twinlog verify` on real brokers: what is wrong where a range, a log or a topic ends."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
-from integration.source.source_rig import open_rig, producer
+from integration.source.source_rig import producer
 from integration.verify.verify_rig import VerifyRig, differences, not_compared
 from twinlog.batches import Codec, NewRecord
-from twinlog.clock import SystemClock
 from twinlog.kafka.ports import NewTopic
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.brokers import KafkaPair, make_topics, unique_name
-from twinlog.testing.records import awkward_records
+from twinlog.testing.brokers import make_topics, unique_name
 from twinlog_source.log.gaps import Gap, gap_record
-
-
-@pytest.fixture
-async def mirror(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[VerifyRig]:
-    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
-        made = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b)
-        await made.positions_topic()
-        yield made
-
-
-@pytest.fixture
-def records() -> list[NewRecord]:
-    return awkward_records(SystemClock().now_ms() - 3_600_000, count=60)
 
 
 @pytest.mark.parametrize("own_times", [False, True])

@@ -3,28 +3,16 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-
-from integration.source.source_rig import open_rig
 from integration.verify.verify_rig import VerifyRig
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.brokers import eventually, unique_name
 
 PARTITIONS, COUNT, IN_BATCH = 12, 100, 50
 SLOW = "25k"
 """About 10 s per partition: a machine that stalls for a minute has not proven all of them."""
-
-
-@pytest.fixture
-async def mirror(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[VerifyRig]:
-    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
-        made = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b)
-        await made.positions_topic()
-        yield made
 
 
 async def test_what_was_proven_before_a_kill_is_not_read_again(mirror: VerifyRig, tmp_path: Path) -> None:

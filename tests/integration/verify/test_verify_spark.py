@@ -6,21 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
-from integration.source.source_rig import open_rig
 from integration.standalone_spark import QUICK_JVM, SECRET, command_line
 from integration.verify.verify_rig import COMMAND_SECONDS, VerifyRig, differences
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.machine.java import spark_environment
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.brokers import eventually, unique_name
 
 COUNT, IN_BATCH = 6_000, 500
 CLUSTER = {
@@ -30,14 +27,6 @@ CLUSTER = {
     "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
 }
 """Settings of who uses the standalone cluster."""
-
-
-@pytest.fixture
-async def mirror(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[VerifyRig]:
-    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
-        made = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b)
-        await made.positions_topic()
-        yield made
 
 
 async def write_both(mirror: VerifyRig, topic: str, *, lost: int | None = None) -> None:

@@ -11,7 +11,7 @@ from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.times import EXPECTED
 from twinlog.cli.verify.engine import engine, verified
-from twinlog.cli.verify.files import check_parquet, check_writable, write_reports
+from twinlog.cli.verify.files import check_parquet, check_writable
 from twinlog.cli.verify.options import (
     IsolationOption,
     bytes_of,
@@ -21,7 +21,7 @@ from twinlog.cli.verify.options import (
     reads_committed,
 )
 from twinlog.cli.verify.progress import shown_progress
-from twinlog.cli.verify.tables import print_report
+from twinlog.cli.verify.telling import tell
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def verify_command(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    from twinlog.verify.report import EXIT_CODES, Verdict, document
+    from twinlog.verify.report import EXIT_CODES, Verdict
 
     incomplete = EXIT_CODES[Verdict.INCOMPLETE]
     with reported_failures(incomplete):
@@ -178,12 +178,7 @@ def verify_command(
     with shown_progress() as on_progress:
         report: FlowReport = run_async(verified(configuration, request, on_progress), incomplete)
     with reported_failures(incomplete):
-        told = document(report)
-        if output is Output.JSON:
-            print_json(told)
-        else:
-            print_report(told)
-        write_reports(told, report_file, html_file)
+        tell(report, output, report_file, html_file)
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from aiokafka.protocol.admin import ApiVersionRequest
 from confluent_kafka import TopicCollection
-from confluent_kafka.admin import NewTopic as LibrdkafkaNewTopic
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.acl_requests import AclOperation
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.options import librdkafka_options
+from twinlog.kafka.admin.topics import librdkafka_topics
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
@@ -120,15 +120,7 @@ class ClusterInspector:
         """Whether these topics could be created; none is. Raises KafkaError."""
         if not topics:
             return {}
-        wanted = [
-            LibrdkafkaNewTopic(
-                topic.name,
-                num_partitions=topic.partition_count,
-                replication_factor=topic.replication_factor,
-                config=dict(topic.configs),
-            )
-            for topic in topics
-        ]
+        wanted = librdkafka_topics(topics)
         return await self._admin.each(
             "try creating topics",
             lambda admin, seconds: admin.create_topics(

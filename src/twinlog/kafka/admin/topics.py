@@ -36,6 +36,18 @@ _NODES_ASKED: Final = 2
 """One broker that hangs must not keep a cluster from answering; each may take half of the whole time."""
 
 
+def librdkafka_topics(topics: Collection[NewTopic]) -> list[LibrdkafkaNewTopic]:
+    return [
+        LibrdkafkaNewTopic(
+            topic.name,
+            num_partitions=topic.partition_count,
+            replication_factor=topic.replication_factor,
+            config=dict(topic.configs),
+        )
+        for topic in topics
+    ]
+
+
 class TopicAdminMixin:
     """`TopicAdmin` over confluent-kafka."""
 
@@ -123,15 +135,7 @@ class TopicAdminMixin:
         return made
 
     async def _create(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
-        wanted = [
-            LibrdkafkaNewTopic(
-                topic.name,
-                num_partitions=topic.partition_count,
-                replication_factor=topic.replication_factor,
-                config=dict(topic.configs),
-            )
-            for topic in topics
-        ]
+        wanted = librdkafka_topics(topics)
         return await self._admin.each(
             "create topics",
             lambda admin, seconds: admin.create_topics(

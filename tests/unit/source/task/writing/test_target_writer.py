@@ -31,12 +31,7 @@ async def test_a_refused_partition_is_set_aside_and_the_others_are_sent_again() 
     rig.fetched(GOOD, 3)
     rig.fetched(BAD, 2)
 
-    def again() -> bool:
-        if rig.copies[GOOD].fetched == 0 and not rig.source_reader.chunks:
-            rig.fetched(GOOD, 3)
-        return rig.copies[GOOD].committed == 3
-
-    await rig.run_until(again)
+    await rig.run_until(lambda: rig.copied_again(GOOD, 3))
     bad = rig.copies[BAD]
     assert (bad.state, bad.reason, bad.committed) == (State.FAULTED, "TOPIC_UNAUTHORIZED", 0)
     assert rig.copies[GOOD].state is State.RUNNING
@@ -54,12 +49,7 @@ async def test_a_partition_that_failed_before_does_not_hold_up_the_others() -> N
     rig.fetched(GOOD, 3)
     rig.fetched(BAD, 2)
 
-    def again() -> bool:
-        if rig.copies[GOOD].fetched == 0 and not rig.source_reader.chunks:
-            rig.fetched(GOOD, 3)
-        return rig.copies[GOOD].committed == 3
-
-    await rig.run_until(again)
+    await rig.run_until(lambda: rig.copied_again(GOOD, 3))
     bad = rig.copies[BAD]
     assert (bad.state, bad.reason, bad.failures) == (State.BACKOFF, "LEADER_UNAVAILABLE", 4)
 

@@ -230,6 +230,12 @@ class WriterRig:
         self.source_reader.chunks.append(chunk)
         self.source_reader.arrived.set()
 
+    def copied_again(self, partition: TopicPartition, end: int) -> bool:
+        """Whether it is committed up to there; fetched once more after its round was aborted."""
+        if self.copies[partition].fetched == 0 and not self.source_reader.chunks:
+            self.fetched(partition, end)
+        return self.copies[partition].committed == end
+
     async def run_until(self, condition: Any) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.target_writer.run(self.stop), name="target_writer")
