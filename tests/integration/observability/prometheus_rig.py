@@ -132,3 +132,7 @@ async def prometheus(directory: Path, targets: Sequence[str]) -> AsyncIterator[P
     finally:
         await asyncio.to_thread(process.stop, _STOP_SECONDS)
         lease.release()
+
+
+async def holds(scraper: Prometheus, expression: str) -> bool:
+    return bool(await scraper.query(expression))

@@ -1,0 +1,127 @@
+"""TLS of Kafka clients: trust, identity and the check of names reach both libraries."""
+
+import logging
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from twinlog.errors import ConfigError
+from twinlog.kafka.admin.options import librdkafka_options
+from twinlog.kafka.clients import (
+    aiokafka_client_options,
+)
+from twinlog.kafka.security.client_security import client_security
+from twinlog.local.tls import CertificateAuthority
+from unit.kafka.test_clients import LOGIN, SERVERS
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path)
+
+
+def tls(authority: CertificateAuthority, **more: str) -> dict[str, str]:
+    return {
+        **SERVERS,
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.ca_file),
+        **more,
+    }
+
+
+def test_trust_reaches_both_libraries(authority: CertificateAuthority) -> None:
+    context = aiokafka_client_options(tls(authority))["ssl_context"]
+    assert isinstance(context, ssl.SSLContext)
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert len(context.get_ca_certs()) == 1
+    options = librdkafka_options(tls(authority))
+    assert options["ssl.ca.pem"].strip() == authority.ca_file.read_text().strip()
+    assert options["ssl.endpoint.identification.algorithm"] == "https"
+    AdminClient(options, logger=logging.getLogger("test"))
+
+
+def test_the_host_name_check_can_be_switched_off(authority: CertificateAuthority) -> None:
+    properties = tls(authority) | {"ssl.endpoint.identification.algorithm": ""}
+    context = aiokafka_client_options(properties)["ssl_context"]
+    assert not context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert librdkafka_options(properties)["ssl.endpoint.identification.algorithm"] == "none"
+
+
+def test_without_a_truststore_the_systems_authorities_count() -> None:
+    properties = {**SERVERS, "security.protocol": "SSL"}
+    assert aiokafka_client_options(properties)["ssl_context"].verify_mode is ssl.CERT_REQUIRED
+    assert "ssl.ca.pem" not in librdkafka_options(properties)
+
+
+def test_an_identity_reaches_both_libraries(authority: CertificateAuthority) -> None:
+    user = authority.issue_for_user("alice")
+    properties = tls(authority) | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(user)}
+    assert isinstance(aiokafka_client_options(properties)["ssl_context"], ssl.SSLContext)
+    options = librdkafka_options(properties)
+    assert "CERTIFICATE" in options["ssl.certificate.pem"]
+    assert "PRIVATE KEY" in options["ssl.key.pem"]
+    AdminClient(options, logger=logging.getLogger("test"))
+
+
+def test_certificates_may_stand_in_the_properties_themselves(authority: CertificateAuthority) -> None:
+    user = authority.issue_for_user("alice").read_text()
+    properties = {
+        **SERVERS,
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.ca_file.read_text().replace("\n", " "),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": user,
+        "ssl.keystore.certificate.chain": user,
+    }
+    assert len(aiokafka_client_options(properties)["ssl_context"].get_ca_certs()) == 1
+    assert "PRIVATE KEY" in librdkafka_options(properties)["ssl.key.pem"]
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "problem"),
+    [
+        (
+            {"ssl.truststore.location": "/no/such/file"},
+            "ssl.truststore.location",
+            "cannot read /no/such/file",
+        ),
+        ({"ssl.truststore.type": "BKS"}, "ssl.truststore.type", "PKCS12"),
+        ({"ssl.truststore.certificates": "x"}, "ssl.truststore.location", "not both"),
+        ({"ssl.keystore.location": "/no/such/file"}, "ssl.keystore.location", "cannot read"),
+        ({"ssl.keystore.key": "x"}, "ssl.keystore.certificate.chain", "both"),
+        ({"ssl.keystore.certificate.chain": "x"}, "ssl.keystore.key", "both"),
+        (
+            {"ssl.keystore.key": "x", "ssl.keystore.certificate.chain": "x"},
+            "ssl.keystore.key",
+            "no certificate",
+        ),
+        ({"ssl.endpoint.identification.algorithm": "ldap"}, "ssl.endpoint.identification.algorithm", "https"),
+    ],
+)
+def test_a_wrong_store_is_named(
+    authority: CertificateAuthority, change: Mapping[str, str], key: str, problem: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        aiokafka_client_options(tls(authority) | dict(change), alias="A")
+    assert f"cluster 'A': {key}: " in str(raised.value)
+    assert problem in str(raised.value)
+
+
+def test_reprs_hide_secrets(authority: CertificateAuthority) -> None:
+    user = authority.issue_for_user("alice")
+    properties = {
+        **LOGIN,
+        **tls(authority),
+        "security.protocol": "SASL_SSL",
+        "ssl.keystore.location": str(user),
+    }
+    shown = repr(client_security(properties))
+    assert "hush" not in shown
+    assert "PRIVATE" not in shown
