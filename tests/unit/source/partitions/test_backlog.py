@@ -10,23 +10,10 @@ from twinlog_source.partitions.reports import PartitionReport, TaskReport
 from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts, standing_of
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable
+from unit.source.partitions.standing_facts import FACTS as STANDING_FACTS
 
 DATA, BEATS = TopicPartition("orders", 0), TopicPartition("heartbeats", 0)
-FACTS = FlowFacts(
-    now=10.0,
-    now_ms=1_000_000,
-    idle_reason="",
-    idle_message="",
-    positions_known=True,
-    stalled_seconds=30.0,
-    source="A",
-    is_paused=lambda _: False,
-    is_limited=lambda _: False,
-    heard_at=lambda _: 9.0,
-    source_throttled_at=lambda _: None,
-    target_throttled_at=lambda _: None,
-    slow_slots=frozenset(),
-)
+FACTS = replace(STANDING_FACTS, now=10.0, heard_at=lambda _: 9.0)
 
 
 def flow() -> PartitionTable:

@@ -27,34 +27,12 @@ from twinlog_source.partitions.standing import (
 )
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable
+from unit.source.partitions.standing_facts import FACTS
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
 RUNNING, STALLED = PartitionState.RUNNING, PartitionState.STALLED
-
-
 WAITING, PAUSED = PartitionState.WAITING, PartitionState.PAUSED
-
-
 FAULTED, BACKOFF = PartitionState.FAULTED, PartitionState.BACKOFF
-
-
-FACTS = FlowFacts(
-    now=100.0,
-    now_ms=1_000_000,
-    idle_reason="",
-    idle_message="",
-    positions_known=True,
-    stalled_seconds=30.0,
-    source="A",
-    is_paused=lambda _: False,
-    is_limited=lambda _: False,
-    heard_at=lambda _: 99.0,
-    source_throttled_at=lambda _: None,
-    target_throttled_at=lambda _: None,
-    slow_slots=frozenset(),
-)
 
 
 def heard(at: float | None) -> Callable[[int], float | None]:

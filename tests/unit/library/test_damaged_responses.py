@@ -1,0 +1,149 @@
+"""Damaged answers of brokers: each decoder reads them, or ends the connection."""
+
+import contextlib
+import struct
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.kafka.groups import requests as group_requests
+from twinlog.kafka.protocol import broker_features, metadata
+from twinlog.kafka.raw.fetch import wire as fetch_wire
+from twinlog.kafka.raw.leader_epochs import _read as read_epoch_ends
+from twinlog.kafka.raw.produce import wire as produce_wire
+from twinlog.kafka.raw.producer_states import _read as read_producers
+from twinlog.kafka.raw.transactions import wire as transaction_wire
+from unit.library.damage import damaged
+
+
+def compact(text: bytes) -> bytes:
+    return bytes((len(text) + 1,)) + text
+
+
+def plain(text: bytes) -> bytes:
+    return struct.pack(">h", len(text)) + text
+
+
+def metadata_reader(version: int) -> Callable[[bytes], object]:
+    return lambda data: metadata._read(data, 0, version)
+
+
+def metadata_response(version: int) -> bytes:
+    """A broker, and a topic of one partition with one replica."""
+    text, one, tags = (compact, b"\x02", b"\0") if version >= 9 else (plain, struct.pack(">i", 1), b"")
+    nodes = one + struct.pack(">i", 1)
+    pieces = [
+        struct.pack(">i", 0),
+        one,
+        struct.pack(">i", 1),
+        text(b"h"),
+        struct.pack(">i", 9092),
+        text(b"r"),
+    ]
+    pieces += [tags, text(b"c"), struct.pack(">i", 1), one, struct.pack(">h", 0), text(b"t")]
+    pieces += [bytes(17 if version >= 10 else 1), one, struct.pack(">hii", 0, 0, 1)]
+    pieces += [
+        struct.pack(">i", 3) if version >= 7 else b"",
+        nodes,
+        nodes,
+        nodes if version >= 5 else b"",
+        tags,
+    ]
+    return b"".join([*pieces, struct.pack(">i", 0) if version >= 8 else b"", tags])
+
+
+def fetch_reader(version: int) -> Callable[[bytes], object]:
+    return lambda data: fetch_wire._read(data, 0, version)
+
+
+def fetch_response(version: int) -> bytes:
+    """One partition with an aborted transaction and some records."""
+    pieces = [struct.pack(">i", 0), struct.pack(">hi", 0, 0) if version >= 7 else b""]
+    pieces += [struct.pack(">i", 1), plain(b"t"), struct.pack(">i", 1)]
+    if version >= 5:
+        pieces.append(struct.pack(">ihqqqi", 0, 0, 9, 9, 0, 1))
+    else:
+        pieces.append(struct.pack(">ihqqi", 0, 0, 9, 9, 1))
+    pieces += [struct.pack(">qq", 7, 3), struct.pack(">i", -1) if version >= 11 else b""]
+    return b"".join([*pieces, struct.pack(">i", 4), b"data"])
+
+
+RESPONSES: list[tuple[Callable[[bytes], object], bytes]] = [
+    (fetch_reader(version), fetch_response(version)) for version in (4, 5, 7, 11)
+]
+RESPONSES += [
+    (
+        partial(lambda topics, data: fetch_wire._read_flexible(data, 0, topics), topics),
+        bytes(10)
+        + (b"\x02" + name + b"\x02")
+        + (struct.pack(">ihqqq", 0, 0, 9, 9, 0) + b"\x02" + struct.pack(">qq", 7, 3) + b"\0")
+        + (b"\xff" * 4 + b"\x05data" + b"\0" + b"\0"),
+    )
+    for topics, name in ((None, compact(b"t")), ({bytes(16): "t"}, bytes(16)))
+]
+RESPONSES += [(metadata_reader(version), metadata_response(version)) for version in (4, 7, 12)]
+RESPONSES += [
+    (
+        lambda data: produce_wire._read_produce_response(data, 0, 7),
+        struct.pack(">i", 1) + plain(b"t") + struct.pack(">iihqqq", 1, 0, 0, 5, -1, 0) + struct.pack(">i", 0),
+    ),
+    (
+        lambda data: produce_wire._read_flexible_produce_response(data, 0),
+        b"\x02"
+        + compact(b"t")
+        + b"\x02"
+        + struct.pack(">ihqqq", 0, 0, 5, -1, 0)
+        + b"\x01\0\0\0"
+        + b"\0\0\0\0\0",
+    ),
+    (
+        lambda data: transaction_wire._read_added(data, 0, 0),
+        struct.pack(">ii", 0, 1) + plain(b"t") + struct.pack(">iih", 1, 0, 0),
+    ),
+    (lambda data: transaction_wire._read_end(data, 0, 5), struct.pack(">ihqh", 0, 0, 7, 1) + b"\0"),
+    (
+        lambda data: read_producers(data, 0, 0),
+        struct.pack(">i", 0)
+        + b"\x02"
+        + compact(b"t")
+        + b"\x02"
+        + struct.pack(">ih", 0, 0)
+        + b"\0"
+        + b"\x01\0\0\0",
+    ),
+    (
+        lambda data: read_epoch_ends(data, 0, 2),
+        struct.pack(">ii", 0, 1) + plain(b"t") + struct.pack(">ihiiq", 1, 0, 0, 3, 9),
+    ),
+    (
+        lambda data: broker_features._read(data, 0, 3),
+        struct.pack(">h", 0) + b"\x02" + struct.pack(">hhh", 0, 0, 9) + b"\0" + struct.pack(">i", 0) + b"\0",
+    ),
+    (
+        lambda data: group_requests._read_offsets(data, 0, 8),
+        struct.pack(">i", 0) + b"\x02" + compact(b"g") + b"\x01" + struct.pack(">h", 0) + b"\0\0",
+    ),
+    (
+        lambda data: group_requests._read_coordinators(data, 0, 4),
+        struct.pack(">i", 0)
+        + b"\x02"
+        + compact(b"g")
+        + struct.pack(">i", 1)
+        + compact(b"h")
+        + struct.pack(">ih", 9092, 0)
+        + b"\x01\0\0",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", range(len(RESPONSES)))
+@given(data=st.data())
+def test_a_damaged_response_is_read_or_ends_the_connection(case: int, data: st.DataObject) -> None:
+    """What `data_connection` takes for a response that cannot be read."""
+    read, response = RESPONSES[case]
+    read(response)
+    with contextlib.suppress(struct.error, ValueError, IndexError):
+        read(data.draw(damaged([response])))

@@ -1,0 +1,91 @@
+"""Processes with a lease on one flow, and what their guarded loops do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from twinlog.model import Flow
+from twinlog.service.owner.lease import FlowLease
+from twinlog.service.runtime import Backoff, Loop
+from twinlog.testing.brokers import eventually
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
+
+FLOW = Flow("A", "B")
+SESSION_SECONDS = 0.05
+"""The real clock only paces the candidates: how long something counts is the fake clock's."""
+
+
+class Process:
+    """One process with a lease, and what its guarded loops do."""
+
+    def __init__(self, name: str, cluster: FakeCluster, clock: FakeClock, *, rules: str = "") -> None:
+        self.lease = FlowLease(
+            FLOW,
+            cluster.candidate("group", name=lambda: name, session_seconds=SESSION_SECONDS),
+            group="group",
+            session_seconds=SESSION_SECONDS,
+            clock=clock,
+            backoff=Backoff(initial_seconds=0.005, max_seconds=0.01, random=lambda: 0.5),
+            rules=rules,
+            on_owner=self._on_owner,
+        )
+        self.owners_seen = 0
+        self.works = False
+        self.stands_by = False
+        self.draws = False
+        self.fences = False
+
+    def _on_owner(self) -> None:
+        self.owners_seen += 1
+
+    async def work(self, stop: asyncio.Event) -> None:
+        self.works = True
+        await stop.wait()
+        self.works = False
+
+    async def stand_by(self, stop: asyncio.Event) -> None:
+        self.stands_by = True
+        await stop.wait()
+        self.stands_by = False
+
+    async def draw(self, stop: asyncio.Event) -> None:
+        self.draws = True
+        await stop.wait()
+        self.draws = False
+
+    async def fence(self, stop: asyncio.Event) -> None:
+        self.fences = True
+        await stop.wait()
+        self.fences = False
+
+
+@asynccontextmanager
+async def running(*processes: Process) -> AsyncIterator[Callable[[Process], asyncio.Event]]:
+    stops = {process: asyncio.Event() for process in processes}
+    async with asyncio.TaskGroup() as group:
+        for process, stop in stops.items():
+            lease = process.lease
+            for loop in (
+                lease.run,
+                lease.guard(process.work, otherwise=process.stand_by),
+                lease.guard(process.draw, in_doubt=True),
+                lease.guard(process.fence, stays_in_doubt=True),
+            ):
+                group.create_task(_ended(loop, stop), name=f"{loop}")
+        try:
+            yield stops.__getitem__
+        finally:
+            for stop in stops.values():
+                stop.set()
+
+
+async def _ended(loop: Loop, stop: asyncio.Event) -> None:
+    await loop(stop)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async def met() -> bool:
+        return condition()
+
+    await eventually(met)
