@@ -47,7 +47,7 @@ _REPLICAS = _transient("NOT_ENOUGH_REPLICAS", "fewer in-sync replicas than min.i
 _CORRUPT = _fatal("CORRUPT_BATCH", "the batch does not match its checksum")
 _BUSY = _transient("TRANSACTION_BUSY", "the previous transaction of this id is still ending")
 _PRODUCER_STATE = _fatal("PRODUCER_STATE_LOST", "the producer's sequence is broken: open a new producer")
-_TRANSACTION = _fatal("TRANSACTION_INVALID", "the transaction is not in a state for this")
+_TRANSACTION = _fatal("TRANSACTION_INVALID", "the transaction's state does not allow this")
 
 KAFKA_REASONS: dict[int, Reason] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: _transient(
@@ -82,7 +82,7 @@ KAFKA_REASONS: dict[int, Reason] = {
     ErrorCode.INVALID_GROUP_ID: _fatal("GROUP_INVALID", "the group id is not allowed"),
     ErrorCode.UNKNOWN_MEMBER_ID: _GROUP_ACTIVE,
     ErrorCode.INVALID_SESSION_TIMEOUT: _fatal(
-        "SESSION_TIMEOUT_REFUSED", "the broker does not accept so short or long a session of a group"
+        "SESSION_TIMEOUT_REFUSED", "the session timeout is outside the broker's limits"
     ),
     ErrorCode.REBALANCE_IN_PROGRESS: _GROUP_ACTIVE,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: _fatal("TOPIC_UNAUTHORIZED", "an ACL for the topic is missing"),
@@ -188,27 +188,28 @@ TIMEOUT = _transient("KAFKA_TIMEOUT", "no answer in time")
 UNAVAILABLE = _transient("KAFKA_UNAVAILABLE", "no broker can be reached")
 AUTHENTICATION_FAILED = _fatal("AUTHENTICATION_FAILED", "the broker refused the credentials")
 TOKEN_REFUSED = _fatal(
-    "LOGIN_TOKEN_REFUSED", "no token to log in with: check sasl.oauthbearer.* and sasl.jaas.config"
+    "LOGIN_TOKEN_REFUSED", "no token for the login: check sasl.oauthbearer.* and sasl.jaas.config"
 )
 TOKEN_UNAVAILABLE = _transient(
-    "LOGIN_TOKEN_UNAVAILABLE", "no token to log in with for now: its server or file does not give one"
+    "LOGIN_TOKEN_UNAVAILABLE", "no token for the login now: the token server or file gives none"
 )
 TLS_UNTRUSTED = _fatal("TLS_UNTRUSTED", "the broker's certificate is not trusted: check the truststore")
 TLS_FAILED = _transient("TLS_FAILED", "no TLS connection: check ports, protocol and certificates")
-OFFSET_UNKNOWN = _transient("OFFSET_UNKNOWN", "the record was written, the broker no longer knows where")
+OFFSET_UNKNOWN = _transient("OFFSET_UNKNOWN", "the record was written, but its offset is not known")
 HANGING_TRANSACTION = _transient(
     "HANGING_TRANSACTION",
-    "an earlier transaction of this producer was never ended there; it is when its outcome is certain, see"
-    " docs/losses.md",
+    "an earlier transaction of this producer was never ended there; Twinlog ends it once its outcome is"
+    " certain, see docs/losses.md",
 )
 CLOSED = _transient("CLIENT_CLOSED", "the client was closed while the call ran")
 ANSWER_TOO_LARGE = _fatal(
     "ANSWER_TOO_LARGE",
-    "the broker's answer is larger than any that is read: a batch of the source may have 256 MiB at most",
+    "the broker's answer is larger than Twinlog reads: a batch of the source may have 256 MiB at most",
 )
 UNSUPPORTED = _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request")
 GROUP_REBALANCED = _transient(
-    KafkaReason.GROUP_REBALANCED, "the group's members changed; what was not committed comes again"
+    KafkaReason.GROUP_REBALANCED,
+    "the group's members changed; records that were not committed are read again",
 )
 REFUSED = _fatal("KAFKA_REFUSED", "the broker or client refused it")
 

