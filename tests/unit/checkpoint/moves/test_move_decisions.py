@@ -79,7 +79,7 @@ def test_an_offset_past_the_end_of_the_targets_log_is_not_moved_to() -> None:
         (Verdict.FLOOR, 230, True, MoveAction.WRITE),
         (Verdict.FLOOR, 180, True, MoveAction.KEEP_AHEAD),
         (Verdict.EXACT, 180, False, MoveAction.KEEP_AHEAD),
-        (Verdict.EXACT, 230, False, MoveAction.KEEP_AHEAD),
+        (Verdict.EXACT, 200, False, MoveAction.KEEP_AHEAD),
     ],
 )
 def test_a_group_goes_back_only_from_where_a_wrong_checkpoint_put_it(
@@ -87,3 +87,15 @@ def test_a_group_goes_back_only_from_where_a_wrong_checkpoint_put_it(
 ) -> None:
     place = replace(place_there(150, verdict=verdict, present=present), wrote_present=wrote)
     assert decide(place, include_active=False).action is action
+
+
+@pytest.mark.parametrize("verdict", [Verdict.EXACT, Verdict.FLOOR])
+def test_a_groups_own_offset_past_the_end_of_the_log_is_no_place(verdict: Verdict) -> None:
+    """Nothing follows it: its consumers would begin as their auto.offset.reset says."""
+    decided = decide(place_there(150, verdict=verdict, present=230), include_active=False)
+    assert decided.action is MoveAction.SKIP_NO_OFFSET
+    assert (decided.translation.verdict, decided.to_offset) == (Verdict.PAST_END, None)
+    for words in ("230", "(200)", "150", "--delete-offsets --group g --topic A.orders"):
+        assert words in decided.message
+    used = replace(place_there(150, present=230), state_there="STABLE")
+    assert decide(used, include_active=False).action is MoveAction.SKIP_ACTIVE_THERE

@@ -39,6 +39,10 @@ def decide(place: GroupPlace, *, include_active: bool) -> MovePartition:
     """
     place = replace(place, translation=_readable(place.translation, place.log_there))
     action, message = _action(place, include_active=include_active)
+    if action is MoveAction.KEEP_AHEAD and _is_past_end(place):
+        # It is of records that are gone, and who read them decides where the group continues.
+        place = replace(place, translation=_without_place(place))
+        action, message = MoveAction.SKIP_NO_OFFSET, ""
     translation = place.translation
     return MovePartition(
         group=place.group,
@@ -75,6 +79,25 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
     ):
         return MoveAction.WRITE, f"from {place.present_offset}, where an earlier translation put it"
     return MoveAction.KEEP_AHEAD, f"the group is at {place.present_offset} there: it is never moved back"
+
+
+def _is_past_end(place: GroupPlace) -> bool:
+    """Whether no record can follow the group's offset there: its consumers would begin as their
+    auto.offset.reset says."""
+    present, log = place.present_offset, place.log_there
+    return present is not None and log is not None and present > log.end
+
+
+def _without_place(place: GroupPlace) -> Translation:
+    translated, topic = place.translation, place.to_partition.topic if place.to_partition else ""
+    return Translation(
+        verdict=Verdict.PAST_END,
+        downstream_offset=None,
+        message=f"the group's own offset {place.present_offset} there is past the end of the log"
+        f" ({place.log_there.end if place.log_there else '?'}), which lost records or was created again; it"
+        f" would continue at {translated.downstream_offset} ({translated.verdict.value}). Delete its offset"
+        f" there (kafka-consumer-groups --delete-offsets --group {place.group} --topic {topic})",
+    )
 
 
 _NOWHERE = frozenset({Verdict.NO_SYNC, Verdict.TOO_OLD, Verdict.FLOOR, *COMPARED})
