@@ -1,9 +1,8 @@
-"""docs/migration/connect.md and strimzi.md, step by step with a real Kafka Connect, there and back: what
-Strimzi's operator runs is such a worker, with connectors that it names itself."""
+"""docs/migration/connect.md and strimzi.md by their own commands with a real Kafka Connect, there and back:
+what Strimzi's operator runs is such a worker, with connectors named by it. The test is the operator."""
 
 import asyncio
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 
+from e2e.guide import Guide
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.comparison import compare
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.java
 
 PACKAGE = "org.apache.kafka.connect.mirror"
 PARTITIONS, RECORDS = 2, 50
+FILE = "mm2.properties"
 EVERY_SECOND = (
     "refresh.topics.interval.seconds",
     "emit.heartbeats.interval.seconds",
@@ -146,64 +147,81 @@ async def _story(estate: _Estate, worker: ConnectWorker, tmp_path: Path) -> None
         await eventually(partial(_accepted, worker, connector))
     await estate.write()
     await estate.copied()
-    await _as_connect_md_says(estate, worker, tmp_path)
-    await _as_strimzi_md_says(estate, worker, tmp_path)
+    for name, follow in (("connect", _as_connect_md_says), ("strimzi", _as_strimzi_md_says)):
+        (tmp_path / name).mkdir()
+        await follow(estate, worker, tmp_path / name)
 
 
 async def _as_connect_md_says(estate: _Estate, worker: ConnectWorker, directory: Path) -> None:
+    guide, host = Guide("connect.md", directory), {"HOST:8083": worker.address}
     # 1. Import what its REST API tells.
-    told = await asyncio.to_thread(worker.call, "GET", "/connectors?expand=info&expand=status")
-    (directory / "connectors.json").write_text(json.dumps(told))
-    file = await _imported(directory / "connectors.json", "--offsets-topic", worker.offsets_topic)
+    await guide.run("curl 'HOST", host)
+    await guide.run("twinlog import", {"connect-offsets": worker.offsets_topic})
+    _for_a_small_machine(directory)
 
     # 2. It is not taken over while Connect runs the connectors …
+    await guide.run("twinlog preflight")
     # Its tasks store their positions every second; at their end they may leave that out on a busy machine.
-    running = await eventually(partial(_stores, 1, file, estate))
+    running = await eventually(partial(_stores, 1, guide, estate))
     assert any("writes heartbeats" in refusal for refusal in running["refusals"]), running
 
     # 3. … and is once they are stopped, with the worker still there.
-    await asyncio.to_thread(_for_all, worker, estate, "stop")
-    await eventually(partial(_stores, 0, file, estate))
+    await _for_all(guide, estate, "curl -X PUT HOST:8083/connectors/my-mirror/stop", host)
+    await eventually(partial(_stores, 0, guide, estate))
 
     # 4. Twinlog continues there.
-    await estate.write()
-    async with TwinlogRun(file.read_text(), directory):
-        await estate.copied()
+    await _continued(estate, guide, directory)
 
     # 5. The way back.
     await estate.write()
-    await asyncio.to_thread(_for_all, worker, estate, "resume")
+    await _for_all(guide, estate, "curl -X PUT HOST:8083/connectors/my-mirror/resume", host)
     await estate.copied()
+    assert not guide.left
 
 
 async def _as_strimzi_md_says(estate: _Estate, worker: ConnectWorker, directory: Path) -> None:
+    resource, asked = directory / "resource.yaml", directory / "asked"
+    resource.write_text(yaml.safe_dump(estate.resource(worker)))
+    kubectl = f'echo "$*" >> {asked}; case "$*" in *" get "*) cat {resource};; esac'
+    guide = Guide("strimzi.md", directory, {"kubectl": kubectl})
     # 1. Import the resource.
-    (directory / "mirror.yaml").write_text(yaml.safe_dump(estate.resource(worker)))
-    file = await _imported(directory / "mirror.yaml")
+    await guide.run("kubectl -n kafka get")
+    await guide.run("twinlog import")
+    _for_a_small_machine(directory)
 
     # 2. and 3. It is not taken over while pods are there, and is once the resource has no replicas.
-    running = await eventually(partial(_stores, 1, file, estate, "--connect-group", worker.group))
+    await guide.run("twinlog preflight")
+    group = {"GROUP": worker.group}
+    running = await eventually(partial(_stores, 1, guide, estate, group))
     assert any("has 1 members" in refusal for refusal in running["refusals"]), running
+    await guide.run("kubectl -n kafka scale")
+    assert asked.read_text().splitlines()[-1] == "-n kafka scale kafkamirrormaker2 mirror --replicas 0"
     await asyncio.to_thread(worker.end)
-    await eventually(partial(_stores, 0, file, estate, "--connect-group", worker.group))
+    await eventually(partial(_stores, 0, guide, estate, group))
 
     # 4. Twinlog continues there.
-    await estate.write()
-    async with TwinlogRun(file.read_text(), directory):
-        await estate.copied()
+    await _continued(estate, guide, directory)
 
     # The way back: a replica again.
     await estate.write()
     await asyncio.to_thread(worker.start)
     await estate.copied()
+    assert not guide.left
 
 
-async def _imported(path: Path, *options: str) -> Path:
-    """The properties file of `twinlog import`, for a small machine."""
-    to = path.with_suffix(".properties")
-    await _twinlog(0, "import", str(path), *options, "--to", str(to))
-    to.write_text(f"{to.read_text()}twinlog.spark.master = local[2]\ntwinlog.max.slots = 2\n")
-    return to
+async def _continued(estate: _Estate, guide: Guide, directory: Path) -> None:
+    await estate.write()
+    assert guide.command("twinlog run") == f"twinlog run {FILE}"
+    async with TwinlogRun((directory / FILE).read_text(), directory):
+        await estate.copied()
+        await eventually(partial(_succeeds, guide, "twinlog status --check"))
+        await guide.run("twinlog verify", {"A->B": estate.flow})
+
+
+def _for_a_small_machine(directory: Path) -> None:
+    with (directory / FILE).open("a") as file:
+        file.write("offset.storage.replication.factor = 1\n")
+        file.write("twinlog.spark.master = local[2]\ntwinlog.max.slots = 2\n")
 
 
 async def _accepted(worker: ConnectWorker, connector: dict[str, Any]) -> bool | None:
@@ -216,15 +234,20 @@ async def _accepted(worker: ConnectWorker, connector: dict[str, Any]) -> bool | 
     return True
 
 
-def _for_all(worker: ConnectWorker, estate: _Estate, verb: str) -> None:
+async def _for_all(guide: Guide, estate: _Estate, command: str, host: dict[str, str]) -> None:
     for name in estate.names.values():
-        worker.call("PUT", f"/connectors/{quote(name)}/{verb}")
+        await eventually(partial(_succeeds, guide, command, {**host, "my-mirror": quote(name)}))
 
 
-async def _stores(code: int, file: Path, estate: _Estate, *options: str) -> Any:
+async def _succeeds(guide: Guide, command: str, names: dict[str, str] | None = None) -> bool:
+    out, _ = await guide.run(command, names)
+    assert "error_code" not in out, out
+    return True
+
+
+async def _stores(code: int, guide: Guide, estate: _Estate, names: dict[str, str] | None = None) -> Any:
     """What `adopt` tells once it ends with this code and tells the positions of all that was written."""
-    found, out, said = await _run("adopt", str(file), *options, "-o", "json")
-    assert found == code, said
+    out, _ = await guide.run("twinlog adopt", {**(names or {}), FILE: f"{FILE} -o json"}, code=code)
     [told] = json.loads(out)
     begins = {
         each["partition"]: (each["begins"], each["position"], each["lag"])
@@ -233,18 +256,3 @@ async def _stores(code: int, file: Path, estate: _Estate, *options: str) -> Any:
     }
     assert begins == estate.positions
     return told
-
-
-async def _twinlog(expected: int, *arguments: str) -> str:
-    code, out, said = await _run(*arguments)
-    assert code == expected, (arguments, code, out, said)
-    return out
-
-
-async def _run(*arguments: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "twinlog", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, said = await process.communicate()
-    return process.returncode or 0, out.decode(), said.decode()

@@ -1,13 +1,12 @@
-"""docs/migration/confluent-replicator.md and ureplicator.md, step by step, there and back.
+"""docs/migration/confluent-replicator.md and ureplicator.md by their own commands, there and back as
+mirrormaker1.md says.
 
 Neither product can be run here. What they leave is: copies under the same names, and a group on the source
 that says how far they came. What they do with the group on the way back is done by a consumer of the test.
 """
 
-import asyncio
 import json
-import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import FAST_AND_SMALL
+from e2e.guide import Guide
+from e2e.rest_stand_in import rest_stand_in
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.comparison import Comparison, compare
@@ -24,12 +25,11 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
-from twinlog.testing.java.tools import run_java_tool
 from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java
 
-GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+FILE = "mm2.properties"
 PARTITIONS, RECORDS = 2, 30
 COMMITTED = 25
 """How far the group had committed, which is a little less than was copied."""
@@ -110,8 +110,8 @@ class _Estate:
                     offset = fetched.next_offset
 
 
-def _replicator(estate: _Estate, directory: Path) -> list[str]:
-    """The connector as REST tells it."""
+async def _from_replicator(estate: _Estate, directory: Path) -> None:
+    """Steps 1 to 4 of confluent-replicator.md, with the connector as its REST API tells it."""
     config = {
         "name": estate.group,
         "connector.class": "io.confluent.connect.replicator.ReplicatorSourceConnector",
@@ -120,23 +120,99 @@ def _replicator(estate: _Estate, directory: Path) -> list[str]:
         "topic.whitelist": estate.topic,
         "topic.config.sync": "false",
     }
-    file = directory / "connectors.json"
-    file.write_text(json.dumps({estate.group: {"info": {"name": estate.group, "config": config}}}))
-    return [str(file), "--source", estate.east, "--target", estate.west]
+    stop = f"PUT /connectors/{estate.group}/stop"
+    answers = {
+        "GET /connectors?expand=info": json.dumps(
+            {estate.group: {"info": {"name": estate.group, "config": config}}}
+        ),
+        stop: "",
+    }
+    guide = Guide("confluent-replicator.md", directory)
+    with rest_stand_in(answers) as rest:
+        host = {"HOST:8083": rest.address}
+        await guide.run("curl 'HOST:8083", host)
+        clusters = {"--source A": f"--source {estate.east}", "--target B": f"--target {estate.west}"}
+        await guide.run("twinlog import connectors.json", clusters)
+        _for_one_broker(directory)
+        await guide.run("twinlog preflight")
+        await guide.run("curl -X PUT", {**host, "connectors/replicator": f"connectors/{estate.group}"})
+        assert rest.asked[-1] == stop
+    await _continued(estate, guide, directory)
+    assert guide.left == ["kubectl get connectors.platform.confluent.io NAME -o yaml"]
 
 
-def _ureplicator(estate: _Estate, directory: Path) -> list[str]:
-    """The controller's answer."""
-    file = directory / "topics.txt"
-    file.write_text(f"Current serving topics: [{estate.topic}]")
-    source = f"{estate.east}={estate.pair.a.bootstrap_servers}"
-    target = f"{estate.west}={estate.pair.b.bootstrap_servers}"
-    return [str(file), "--group", estate.group, "--source", source, "--target", target]
+async def _from_ureplicator(estate: _Estate, directory: Path) -> None:
+    """Steps 1 to 4 of ureplicator.md, for either product."""
+    stream = {
+        "name": "mirror",
+        "connectorName": "kafkaMirroring",
+        "source": {"connectionString": f"kafka://{estate.pair.a.bootstrap_servers}/^{estate.topic}$"},
+        "metadata": {"group.id": estate.group},
+    }
+    answers = {
+        "GET /topics": f"Current serving topics: [{estate.topic}]\n",
+        "GET /datastream": json.dumps({"elements": [stream]}),
+    }
+    target = {"--target B=b1:9092": f"--target {estate.west}={estate.pair.b.bootstrap_servers}"}
+    guide = Guide("ureplicator.md", directory)
+    with rest_stand_in(answers) as rest:
+        await guide.run("curl CONTROLLER", {"CONTROLLER:9000": rest.address})
+        await guide.run("curl BROOKLIN", {"BROOKLIN:32311": rest.address})
+    await guide.run(
+        "twinlog import streams.json", {**target, "GROUP": estate.group, FILE: "brooklin.properties"}
+    )
+    assert f"twinlog.start.group={estate.group}\n" in (directory / "brooklin.properties").read_text()
+    await guide.run(
+        "twinlog import topics.txt",
+        {
+            **target,
+            "--group ureplicator": f"--group {estate.group}",
+            "--source A=a1:9092": f"--source {estate.east}={estate.pair.a.bootstrap_servers}",
+        },
+    )
+    _for_one_broker(directory)
+    await guide.run("twinlog preflight")
+    await _continued(estate, guide, directory)
+    assert not guide.left
 
 
-@pytest.mark.parametrize(("left", "repeated"), [(_replicator, REPEATED), (_ureplicator, 0)])
+def _for_one_broker(directory: Path) -> None:
+    with (directory / FILE).open("a") as file:
+        file.write(FAST_AND_SMALL)
+
+
+async def _continued(estate: _Estate, guide: Guide, directory: Path) -> None:
+    """Twinlog begins where the group stood, then the group gets what Twinlog reached."""
+    await estate.write()  # while nobody copies
+    assert guide.command("twinlog run") == f"twinlog run {FILE}"
+    async with TwinlogRun((directory / FILE).read_text(), directory):
+        await eventually(estate.copied)
+        await estate.write()
+        await eventually(estate.copied)
+        await eventually(partial(_all_runs, guide))
+        if estate.repeated:
+            out, _ = await guide.run("twinlog verify", {"A->B": estate.flow}, code=1)
+            assert "DUPLICATE" in out, out
+
+        # The way back.
+        back, flow = Guide("mirrormaker1.md", directory), {"mm1->target": estate.flow, "FILE": FILE}
+        await back.run("twinlog pause", flow)
+        await back.run("twinlog positions get", flow)
+    group = {"SOURCE:9092": estate.pair.a.bootstrap_servers, "--group mm1": f"--group {estate.group}"}
+    await back.run("kafka-consumer-groups.sh", group)
+
+
+async def _all_runs(guide: Guide) -> bool:
+    await guide.run("twinlog status --check")
+    return True
+
+
+@pytest.mark.parametrize(("taken_over", "repeated"), [(_from_replicator, REPEATED), (_from_ureplicator, 0)])
 async def test_a_flow_of_another_mirror_is_imported_continued_and_given_back(
-    kafka_pair: KafkaPair, tmp_path: Path, left: Callable[[_Estate, Path], list[str]], repeated: int
+    kafka_pair: KafkaPair,
+    tmp_path: Path,
+    taken_over: Callable[[_Estate, Path], Awaitable[None]],
+    repeated: int,
 ) -> None:
     a, b = kafka_pair.a.client_properties(), kafka_pair.b.client_properties()
     async with open_cluster("a", a) as source, open_cluster("b", b) as target:
@@ -146,45 +222,7 @@ async def test_a_flow_of_another_mirror_is_imported_continued_and_given_back(
             east=unique_name("east"), west=unique_name("west"), repeated=repeated,
         )  # fmt: skip
         await estate.left_by_another_mirror()
-        imported = tmp_path / "imported.properties"
-        await _twinlog("import", *left(estate, tmp_path), "--to", str(imported))
-        text = imported.read_text() + FAST_AND_SMALL
-        imported.write_text(text)
-        await _twinlog("preflight", str(imported))
-
-        await estate.write()  # while nobody copies
-        async with TwinlogRun(text, tmp_path) as run:
-            await eventually(estate.copied)
-            await estate.write()
-            await eventually(estate.copied)
-            config = ("--config", str(run.file))
-            await eventually(partial(_all_runs, config))
-
-            # The way back.
-            await _twinlog("pause", estate.flow, *config)
-            told = json.loads(await _twinlog("positions", "get", estate.flow, *config, "-o", "json"))
-        rows = [f'"{each["topic"]}",{each["partition"]},{each["position"]}\n' for each in told]
-        positions = tmp_path / "positions.csv"
-        positions.write_text("".join(rows))
-        await asyncio.to_thread(
-            run_java_tool, GROUP_COMMAND, "--bootstrap-server", kafka_pair.a.bootstrap_servers,
-            "--group", estate.group, "--reset-offsets", "--from-file", str(positions), "--execute",
-        )  # fmt: skip
+        await taken_over(estate, tmp_path)
         await estate.write()
         await estate.copy_as_the_other_mirror_does()
         await estate.copied()
-
-
-async def _all_runs(config: tuple[str, str]) -> bool:
-    await _twinlog("status", "--check", *config)
-    return True
-
-
-async def _twinlog(*arguments: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "twinlog", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, said = await process.communicate()
-    assert process.returncode == 0, (arguments, out.decode(), said.decode())
-    return out.decode()

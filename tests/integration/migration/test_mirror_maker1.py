@@ -1,8 +1,10 @@
-"""`twinlog mirror-maker` on real brokers: it begins where MirrorMaker 1's group stood, and keeps its own
-positions from then on."""
+"""docs/migration/mirrormaker1.md by its own commands on real brokers: `twinlog mirror-maker` begins where
+MirrorMaker 1's group stood, and keeps its own positions from then on."""
 
 import asyncio
 import os
+import re
+import shlex
 import sys
 from contextlib import AsyncExitStack
 from functools import partial
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.guide import Guide
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.errors import KafkaError
@@ -22,30 +25,54 @@ from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.broker
 
+MIRROR_MAKER = "twinlog mirror-maker"
+WAY_BACK = [
+    ["twinlog", "pause"],
+    ["twinlog", "positions"],
+    ["kafka-consumer-groups.sh", "--bootstrap-server"],
+]
+"""Run by tests/e2e/test_take_over_group.py."""
+
 RECORDS = 20
 SMALL = ("twinlog.spark.master=local[2]", "twinlog.max.slots=2")
 
 
 class _Mirror:
-    """The command as its user starts it, in a state directory of its own."""
+    """The commands as their user starts them, with a state directory of their own."""
 
     def __init__(self, directory: Path, pair: KafkaPair, group: str, include: str) -> None:
-        (directory / "c").write_text(
+        (directory / "consumer.properties").write_text(
             f"bootstrap.servers={pair.a.bootstrap_servers}\ngroup.id={group}\nauto.offset.reset=earliest\n"
         )
-        (directory / "p").write_text(f"bootstrap.servers={pair.b.bootstrap_servers}\nacks=all\n")
+        (directory / "producer.properties").write_text(
+            f"bootstrap.servers={pair.b.bootstrap_servers}\nacks=all\n"
+        )
+        self.guide = Guide("mirrormaker1.md", directory)
         self.log = directory / "log"
+        self.include = {"orders|payments.*": include}
         self._directory = directory
-        files = ["--consumer.config", directory / "c", "--producer.config", directory / "p"]
-        sets = [word for setting in SMALL for word in ("--set", setting)]
-        self._command = [
-            sys.executable, "-m", "twinlog", "mirror-maker", *files, "--whitelist", include,
-            "--num.streams", "2", "--new.consumer", *sets,
-        ]  # fmt: skip
 
-    def start(self, environment: dict[str, str]) -> GuardedProcess:
-        state = {**environment, "XDG_STATE_HOME": str(self._directory)}
-        return GuardedProcess([str(word) for word in self._command], output=self.log, env=state)
+    @property
+    def file(self) -> str:
+        """The properties file that the first lines name; of several starts those of the last one."""
+        told: list[str] = re.findall(r"^configuration: (.+)$", self.log.read_text(), re.MULTILINE)
+        return told[-1]
+
+    async def check(self) -> None:
+        text, _ = await self.guide.run(MIRROR_MAKER, {**self.include, " --include": " --dry-run --include"})
+        (self._directory / "mm1.properties").write_text(text)
+        await self.guide.run("twinlog preflight")
+
+    def start(self, command: str) -> GuardedProcess:
+        program, *words = shlex.split(command)
+        assert program == "twinlog"
+        sets = [word for setting in SMALL for word in ("--set", setting)]
+        return GuardedProcess(
+            [sys.executable, "-m", program, *words, *sets],
+            output=self.log,
+            cwd=self._directory,
+            env={**os.environ, "XDG_STATE_HOME": str(self._directory)},
+        )
 
 
 async def test_it_begins_where_the_group_of_mirror_maker_1_stood_and_continues_where_it_was(
@@ -54,6 +81,7 @@ async def test_it_begins_where_the_group_of_mirror_maker_1_stood_and_continues_w
     topic, group = unique_name("mm1"), unique_name("mm1-group")
     known, unknown = TopicPartition(topic, 0), TopicPartition(topic, 1)
     mirror = _Mirror(tmp_path, kafka_pair, group, topic)
+    guide = mirror.guide
     async with AsyncExitStack() as stack:
         a = await stack.enter_async_context(open_cluster("a", kafka_pair.a.client_properties()))
         b = await stack.enter_async_context(open_cluster("b", kafka_pair.b.client_properties()))
@@ -61,17 +89,24 @@ async def test_it_begins_where_the_group_of_mirror_maker_1_stood_and_continues_w
         await _write(kafka_pair, topic, first=0)
         committed = await a.alter_group_offsets(group, {known: CommittedOffset(next_offset=15)})
         assert committed == {known: None}
+        await mirror.check()
 
-        for written in (RECORDS, 2 * RECORDS):
-            process = mirror.start(dict(os.environ))
+        async def copies(process: GuardedProcess, written: int) -> None:
             try:
                 # Where the group had committed nothing, auto.offset.reset says earliest.
                 await eventually(partial(_has, b, unknown, range(written)))
                 await eventually(partial(_has, b, known, range(15, written)))
+                await guide.run("twinlog status", {"FILE": mirror.file})
             finally:
                 code = await asyncio.to_thread(process.stop, 60.0)
             assert code == 0, mirror.log.read_text()[-4000:]
             await _write(kafka_pair, topic, first=written)
+
+        await copies(mirror.start(guide.command(MIRROR_MAKER, mirror.include)), RECORDS)
+        old_spelling = {**mirror.include, "--include": "--num.streams 2 --new.consumer --whitelist"}
+        await copies(mirror.start(guide.command(MIRROR_MAKER, old_spelling)), 2 * RECORDS)
+        await copies(mirror.start(guide.command("twinlog run", {"FILE": mirror.file})), 3 * RECORDS)
+    assert [each.split()[:2] for each in guide.left] == WAY_BACK
 
 
 async def _write(pair: KafkaPair, topic: str, *, first: int) -> None:

@@ -34,7 +34,9 @@ class ConnectWorker:
         self.group = f"{name}-group"
         self.offsets_topic = f"{name}-offsets"
         self._lease = PortLease(1)
-        self._url = f"http://127.0.0.1:{self._lease.ports[0]}"
+        self.address = f"127.0.0.1:{self._lease.ports[0]}"
+        """`HOST:PORT` of its REST API."""
+        self._url = f"http://{self.address}"
         self._log = directory / f"{name}.log"
         self._file = directory / f"{name}.properties"
         settings = {
