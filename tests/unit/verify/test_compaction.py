@@ -2,9 +2,10 @@
 on either side, and what is wrong with the last record of a key is found."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from twinlog.batches import Codec, DecodedRecord
@@ -71,6 +72,52 @@ def test_the_last_record_of_a_key_that_the_copy_changed_is_found(
     assert found.pop((Kind.CHANGED, at, at)) == ("value",)
     # What the right value had superseded, the wrong one does not explain.
     assert {written[offset].key for _, offset, _ in found if offset is not None} <= {written[at].key}
+
+
+@given(histories(), st.data())
+def test_a_record_that_both_logs_hold_is_compared_whatever_is_written_later(
+    written: list[DecodedRecord], data: st.DataObject
+) -> None:
+    sides = [
+        cleaned(written, data.draw(st.integers(0, len(written) - 1)), tombstones_too=data.draw(st.booleans()))
+        for _ in range(2)
+    ]
+    both = sorted({each.offset for each in sides[0]} & {each.offset for each in sides[1]})
+    assume(both)
+    at = data.draw(st.sampled_from(both))
+    changes: list[dict[str, Any]] = [{"value": b"wrong"}, {"headers": ((b"h", b"wrong"),)}]
+    change = data.draw(st.sampled_from(changes))
+    wrong = [each._replace(**change) if each.offset == at else each for each in sides[1]]
+    kept = data.draw(st.sampled_from([None, 0]))
+    proof = prove(
+        log(sides[0], data),
+        log(wrong, data),
+        source_compacted=True,
+        target_compacted=True,
+        offsets_kept_from=kept,
+    )
+    assert (Kind.CHANGED, at, at) in {
+        (each.kind, each.source_offset, each.target_offset) for each in proof.differences
+    }
+
+
+@pytest.mark.parametrize("change", [{"key": b"x"}, {"timestamp_ms": NOW_MS + 9}, {"value": b"wrong"}])
+@pytest.mark.parametrize("kept", [None, 0])
+def test_a_hole_beside_a_changed_record_does_not_explain_it(
+    change: dict[str, Any], kept: int | None
+) -> None:
+    written = [(0, b"k", b"right"), (2, b"x", b"1"), (3, b"k", b"new"), (4, b"x", b"2"), (5, b"z", b"1")]
+    source = [DecodedRecord(offset, NOW_MS + offset, key, value, ()) for offset, key, value in written]
+    target = [source[0]._replace(**change), *source[1:]]
+    proof = prove(
+        MemoryLog.of(source, start=0),
+        MemoryLog.of(target, start=0),
+        source_compacted=True,
+        target_compacted=True,
+        offsets_kept_from=kept,
+    )
+    (changed,) = proof.differences
+    assert (changed.kind, changed.source_offset, changed.target_offset) == (Kind.CHANGED, 0, 0)
 
 
 @pytest.mark.parametrize("source_compacted", [False, True])

@@ -1,13 +1,13 @@
 """What is found out about the hunks of a comparison: differences, and what is not compared."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.entries import Entry
 from twinlog.verify.comparing.hunk import Hunk
 from twinlog.verify.comparing.sides import Steps, Window
-from twinlog.verify.judging.pairing import changed_pairs
+from twinlog.verify.judging.pairing import ChangedPair, changed_pairs
 from twinlog.verify.model import (
     Bounds,
     Difference,
@@ -79,7 +79,10 @@ class Findings:
 
     def take_changed(self, hunk: Hunk, *, least: int) -> None:
         """Records of both sides that are alike by at least so much are one, changed."""
-        pairs = changed_pairs(hunk.source, hunk.target, least=least)
+        self.take_pairs(hunk, changed_pairs(hunk.source, hunk.target, least=least))
+
+    def take_pairs(self, hunk: Hunk, pairs: Sequence[ChangedPair]) -> None:
+        """These records of both sides are one each, changed."""
         for entry, copy, parts in pairs:
             self.find(Kind.CHANGED, entry.offset, copy.offset, parts)
         originals, copies = {entry.offset for entry, _, _ in pairs}, {copy.offset for _, copy, _ in pairs}

@@ -1,9 +1,10 @@
 """Which record of the source became which record of the copy: order is kept, what is alike belongs
 together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from twinlog.verify.comparing.entries import Entry, differing, likeness
+from twinlog.verify.comparing.hunk import Hunk
 
 STRONG = 9
 """Likeness of two records of which one part differs."""
@@ -24,6 +25,43 @@ def changed_pairs(source: Sequence[Entry], target: Sequence[Entry], *, least: in
         # Nothing tells them apart from others, not even a time: what stands at the same place is the same.
         pairs = [*zip(source, target, strict=True)]
     return [(one, other, differing(one, other)) for one, other in pairs]
+
+
+def pairs_on_both_sides(hunk: Hunk, is_promised: Callable[[int], bool]) -> list[ChangedPair]:
+    """Records of a hunk that both logs hold for certain, though compacted: so nothing but a change explains
+    that they differ.
+
+    They are one record at the offset that is promised; with the same key and time and all but one part
+    equal; or, mostly alike, at the same distance from both neighbours that belong together, if these are as
+    far apart in both logs: then nothing was missing between them when it was copied.
+    """
+    at = {copy.offset: copy for copy in hunk.target}
+    of_key_and_time: dict[tuple[bytes, int | None], Entry] = {
+        (copy.key, copy.timestamp_ms): copy
+        for copy in reversed(hunk.target)
+        if copy.has_key and copy.timestamp_ms is not None
+    }
+    is_as_long = (
+        hunk.source_after is not None
+        and hunk.target_after is not None
+        and hunk.source_after - hunk.source_before == hunk.target_after - hunk.target_before
+    )
+    pairs: list[ChangedPair] = []
+    taken: set[int] = set()
+    for entry in hunk.source:
+        copy = at.get(entry.offset) if is_promised(entry.offset) else None
+        if copy is None and is_as_long:
+            copy = at.get(entry.offset - hunk.source_before + hunk.target_before)
+            if copy is not None and not likeness(entry, copy):
+                copy = None
+        if copy is None:
+            copy = of_key_and_time.get((entry.key, entry.timestamp_ms))
+            if copy is not None and likeness(entry, copy) < STRONG:
+                copy = None
+        if copy is not None and copy.offset not in taken:
+            taken.add(copy.offset)
+            pairs.append((entry, copy, differing(entry, copy)))
+    return pairs
 
 
 def _best(source: Sequence[Entry], target: Sequence[Entry], least: int) -> list[tuple[Entry, Entry]]:

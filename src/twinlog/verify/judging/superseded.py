@@ -1,7 +1,8 @@
 """Compacted topics are compared as what survives: no key lost, its last value equal, order kept.
 
 Each side is compacted by itself, so records of a key may be on one side only. A later record of the key
-explains that, but only as many as the log has holes there: a log without holes was not compacted.
+explains that, but only as many as the log has holes there: a log without holes was not compacted. What both
+logs hold is taken out of the hunks before: no later record explains that it differs.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from twinlog.verify.comparing.entries import Entry, likeness
 from twinlog.verify.comparing.hunk import Hunk
 from twinlog.verify.comparing.sides import Steps
 from twinlog.verify.judging.findings import Findings
-from twinlog.verify.judging.pairing import STRONG
+from twinlog.verify.judging.pairing import STRONG, pairs_on_both_sides
 from twinlog.verify.model import COMPACTED_AWAY, Bounds, Reason, Side
 
 
@@ -41,6 +42,9 @@ def take_superseded(findings: Findings) -> Steps[None]:
                 of_side[entry.key] = LastOfKey(entry.offset, entry.is_tombstone)
 
         yield from findings.scan(side, start, limit, note)
+    # What both logs hold was not taken by compaction, however many later records of the key there are.
+    for hunk in findings.hunks:
+        findings.take_pairs(hunk, pairs_on_both_sides(hunk, findings.comparison.outcome.offsets.is_promised))
     superseded = Superseded(bounds=findings.bounds, source=last[Side.SOURCE], target=last[Side.TARGET])
     for hunk in findings.hunks:
         findings.proof.superseded_records += superseded.take(hunk)
