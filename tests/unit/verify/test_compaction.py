@@ -103,9 +103,7 @@ def test_a_record_that_both_logs_hold_is_compared_whatever_is_written_later(
 
 @pytest.mark.parametrize("change", [{"key": b"x"}, {"timestamp_ms": NOW_MS + 9}, {"value": b"wrong"}])
 @pytest.mark.parametrize("kept", [None, 0])
-def test_a_hole_beside_a_changed_record_does_not_explain_it(
-    change: dict[str, Any], kept: int | None
-) -> None:
+def test_a_hole_beside_a_changed_record_does_not_explain_it(change: dict[str, Any], kept: int | None) -> None:
     written = [(0, b"k", b"right"), (2, b"x", b"1"), (3, b"k", b"new"), (4, b"x", b"2"), (5, b"z", b"1")]
     source = [DecodedRecord(offset, NOW_MS + offset, key, value, ()) for offset, key, value in written]
     target = [source[0]._replace(**change), *source[1:]]

@@ -56,6 +56,17 @@ def test_records_at_other_offsets_are_one_difference(
     assert prove(source, target).differences == [], "nobody promised the offsets"
 
 
+@pytest.mark.parametrize("since", [1, 5, 9])
+@pytest.mark.parametrize("size", [1, 2, 10])
+def test_an_offset_that_is_promised_within_a_batch_is_compared(since: int, size: int) -> None:
+    source = MemoryLog.of([record(n, n) for n in range(10)], sizes=(size,))
+    target = MemoryLog.of([record(n + 3, n) for n in range(10)], sizes=(size,), start=0)
+    proof = prove(source, target, offsets_kept_from=since)
+    assert found(proof) == [(Kind.CHANGED, since, since + 3, 10 - since)]
+    proof = prove(source, target, offsets_kept_from=0, offsets_kept_until=since)
+    assert [(kind, at, place) for kind, at, place, _ in found(proof)] == [(Kind.CHANGED, 0, 3)]
+
+
 @given(st.integers(1, 100), st.integers(0, 99), sizes, sizes)
 def test_a_lost_record_explains_that_those_behind_it_moved_up(
     count: int, lost: int, one: list[int], other: list[int]

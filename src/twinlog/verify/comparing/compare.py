@@ -127,7 +127,9 @@ class Comparison:
         goal = self.bounds.source_goal
         if begins[0] < goal <= source.header.last_offset:
             return False  # only some of its records count
-        if not self.outcome.offsets.fits(*begins) or not are_equal(source, target, self.max_open_bytes):
+        if not self.outcome.offsets.fits(*begins, source.header.last_offset) or not are_equal(
+            source, target, self.max_open_bytes
+        ):
             return False
         self.source.pass_batch()
         self.target.pass_batch()

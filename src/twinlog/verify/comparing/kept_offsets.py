@@ -38,8 +38,14 @@ class KeptOffsets:
             return False
         return self.until is None or source_offset < self.until
 
-    def fits(self, source_offset: int, target_offset: int) -> bool:
-        """Whether two equal records stand where they are expected to."""
+    def fits(self, source_offset: int, target_offset: int, last_source_offset: int) -> bool:
+        """Whether equal records in a row stand where they are expected to, by the first one: False also where
+        the promise begins or ends among them."""
+        if any(
+            border is not None and source_offset < border <= last_source_offset
+            for border in (self.since, self.until)
+        ):
+            return False
         return not self.is_promised(source_offset) or target_offset - source_offset == self.shift
 
     def note(self, source_offset: int, target_offset: int, count: int = 1) -> None:
