@@ -125,8 +125,18 @@ class KnownGap:
     to_offset: int
     reason: str
     acknowledged: bool = False
-    is_joined: bool = False
-    """It stands for several gaps, with records between them that are on the target."""
+    lost_of_joined: int | None = None
+    """It stands for several gaps, with records between them that are on the target: so many offsets are
+    lost. None: all of them."""
+
+    @property
+    def is_joined(self) -> bool:
+        return self.lost_of_joined is not None
+
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets of the range are lost, at most."""
+        return self.to_offset - self.from_offset if self.lost_of_joined is None else self.lost_of_joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

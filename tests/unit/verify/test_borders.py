@@ -193,17 +193,30 @@ def test_a_long_known_gap_is_passed_whatever_it_holds() -> None:
     assert source.reads < 20, "what is known to be left out is not read"
 
 
-@pytest.mark.parametrize("joined", [False, True])
-def test_a_gap_whose_records_were_copied_again_excuses_nothing_any_more(joined: bool) -> None:
+@pytest.mark.parametrize("lost", [None, 1])
+def test_a_gap_whose_records_were_copied_again_excuses_nothing_any_more(lost: int | None) -> None:
     """As after a new copy was made: the ledger still tells of the one that was deleted."""
     source = MemoryLog.of(numbers(0, 300))
     copied = [each for each in numbers(0, 300) if each.offset != 150]
     target = MemoryLog.of(records_at(copied, range(len(copied))))
     gap = KnownGap(
-        from_offset=0, to_offset=300, reason="TARGET_RECREATED", acknowledged=True, is_joined=joined
+        from_offset=0, to_offset=300, reason="TARGET_RECREATED", acknowledged=True, lost_of_joined=lost
     )
     proof = prove(source, target, gaps=(gap,))
-    assert found(proof) == ([] if joined else [(Kind.MISSING, 150, 150, 1)])
+    assert found(proof) == ([(Kind.MISSING, 150, 150, 1)] if lost is None else [])
+
+
+@pytest.mark.parametrize("lost", [3, 50, 202, 203])
+def test_a_joined_gap_excuses_no_more_records_than_it_lost(lost: int) -> None:
+    """Also where the rest of its span is missing in a row that is longer than a window."""
+    source = MemoryLog.of(numbers(0, 400))
+    copied = [each for each in numbers(0, 400) if not (20 <= each.offset < 23 or 190 <= each.offset < 390)]
+    target = MemoryLog.of(records_at(copied, range(len(copied))))
+    gap = KnownGap(
+        from_offset=10, to_offset=390, reason="TARGET_RECREATED", acknowledged=True, lost_of_joined=lost
+    )
+    proof = prove(source, target, gaps=(gap,))
+    assert sum(each.count for each in proof.differences) == max(0, 203 - lost)
 
 
 def test_a_record_before_what_is_compared_explains_that_it_is_there_twice() -> None:

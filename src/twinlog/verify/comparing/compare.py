@@ -166,6 +166,8 @@ class Comparison:
         gap = next((gap for gap in self.bounds.gaps if gap.from_offset <= at < gap.to_offset), None)
         if gap is None or gap.to_offset - at <= FIRST_WINDOW or gap.to_offset >= self.bounds.source_goal:
             return False
+        if gap.lost_offsets < gap.to_offset - at:
+            return False  # some of its records are on the target, or are to be
         source = Window(side=Side.SOURCE, next_offset=gap.to_offset, limit=self.source.limit)
         target = Window(side=Side.TARGET, next_offset=self.target.offset, limit=self.target.limit)
         yield from source.grow(FIRST_WINDOW)

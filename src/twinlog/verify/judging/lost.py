@@ -63,14 +63,24 @@ def take_lost(findings: Findings) -> None:
 
 
 def _take_source(findings: Findings, gap: KnownGap) -> list[Entry]:
-    """Unless the copy has earlier records of the range: it was copied again since."""
+    """Unless the copy has earlier records of the range: it was copied again since. Of a joined gap no more
+    than it lost; which of its records these are, the ledger does not know."""
     begin, end = gap.from_offset, gap.to_offset
     taken: list[Entry] = []
+    left = gap.lost_offsets - sum(
+        passed.to_offset - passed.from_offset
+        for passed in findings.proof.not_compared
+        if passed.reason == Reason.KNOWN_GAP and passed.detail == gap.reason
+        if begin <= passed.from_offset and passed.to_offset == end
+    )
     for hunk in findings.hunks:
         if hunk.equal_until > begin and not gap.is_joined:
             continue
-        taken += [entry for entry in hunk.source if begin <= entry.offset < end]
-        hunk.source = [entry for entry in hunk.source if not begin <= entry.offset < end]
+        excused = [entry for entry in hunk.source if begin <= entry.offset < end]
+        del excused[max(0, left - len(taken)) :]
+        offsets = {entry.offset for entry in excused}
+        hunk.source = [entry for entry in hunk.source if entry.offset not in offsets]
+        taken += excused
     return taken
 
 

@@ -73,5 +73,5 @@ def _known_gap(gap: Gap) -> KnownGap:
         to_offset=gap.to_offset,
         reason=gap.reason,
         acknowledged=bool(gap.acknowledged_by),
-        is_joined=gap.lost_of_joined is not None,
+        lost_of_joined=gap.lost_of_joined,
     )
