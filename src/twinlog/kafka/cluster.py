@@ -13,6 +13,7 @@ from twinlog.kafka.admin.configs import ConfigAdminMixin
 from twinlog.kafka.admin.groups import GroupAdminMixin
 from twinlog.kafka.admin.options import librdkafka_options, require_kerberos_of_admin
 from twinlog.kafka.admin.quotas import QuotaAdminMixin
+from twinlog.kafka.admin.topics import TopicAdminMixin
 from twinlog.kafka.clients import (
     aiokafka_client_options,
     aiokafka_producer_options,
@@ -54,7 +55,9 @@ def open_cluster(
     )
 
 
-class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin, LogAdminMixin):
+class _Cluster(
+    TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin, LogAdminMixin
+):
     def __init__(
         self, alias: str, properties: Mapping[str, str], *, timeout_seconds: float, client_id_suffix: str
     ) -> None:

@@ -2,20 +2,16 @@
 
 from collections.abc import Collection, Mapping
 
-from confluent_kafka import TopicPartition as LibrdkafkaTopicPartition
-
 from twinlog.errors import KafkaError
-from twinlog.kafka.admin.topics import TopicAdminMixin
-from twinlog.kafka.codes import ErrorCode
-from twinlog.kafka.errors import NO_LEADER, from_code, from_reason
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.raw.delete_records import delete_records
 from twinlog.kafka.raw.offset_lookup import list_offsets, look_up_offsets
 from twinlog.model import TopicPartition
 
 
-class LogAdminMixin(TopicAdminMixin):
-    """`LogAdmin` over requests of our own, but for delete_records."""
+class LogAdminMixin:
+    """`LogAdmin` over requests of our own."""
 
     _wire: DataClientPool
 
@@ -38,51 +34,8 @@ class LogAdminMixin(TopicAdminMixin):
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        if not before:
-            return {}
-        doing = "delete records"
-        wanted = [
-            LibrdkafkaTopicPartition(partition.topic, partition.partition, offset)
-            for partition, offset in before.items()
-        ]
-        deleted = await self._admin.each(
-            doing,
-            lambda admin, seconds: admin.delete_records(
-                wanted, request_timeout=seconds, operation_timeout=seconds
-            ),
-        )
-        outcome: dict[TopicPartition, KafkaError | None] = {}
-        for key, answer in deleted.items():
-            partition = TopicPartition(key.topic, key.partition)
-            if isinstance(answer, KafkaError):
-                outcome[partition] = answer
-            elif answer.low_watermark < 0:
-                outcome[partition] = from_reason(NO_LEADER, doing, alias=self._admin.alias)
-            else:
-                outcome[partition] = None
-        return outcome | await self._explained(outcome, doing)
-
-    async def _explained(
-        self, outcome: Mapping[TopicPartition, KafkaError | None], doing: str
-    ) -> dict[TopicPartition, KafkaError]:
-        """Better errors for those that only say "no leader".
-
-        When no asked partition has a leader, librdkafka says that and nothing else: not that the topic is
-        unknown, or forbidden.
-        """
-        unclear = [
-            partition
-            for partition, answer in outcome.items()
-            if answer is not None and answer.reason == NO_LEADER.name
-        ]
-        topics = await self.describe_topics({partition.topic for partition in unclear})
-        explained: dict[TopicPartition, KafkaError] = {}
-        for partition in unclear:
-            topic = topics[partition.topic]
-            if isinstance(topic, KafkaError):
-                explained[partition] = topic
-            elif partition.partition >= topic.partition_count:
-                explained[partition] = from_code(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing, alias=self._admin.alias
-                )
-        return explained
+        answers = await delete_records(self._wire, before, timeout_seconds=self._wire.timeout_seconds)
+        return {
+            partition: answer if isinstance(answer, KafkaError) else None
+            for partition, answer in answers.items()
+        }

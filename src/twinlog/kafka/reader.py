@@ -8,9 +8,8 @@ from twinlog.batches.records import open_records
 from twinlog.batches.visibility import Visibility, classify
 from twinlog.errors import FatalKafkaError, StateError, WireFormatError
 from twinlog.kafka.clients import FetchOptions
-from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
-from twinlog.kafka.errors import KAFKA_REASONS, UNSUPPORTED, from_code, from_reason
+from twinlog.kafka.errors import UNSUPPORTED, from_reason
 from twinlog.kafka.ports import FetchedRecords, ManagedReader
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
@@ -57,7 +56,6 @@ class KafkaLogReader:
         alias = self._session.alias
         async with deadline(max_wait_seconds + self._timeout_seconds, doing, alias=alias) as limit:
             wait_until = loop.time() + max_wait_seconds
-            retry_until = loop.time() + self._timeout_seconds / 2
             while True:
                 # Half of what a request may take, or the broker's answer would come too late.
                 wait_seconds = min(max(wait_until - loop.time(), 0.0), self._timeout_seconds / 4)
@@ -72,15 +70,9 @@ class KafkaLogReader:
                     doing=doing,
                     limit=limit,
                 )
-                if fetched.error_code == 0:
-                    read = self._open(fetched, offset, doing)
-                    if read.next_offset > offset or loop.time() >= wait_until:
-                        return read
-                    retry_until = loop.time() + self._timeout_seconds / 2
-                elif not _may_move(fetched.error_code) or loop.time() >= retry_until:
-                    raise from_code(fetched.error_code, doing, alias=alias)
-                else:
-                    await self._session.forget_leader(doing)
+                read = self._open(fetched, offset, doing)
+                if read.next_offset > offset or loop.time() >= wait_until:
+                    return read
 
     def _open(self, fetched: FetchAnswer, offset: int, doing: str) -> FetchedRecords:
         if fetched.log_start_offset < 0:  # brokers before 1.0 do not say
@@ -137,11 +129,4 @@ def _record(body: tuple[int, int, bytes], timestamp_type: TimestampType) -> Reco
         value=decoded.value,
         headers=tuple((name.decode("utf-8", "surrogateescape"), value) for name, value in decoded.headers),
         timestamp_type=timestamp_type,
-    )
-
-
-def _may_move(code: int) -> bool:
-    """Whether asking again, maybe another broker, can help."""
-    return code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (
-        code in KAFKA_REASONS and KAFKA_REASONS[code].retriable
     )

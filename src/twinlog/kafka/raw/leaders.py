@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
-from twinlog.kafka.deadline import deadline
-from twinlog.kafka.errors import from_code
+from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.errors import TIMEOUT, from_code
 from twinlog.kafka.protocol.client_pool import FIRST_CONNECTION_GROUP, DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.requests import HandWrittenRequest
@@ -19,6 +19,11 @@ LeaderAnswers = list[tuple[TopicPartition, int, T]]
 """For each partition its error code and the answer, which means something only with code 0."""
 
 _METADATA_SECONDS = 10.0
+_SHARE = 0.9
+"""Share of the time-out that one broker gets, so that its silence is its partitions' error only."""
+_NEW_LEADER_SECONDS = 1.0
+"""How long leaders are looked for again that have just moved, or are only being chosen."""
+_PAUSE_SECONDS = 0.1
 
 
 def leader_of(client: DataClient, partition: TopicPartition) -> int | None:
@@ -79,37 +84,69 @@ async def ask_leaders(
     doing: str,
     *,
     timeout_seconds: float,
+    fresh: bool = True,
 ) -> dict[TopicPartition, T | KafkaError]:
-    """What the leader of each partition answers, or why it does not; the metadata are read before.
+    """What the leader of each partition answers, or why it does not. `fresh`: the metadata are read before.
 
-    Raises KafkaError when no broker can be reached in time.
+    Leaders that moved are looked for again for a second, and so are those that leave a partition out of their
+    answer: it is LEADER_UNAVAILABLE then. A broker that is silent is the error of its partitions and of no
+    other's. Raises KafkaError when no broker can be reached in time.
     """
     found: dict[TopicPartition, T | KafkaError] = {}
+    if not partitions:
+        return found
 
     async def ask(node: int, led: Collection[TopicPartition]) -> None:
         try:
-            answers = await session.send(node, request(led), doing)
+            async with deadline(timeout_seconds * _SHARE, doing, alias=session.alias):
+                answers = await session.send(node, request(led), doing)
         except KafkaError as error:
             found.update((partition, about(partition, again(error))) for partition in led)
-            return
-        for partition, code, answer in answers:
-            refusal = partition_error(code, partition, doing, alias=session.alias) if code else None
-            found[partition] = refusal or answer
-        for partition in led:
-            if partition not in found:
-                found[partition] = not_told(partition, doing, alias=session.alias)
+        else:
+            found.update(_told(led, answers, doing, alias=session.alias))
 
     async with deadline(timeout_seconds, doing, alias=session.alias):
         client = await session.client(doing)
-        await refresh_metadata(session, client, {partition.topic for partition in partitions})
-        by_node: dict[int, list[TopicPartition]] = {}
-        for partition in partitions:
-            leader = leader_of(client, partition)
-            if leader is None:
-                found[partition] = no_leader(session, client, partition)
-            else:
-                by_node.setdefault(leader, []).append(partition)
-        async with asyncio.TaskGroup() as group:
-            for node, led in by_node.items():
-                group.create_task(ask(node, led), name=f"{doing} of broker {node}")
+        if fresh:
+            await refresh_metadata(session, client, {partition.topic for partition in partitions})
+        loop = asyncio.get_running_loop()
+        look_again_until = loop.time() + _NEW_LEADER_SECONDS
+        asked = tuple(partitions)
+        while asked:
+            by_node: dict[int, list[TopicPartition]] = {}
+            leaders = await client.leaders(asked, doing, alias=session.alias)
+            for partition, leader in leaders.items():
+                if isinstance(leader, KafkaError):
+                    found[partition] = about(partition, leader)
+                else:
+                    by_node.setdefault(leader, []).append(partition)
+            async with asyncio.TaskGroup() as group:
+                for node, led in by_node.items():
+                    group.create_task(ask(node, led), name=f"{doing} of broker {node}")
+            asked = tuple(partition for partition in asked if _may_have_moved(found[partition]))
+            if loop.time() >= look_again_until:
+                break
+            if asked:
+                await pause(_PAUSE_SECONDS)
+                await client.refreshed()
     return found
+
+
+def _told(
+    led: Collection[TopicPartition], answers: LeaderAnswers[T], doing: str, *, alias: str
+) -> dict[TopicPartition, T | KafkaError]:
+    told: dict[TopicPartition, T | KafkaError] = {
+        partition: not_told(partition, doing, alias=alias) for partition in led
+    }
+    for partition, code, answer in answers:
+        if partition in told:
+            told[partition] = partition_error(code, partition, doing, alias=alias) if code else answer
+    return told
+
+
+def _may_have_moved(answer: object) -> bool:
+    """Not where a broker was silent: it was given its time already."""
+    if not isinstance(answer, KafkaError):
+        return False
+    unknown = answer.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return unknown or (answer.retriable and answer.reason != TIMEOUT.name)

@@ -1,13 +1,16 @@
-"""One fetch of one partition from its leader, for readers that look into a log here and there."""
+"""One fetch of one partition from its leader, for readers that look into a log here and there.
+
+Leaders that moved are looked for again here, for all such readers.
+"""
 
 import asyncio
 
-from twinlog.kafka.codes import ErrorCode
+from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.deadline import extend, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS
-from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.fetch.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
 
@@ -24,11 +27,48 @@ async def fetch_from_leader(
     doing: str,
     limit: asyncio.Timeout,
 ) -> FetchAnswer:
-    """What the partition's leader answers; the answer may be a refusal.
+    """What the partition's leader answers, which is no refusal: it raises that as a KafkaError.
 
-    While the leader throttles its client (KIP-219) it is not asked, and answers nothing: `limit` moves by
-    that time. Raises KafkaError: QUOTA_EXCEEDED after a minute of throttles.
+    A leader that moved, or is only being chosen, is asked for again for half of the session's time-out. While
+    the leader throttles its client (KIP-219) it is not asked, and answers nothing: `limit` moves by that
+    time, and after a minute of throttles QUOTA_EXCEEDED is raised.
     """
+    loop = asyncio.get_running_loop()
+    retry_until = loop.time() + session.timeout_seconds / 2
+    while True:
+        answer = await _fetch(
+            session,
+            partition,
+            offset,
+            max_wait_seconds=max_wait_seconds,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            read_committed=read_committed,
+            doing=doing,
+            limit=limit,
+        )
+        code = answer.error_code
+        if code == 0:
+            return answer
+        error = about(partition, from_code(code, doing, alias=session.alias))
+        if not (code in LEADER_MOVED or error.retriable) or loop.time() >= retry_until:
+            raise error
+        await session.forget_leader(doing)
+
+
+async def _fetch(
+    session: DataClientPool,
+    partition: TopicPartition,
+    offset: int,
+    *,
+    max_wait_seconds: float,
+    min_bytes: int,
+    max_bytes: int,
+    read_committed: bool,
+    doing: str,
+    limit: asyncio.Timeout,
+) -> FetchAnswer:
+    """The answer may be a refusal of the partition."""
     throttled_seconds = 0.0
     while True:
         leader = await session.leader(partition, doing)

@@ -1,16 +1,12 @@
 """One fetch at a time, as batches: for those who look into a log here and there and decode little of it."""
 
-import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from twinlog.batches.header import Batch, iter_following
 from twinlog.batches.visibility import AbortedTransaction
-from twinlog.errors import KafkaError
-from twinlog.kafka.codes import LEADER_MOVED
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
 from twinlog.kafka.raw.fetch.wire import FetchAnswer
 from twinlog.model import TopicPartition
@@ -57,29 +53,19 @@ class BatchReader:
         within the session's time-out; a broker that throttles its client gets up to a minute more.
         """
         doing = f"read {partition} at {offset}"
-        loop = asyncio.get_running_loop()
-        retry_until = loop.time() + self._session.timeout_seconds / 2
         async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias) as limit:
-            while True:
-                answer = await fetch_from_leader(
-                    self._session,
-                    partition,
-                    offset,
-                    max_wait_seconds=_BROKER_WAIT_SECONDS,
-                    min_bytes=0,
-                    max_bytes=max_bytes,
-                    read_committed=self.read_committed,
-                    doing=doing,
-                    limit=limit,
-                )
-                if answer.error_code == 0:
-                    return self._opened(answer, offset)
-                error: KafkaError = partition_error(
-                    answer.error_code, partition, doing, alias=self._session.alias
-                )
-                if answer.error_code not in LEADER_MOVED or loop.time() >= retry_until:
-                    raise error
-                await self._session.forget_leader(doing)
+            answer = await fetch_from_leader(
+                self._session,
+                partition,
+                offset,
+                max_wait_seconds=_BROKER_WAIT_SECONDS,
+                min_bytes=0,
+                max_bytes=max_bytes,
+                read_committed=self.read_committed,
+                doing=doing,
+                limit=limit,
+            )
+        return self._opened(answer, offset)
 
     def _opened(self, answer: FetchAnswer, offset: int) -> FetchedBatches:
         end = answer.last_stable_offset if self.read_committed else answer.high_watermark
