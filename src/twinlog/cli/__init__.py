@@ -35,7 +35,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "import": LazyCommand(
         target="twinlog.cli.import_estate:import_command",
-        summary="Turn the configuration of another mirror into a properties file, with a report.",
+        summary="Convert the configuration of another replicator into a properties file, with a report.",
     ),
     "adopt": LazyCommand(
         target="twinlog.cli.adopt:adopt_command",
@@ -51,7 +51,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "apply": LazyCommand(
         target="twinlog.cli.configsync.plan:apply_command",
-        summary="Carry out a plan; if the clusters have changed since, do nothing.",
+        summary="Carry out a plan, unless the clusters have changed since it was made.",
     ),
     "acls": LazyCommand(
         target="twinlog.cli.configsync.acls:acls_command",
@@ -88,7 +88,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "verify": LazyCommand(
         target="twinlog.cli.verify.command:verify_command",
-        summary="Prove that the copies of a flow equal their source, or list the differences.",
+        summary="Compare the copies of a flow with their source, and list the differences.",
     ),
     "repair": LazyCommand(
         target="twinlog.cli.verify.repair:repair_command",

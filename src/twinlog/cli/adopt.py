@@ -14,21 +14,23 @@ from twinlog.printable import printable
 if TYPE_CHECKING:
     from twinlog.preflight.adoption import Adoption, Continuation
 
-_HELP = """Say what MirrorMaker 2 left for the flows of a properties file; nothing is changed.
+_HELP = """Show where Twinlog would continue what MirrorMaker 2 copied, and whether it may start.
+
+The command changes nothing.
 
 For each flow: whether MirrorMaker 2 still runs, where each partition continues and how far it is behind, \
-what is different from then on, and which partitions have a position and are not selected by the file.
+what Twinlog will do differently, and which partitions have a position but are not selected by the file.
 
 \b
-It is refused (exit code 1) while
+The answer is no (exit code 1) while
   - MirrorMaker 2's Connect group (A-mm2, or --connect-group) has members
-  - heartbeats or positions of the flow become more between two looks
+  - new heartbeats or positions of the flow are written while the command watches
   - Twinlog runs the flow already
-  - positions are stored under another connector name, or elsewhere, than the
-    file says, so that all would be copied again; A->B.name and
-    A->B.offsets.storage.topic name those of Kafka Connect
+  - positions are stored under another connector name or in another topic than
+    the file says, so that everything would be copied again; for Kafka Connect
+    set A->B.name and A->B.offsets.storage.topic
 
-Exit codes: 0 Twinlog may begin; 1 not now; 2 the file is wrong. Then: `twinlog run FILE`.
+Exit codes: 0 Twinlog may start: `twinlog run FILE`; 1 not now; 2 the file is wrong.
 """
 
 
@@ -40,11 +42,11 @@ def adopt_command(
         str,
         typer.Option(
             metavar="GROUP",
-            help="The group.id of the Connect workers that ran nothing but MirrorMaker 2, such as Strimzi's.",
+            help="The group.id of Connect workers that ran only MirrorMaker 2, such as Strimzi's.",
         ),
     ] = "",
     look: Annotated[
-        float, typer.Option(min=0.0, help="Seconds between the two looks for what MirrorMaker 2 writes.")
+        float, typer.Option(min=0.0, help="Seconds for which to watch whether MirrorMaker 2 still writes.")
     ] = 5.0,
     timeout: Annotated[
         float, typer.Option(min=1.0, help="Seconds that a cluster may take to answer.")

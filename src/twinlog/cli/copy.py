@@ -24,18 +24,18 @@ from twinlog.model import TopicPartition
 if TYPE_CHECKING:
     from twinlog.verify.report import FlowReport
 
-_HELP = """Copy a flow up to now, a time or offsets of the source, verify the copy, and end.
+_HELP = """Copy a flow up to now, a time or offsets of the source, verify the copy, and exit.
 
-Runs configsync and source of the properties file for this one flow; no other process may copy it meanwhile. \
-What was copied before counts: a copy that was stopped, or held behind by twinlog.delay.seconds, continues \
-where it was, and ends exactly there. twinlog.delay.seconds does not hold this copy.
+Runs the configsync and the source service of the properties file for this one flow; no other process may \
+copy it meanwhile. An earlier copy continues at its position and ends exactly where --until says. The \
+command does not wait for twinlog.delay.seconds.
 
 --until TIME ends before the first record of that time or later, in each partition. \
 --until TOPIC:PARTITION=OFFSET,… copies only these partitions, up to the offset, exclusive. \
 Consumer groups are not translated: run the services afterwards.
 
 Exit codes: 0 everything is copied, and EQUAL; 1 the copy is different; 3 not everything was copied or \
-could be compared; 2 wrong use.
+could be compared; 2 wrong usage.
 
 Examples:
 
@@ -51,7 +51,7 @@ def copy_command(
     until: Annotated[
         str,
         typer.Option(
-            "--until", metavar="now|TIME|OFFSETS", help=f"now, {EXPECTED}, or TOPIC:PARTITION=OFFSET,…"
+            "--until", metavar="now|TIME|OFFSETS", help=f"A time ({EXPECTED}), or TOPIC:PARTITION=OFFSET,…"
         ),
     ],
     flow: OptionalFlowArgument = None,
@@ -62,14 +62,19 @@ def copy_command(
         typer.Option("--topic", metavar="TOPIC", help="Only this source topic. May be repeated."),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.0, help="Seconds after which the copy ends in any case; 0 = none.")
+        float, typer.Option(min=0.0, help="Seconds after which the command ends in any case; 0 = no limit.")
     ] = 0.0,
     report_file: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write the report there too, as JSON.")
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Also write the report to this file, as JSON."),
     ] = None,
     html_file: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page with a picture of every partition."),
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Also write the report as an HTML page with a picture of every partition.",
+        ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

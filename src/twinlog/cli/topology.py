@@ -89,10 +89,10 @@ def topology_command(
 ) -> None:
     """Show which cluster is copied where, whether heartbeats arrive, and how long they take.
 
-    What is listed below the tree are the paths that heartbeats were seen to take, over several hops as well.
+    Below the tree are the paths that heartbeats have taken, also over several hops.
 
-    Without the heartbeat service the other services tell of clusters and flows, and no delay is known: exit
-    code 1.
+    If the heartbeat service does not answer, clusters and flows come from the other services, delays are not
+    known, and the exit code is 1.
 
     Example: twinlog topology -o dot --config mm2.properties | dot -Tsvg > topology.svg
     """

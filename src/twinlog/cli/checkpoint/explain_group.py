@@ -44,7 +44,7 @@ def group_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say why a consumer group is translated or not: every rule in turn, up to the one that decided."""
+    """Explain why a consumer group is translated or not: every rule in turn, up to the one that decides."""
     with reported_failures():
         flow, group = named_of_flow(names, flow, "group")
         wanted = None if flow is None else parse_flow(flow)

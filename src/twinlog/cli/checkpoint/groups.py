@@ -29,18 +29,24 @@ from twinlog.errors import ConfigError
 from twinlog.service.feeds.client import WatchEvent
 from twinlog.service.runtime import wait_or_stop
 
-_HELP = """Show where every consumer group stands on the source and where it continues on the target.
+_HELP = """Show the offsets of every consumer group on the source, and where it continues on the target.
 
-"offset" is what the group committed on the source, "on target" the translated one, "committed" what the \
-group has on the target now.
+"offset" is what the group has committed on the source, "on target" the translated offset, "committed" what \
+the group has committed on the target now.
 
-The verdict says what the translated offset is worth: PRESERVED, the same offset, as the copy has the \
-source's; EXACT, the very record the group reads next, compared on both sides; UP_TO_DATE, everything copied \
-is read; FLOOR, never ahead, some records are read again; NO_SYNC, NOT_REPLICATED, TOO_OLD, NOT_READY, there \
-is no offset, and the message says why; SOURCE_UNREADABLE, TARGET_UNREADABLE, the last known offsets, with \
-their age; ACTIVE_ON_TARGET, the group has members there.
+\b
+The verdict says how exact the translated offset is:
+PRESERVED          the same offset: the copy has the source's offsets
+EXACT              exactly the record that the group reads next
+UP_TO_DATE         the group has read everything that is copied
+FLOOR              never past the next record, but some are read again
+ACTIVE_ON_TARGET   the group has members on the target
+NO_SYNC, NOT_REPLICATED, TOO_OLD, NOT_READY
+                   there is no offset; the message says why
+SOURCE_UNREADABLE, TARGET_UNREADABLE
+                   the last known offsets, with their age
 
-Exit code 1 when --group names one that no flow translates.
+Exit code 1 if no flow translates the group of --group.
 """
 
 
@@ -58,7 +64,10 @@ def groups_command(
         ),
     ] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.2, metavar="SECONDS", help="With --watch: draw so often.")
+        float,
+        typer.Option(
+            "--every", min=0.2, metavar="SECONDS", help="With --watch: the time between two tables."
+        ),
     ] = 2.0,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,

@@ -32,12 +32,12 @@ from twinlog.model import TopicPartition
 _HELP = """Translate offsets of the source into offsets of the target, or back with --back.
 
 OFFSET is TOPIC:PARTITION:OFFSET (orders:3:1234) or TOPIC:PARTITION@TIME (orders:3@2026-01-31T12:00:00Z); \
-an offset is the next one to read. --from takes a file instead: CSV (topic,partition,offset), a file of a \
+an offset is the next one to read. --from reads a file instead: CSV (topic,partition,offset), a file of a \
 Spark checkpoint's offsets directory, JSON as in Spark's startingOffsets, or Flink's specific-offsets with \
---topic; --to writes the answer in the same form, with everything in the file that is no offset kept.
+--topic. --to writes the result in the same format; everything in the file except the offsets is unchanged.
 
-Lines that cannot be read are named on stderr, and the others are translated. Exit code 0 when everything \
-was translated, 1 when something was not; --to writes a file only when everything was.
+Lines that cannot be read are named on stderr, and the others are translated. Exit code 0 if everything \
+was translated, else 1; --to writes a file only if everything was translated.
 """
 
 _BATCH = 5_000
@@ -54,17 +54,21 @@ _COLUMNS = (
 def translate_command(
     offsets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[A->B] OFFSET...", help="Places to translate, with the flow before them."),
+        typer.Argument(metavar="[A->B] OFFSET...", help="The flow, and the offsets to translate."),
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="A file of offsets instead.")
+        Path | None, typer.Option("--from", metavar="FILE", help="A file of offsets to translate.")
     ] = None,
     target: Annotated[
         Path | None,
-        typer.Option("--to", metavar="FILE", help="Write the answer here, in the form of --from."),
+        typer.Option("--to", metavar="FILE", help="Write the result here, in the format of --from."),
     ] = None,
-    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="For Flink's form.")] = "",
-    back: Annotated[bool, typer.Option("--back", help="From the target's copies to the source.")] = False,
+    topic: Annotated[
+        str, typer.Option("--topic", metavar="NAME", help="The topic, for Flink's format.")
+    ] = "",
+    back: Annotated[
+        bool, typer.Option("--back", help="Translate from the target's copies to the source.")
+    ] = False,
     flow: FlowOption = None,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,

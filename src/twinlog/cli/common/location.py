@@ -46,7 +46,7 @@ ConfigOption = Annotated[
         callback=note_file,
         envvar=CONFIG_VARIABLE,
         metavar="FILE",
-        help="The properties file the services run with.",
+        help="The properties file that the services run with.",
     ),
 ]
 EndpointOption = Annotated[

@@ -33,13 +33,13 @@ _HELP = """Show the ACLs of a flow: those of its source with their copies, then 
 IN_STEP   the target has the copy
 MISSING   the target does not have it yet: see `twinlog plan --scope acls`
 LEFT_OUT  it is not copied; the rule says why
-SURPLUS   Twinlog made it, and the source has it no more
-FOREIGN   somebody else made it on the target; it is left alone
+SURPLUS   Twinlog made it, and the source no longer has it
+FOREIGN   somebody else made it on the target; Twinlog does not change it
 
-With a cluster instead of a flow: what is or should be on it, of every flow from or to it. Nothing is \
-changed.
+With a cluster instead of a flow it shows the ACLs that are or should be on this cluster, for every flow \
+from or to it. The command changes nothing.
 
-Exit code 1 when a flow's ACLs cannot be read: it is named, with its reason, after the others.
+Exit code 1 if the ACLs of a flow cannot be read: the flow is named, with its reason, after the others.
 """
 
 

@@ -23,13 +23,13 @@ from twinlog.cli.configsync.explain_offsets import Partitions, copies_of, offset
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Say why a topic is replicated, a group translated, or not.",
+    help="Explain why a topic is replicated or a group is translated, or why not.",
 )
 
-_HELP = """Say why a topic is replicated or not: the first rule that decided, for each flow.
+_HELP = """Explain why a topic is replicated or not: the rule that decides, for each flow.
 
 TOPIC is a topic on a source (orders) or on a target (A.orders); it need not exist. `offsets` says whether its
-copy has the source's offsets (docs/offsets.md), as far as the source service tells.
+copy has the source's offsets (docs/offsets.md), if the source service answers.
 """
 
 _COLUMNS = (

@@ -31,19 +31,19 @@ from twinlog.cli.configsync.plan_view import (
 )
 from twinlog.errors import ConfigError
 
-_PLAN_HELP = """Show what would bring a target in step with its source: every action with its rule.
+_PLAN_HELP = """Show the changes that configsync would make on a target: every action with its rule.
 
-Nothing is changed. The plan's id goes to `twinlog apply`, which does exactly these actions or, when \
-the clusters have changed since, nothing.
+The command changes nothing. `twinlog apply --plan ID` makes exactly these changes, or none if \
+the clusters have changed since.
 
-Exit code 0, also when there is something to do; with --check 1 then. 1 as well when a flow could not be \
-planned: it is named, with its reason, after the plans of the others.
+Exit code 0, also if there are changes to make; with --check 1 then. Also 1 if the plan of a flow could not \
+be made: the flow is named, with its reason, after the plans of the others.
 """
 
-_APPLY_HELP = """Carry out a plan: exactly the one of --plan, or the one that is shown now and confirmed.
+_APPLY_HELP = """Carry out a plan: that of --plan, or a new one, which the command shows and asks about.
 
-Exit code 0 when all of it was done, 1 when the target refused something, or the clusters changed after \
-the plan was made (plan again, look, apply).
+Exit code 0 if every change was made, 1 if the target refused a change, or if the clusters changed after \
+the plan was made (then make a new plan).
 """
 
 FlowArgument = Annotated[
@@ -53,9 +53,7 @@ ScopeOption = Annotated[
     list[str] | None,
     typer.Option("--scope", help="Only topics, configs, acls or quotas. May be repeated."),
 ]
-SkipsOption = Annotated[
-    bool, typer.Option("--skips", help="Show as well what is left out, and by which rule.")
-]
+SkipsOption = Annotated[bool, typer.Option("--skips", help="Also show what is left out, and by which rule.")]
 
 
 def plan_command(
@@ -65,9 +63,7 @@ def plan_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
     skips: SkipsOption = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 when there is something to do.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if there are changes to make.")] = False,
 ) -> None:
     if flow is None:
         planned = run_async(_plans(scope or [], config, endpoint))
@@ -106,7 +102,9 @@ def apply_command(
     flow: Annotated[str, typer.Argument(metavar="A->B", help="A flow such as `A->B`.")],
     plan: Annotated[
         str | None,
-        typer.Option("--plan", metavar="ID", help="A plan's id; without it one is made and shown."),
+        typer.Option(
+            "--plan", metavar="ID", help="The id of a plan; without it the command makes and shows one."
+        ),
     ] = None,
     scope: ScopeOption = None,
     config: ConfigOption = None,

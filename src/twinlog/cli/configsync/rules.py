@@ -25,7 +25,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help="Show and change the rules of a flow while it runs: topics, groups, intervals, what is synced."
-    " The properties file stays the base; changes are kept on the target and hold for all services.",
+    " A rule is a key of the properties file; changes are stored on the target and win over the file, in all"
+    " services.",
 )
 
 FlowArgument = Annotated[str, typer.Argument(metavar="A->B", help="A flow such as `A->B`.")]
@@ -33,10 +34,10 @@ FlowsArgument = Annotated[
     str | None, typer.Argument(metavar="[A->B]", help="A flow such as `A->B`; all flows when left out.")
 ]
 KeyArgument = Annotated[
-    str, typer.Argument(metavar="KEY", help="A key of the properties file: topics.exclude")
+    str, typer.Argument(metavar="KEY", help="A key of the properties file, such as topics.exclude.")
 ]
 VersionOption = Annotated[
-    int | None, typer.Option("--version", help="Only if the rules are still at this version.")
+    int | None, typer.Option("--version", help="Change nothing if the rules have another version meanwhile.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only check; change nothing.")]
 
@@ -52,7 +53,7 @@ def get_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the rules in effect, and what the file says where that differs; of one KEY also what it means."""
+    """Show the rules in effect, and the value of the file if it differs; with KEY also what the key means."""
     all_rules = run_async(_get(flow, config, endpoint))
     with reported_failures():
         for rules in all_rules:
@@ -98,9 +99,9 @@ def diff_command(
             typer.echo("every flow follows its file")
 
 
-ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", help="As the file would say it.")]
+ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", help="The value, as in the properties file.")]
 NewElementArgument = Annotated[str, typer.Argument(metavar="ELEMENT", help="A name or a regular expression.")]
-ElementArgument = Annotated[str, typer.Argument(metavar="ELEMENT", help="As it is in the list.")]
+ElementArgument = Annotated[str, typer.Argument(metavar="ELEMENT", help="The element, as it is in the list.")]
 
 
 def _add_command(name: str, operation: pb2.RuleOperation.ValueType, value_argument: Any, what: str) -> None:
@@ -141,7 +142,7 @@ def reset_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Go back to what the properties file says."""
+    """Restore the value of the properties file."""
     change = pb2.RuleChange(key=key, operation=pb2.RULE_OPERATION_RESET)
     _change(flow, change, version, dry_run, config, endpoint, output)
 

@@ -30,24 +30,25 @@ def bundle_command(
     endpoint: EndpointOption = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE", help="Where to write; default: twinlog-debug-TIME.tar.gz."),
+        typer.Option("--file", metavar="FILE", help="The file to write; default: twinlog-debug-TIME.tar.gz."),
     ] = None,
     log: Annotated[
         list[Path] | None,
         typer.Option(
             "--log",
             metavar="FILE",
-            help="A log of a service; its last megabyte is taken. May be repeated. The log of `twinlog run`"
-            " on this machine is found where it goes to a file.",
+            help="A log file of a service, whose last megabyte is included. May be repeated. If `twinlog run`"
+            " on this machine logs to a file, the command finds it by itself.",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Write configuration, versions, states, metrics, logs and ends of the internal topics into one tar.gz.
 
-    Secrets are left out: values of keys that are not known to be harmless are `***`, and every secret of the
-    file is blanked wherever it stands. Names of topics, groups and hosts are in it. What is away is named in
-    its summary.json; the bundle is made all the same, within a minute, of 24 MB at most.
+    Secrets are left out: only harmless keys show their value, all others are `***`, and every secret of the
+    file is removed wherever it occurs. Names of topics, groups and hosts are in the bundle. If a service or a
+    cluster does not answer, summary.json names it, and the bundle has the rest. It takes at most a minute and
+    24 MB.
 
     Example: twinlog debug bundle --config mm2.properties --log /var/log/twinlog.log
     """

@@ -102,22 +102,22 @@ _OF_ONE_MOVE: Final = (
     (
         "status",
         MoveCall.status,
-        "Show the move of a flow that is under way, or was last, its steps, and what is on record.",
+        "Show the failover or failback of a flow that is running or ran last, and its steps.",
     ),
     (
         "attach",
         MoveCall.attach,
-        "Follow a move that is under way, as `run` does. Ctrl-C stops following, not the move.",
+        "Show the progress of a running move, as `run` does. Ctrl-C ends the command, not the move.",
     ),
     (
         "cancel",
         MoveCall.cancel,
-        "Stop a move that is under way. What it did stays, a fence as well; `run` continues it.",
+        "Stop a running move. What it has done stays, also a fence; `run` continues it.",
     ),
     (
         "abort",
         MoveCall.abort,
-        "Give up an interrupted or cancelled move: remove its fence. Offsets that it committed stay.",
+        "Give up an interrupted or cancelled move, and remove its fence. Committed offsets stay.",
     ),
 )
 

@@ -2,19 +2,19 @@
 
 from twinlog.cli.moves.commands import Direction, commands_of
 
-_PLAN_HELP = """Show what `failback run` would do now: for every group and partition the offset back on \
+_PLAN_HELP = """Show what `failback run` would do now: for every group and partition the offset on \
 the source. Changes nothing.
 
-Exit code 1 when something blocks the move.
+Exit code 1 if something blocks the move.
 """
 
-_RUN_HELP = """Move the groups of a flow back from its target to its source: their progress on the copies \
-becomes progress on the originals, record by record; progress on the target's own topics becomes progress \
-on their copies, when the file has the flow in the other direction.
+_RUN_HELP = """Move the groups of a flow back from its target to its source: offsets on the copies are \
+translated to offsets on the originals. If the file has the flow in the other direction, offsets on the \
+target's own topics are translated to offsets on their copies.
 
 Stop the groups' consumers on the target first. In a terminal the command shows the plan and asks before it \
-changes anything. The move runs in the service, and its steps are recorded, as those of `twinlog failover \
-run`. It removes the fence of the failover, and what its --grant-write granted. The exit codes are the same.
+changes anything. The move runs in the service and its steps are recorded, as with `twinlog failover run`. \
+It removes the fence of the failover, and revokes what --grant-write granted. The exit codes are the same.
 """
 
 app = commands_of(

@@ -5,21 +5,22 @@ from twinlog.cli.moves.commands import Direction, commands_of
 _PLAN_HELP = """Show what `failover run` would do now: for every group and partition the offset on the \
 target, and what has not been copied. Changes nothing.
 
-Exit code 1 when something blocks the move.
+Exit code 1 if something blocks the move.
 """
 
-_RUN_HELP = """Move the groups of a flow from its source to its target: note where the source's logs end, \
-wait until that is copied, commit the translated offsets on the target, read them back.
+_RUN_HELP = """Move the groups of a flow from its source to its target: record the ends of the source's \
+logs, wait until all records before them are copied, commit the translated offsets on the target, and \
+check them.
 
 Stop the groups' consumers on the source first. In a terminal the command shows the plan and asks before it \
 changes anything. The move runs in the service: Ctrl-C ends the command, not the move. Every step is \
 recorded on the target: start an interrupted run again to continue it. If the source is lost, --accept-loss \
-uses the last checkpoints and says what is missing. --fence keeps writers out of the source until `twinlog \
-failback run`; --grant-write lets those who may write there write the copies, until then.
+uses the last checkpoints and says what is missing. --fence denies all writes to the source's topics until \
+`twinlog failback run`; --grant-write lets those who may write there write the copies, until then.
 
-Exit code 0 means that the source may be switched off: no group asked for was kept back by its members, each \
-of their offsets on a copied topic has its place on the target, and all that the source held when the final \
-offsets were taken is copied. --accept-loss accepts what is missing. Exit code 1 otherwise.
+Exit code 0 means that the source may be switched off: every requested group was moved, each \
+of their offsets on a copied topic was translated, and every record that the source held when the final \
+offsets were recorded is copied. --accept-loss accepts what is missing. Exit code 1 otherwise.
 """
 
 app = commands_of(

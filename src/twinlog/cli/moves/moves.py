@@ -25,7 +25,7 @@ GroupsOption = Annotated[
 FenceOption = Annotated[
     bool,
     typer.Option(
-        "--fence", help="Deny writes to the flow's topics by ACL on the cluster that the groups leave."
+        "--fence", help="Deny writes to the flow's topics on the cluster that the groups leave, by ACLs."
     ),
 ]
 GrantWriteOption = Annotated[
@@ -45,7 +45,7 @@ AcceptLossOption = Annotated[
     bool,
     typer.Option(
         "--accept-loss",
-        help="Accept records that are not copied, groups without an offset there, or that cluster's loss.",
+        help="Accept records that are not copied, offsets without a translation, or the loss of the cluster.",
     ),
 ]
 WaitOption = Annotated[
@@ -56,7 +56,7 @@ WaitOption = Annotated[
 ]
 YesOption = Annotated[
     bool,
-    typer.Option("--yes", "-y", help="Do not ask. Without a terminal as stdin the command never asks."),
+    typer.Option("--yes", "-y", help="Do not ask. If stdin is not a terminal, the command never asks."),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")]
 

@@ -47,15 +47,15 @@ def partitions_command(
     ] = False,
     flow_option: OptionalFlowOption = None,
     trouble: Annotated[
-        bool, typer.Option("--trouble", help="Only partitions that do not simply run, or are slow.")
+        bool, typer.Option("--trouble", help="Only partitions with a problem, or slow ones.")
     ] = False,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the copy of every partition: state, position, lag, rates, and why one does not run; worst first.
+    """Show the copy of every partition: state, position, lag, rates, and any problem; problems come first.
 
-    `?` stands for what is not known. A narrow terminal shows fewer columns.
+    `?` means not known. A narrow terminal shows fewer columns.
     """
     with reported_failures():
         named = chosen_flow(flow, flow_option)

@@ -72,7 +72,7 @@ def resume_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """End a pause: name exactly what was paused, or give --all. The answer is what is still paused."""
+    """End a pause: name exactly what was paused, or give --all. The command prints what is still paused."""
     with reported_failures():
         if everything and (topic or partition is not None):
             raise ConfigError(

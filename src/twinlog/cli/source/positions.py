@@ -107,7 +107,7 @@ def set_command(
     topic: TopicOption = "",
     partition: PartitionOption = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All partitions of all topics of the flow, also to one bare offset.")
+        bool, typer.Option("--all", help="Move all partitions of the flow to the same offset.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be copied again or left out.")
@@ -117,11 +117,11 @@ def set_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Move where partitions are copied from. Try --dry-run first: what is copied again is there twice.
+    """Move where partitions are copied from. Try --dry-run first: copying again makes duplicate records.
 
-    Only the selected partitions pause for a moment. What is skipped is recorded: `twinlog gaps`. Without
+    Only the selected partitions pause for a moment. Skipped records are listed by `twinlog gaps`. Without
     --topic the command moves the whole flow; in a terminal it asks first. The last lines are the commands
-    that move the partitions back; records that were copied meanwhile stay. Exit code 1 when a partition was
+    that move the partitions back; records that were copied meanwhile stay. Exit code 1 if a partition was
     not moved.
     """
     with reported_failures():

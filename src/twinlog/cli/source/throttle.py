@@ -48,9 +48,9 @@ def throttle_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Limit how many bytes per second a flow or a topic is copied with, from now on and across restarts.
+    """Limit the bytes per second of a flow or a topic, from now on and across restarts.
 
-    Without RATE nothing is changed: the command lists the limits in force.
+    Without RATE the command changes nothing and lists the limits in force.
     """
     with reported_failures():
         named, wanted = _named(flow, flow_option, rate)

@@ -42,14 +42,16 @@ _FIRST_LINE = b'{"twinlog_state":'
 @app.command("export")
 def export_command(
     flow: FlowArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write; it is replaced as a whole.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write; an earlier export is replaced.")
+    ],
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Write what a flow keeps in its internal topics into one file of JSON lines.
 
-    Both clusters are read, and nothing is written to them; the flow may run. A backup of a flow that was
-    stopped is exact. Of one that ran, the import finds out how far each copy reached.
+    The command reads both clusters and changes nothing there; the flow may run. The backup of a stopped flow
+    is exact. For the backup of a running flow, the import finds out how far each copy has come since.
 
     Example: twinlog state export 'A->B' state.jsonl --config mm2.properties
     """
@@ -85,27 +87,27 @@ def export_command(
 @app.command("import")
 def import_command(
     flow: FlowArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `twinlog state export` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An export of `twinlog state export`.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be restored.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     allow_repeats: Annotated[
         bool,
         typer.Option(
             "--allow-repeats",
-            help="Copy again what was copied since the export, where the exact position cannot be told.",
+            help="Copy again what was copied since the export if the exact position is not known.",
         ),
     ] = False,
     without_moves: Annotated[
-        bool, typer.Option("--without-moves", help="Leave the record of failovers and failbacks out.")
+        bool, typer.Option("--without-moves", help="Do not restore the record of failovers and failbacks.")
     ] = False,
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Restore the state of a stopped flow that has lost it.
 
-    Where more was copied since the export, both logs are compared and the position is derived; a partition
-    of which it cannot be told is refused, and then nothing is written. To import the same file again
-    completes an import that was cut off; until then the flow is not copied.
+    If more was copied since the export, the command compares both logs to find the position. If it cannot
+    find the position of a partition, it writes nothing at all. If an import was interrupted, the flow is not
+    copied until you import the same file again.
 
     Example: twinlog state import 'A->B' state.jsonl --config mm2.properties --dry-run
     """

@@ -13,13 +13,14 @@ from twinlog.errors import ConfigError
 
 DEFAULT_LISTEN = "127.0.0.1:8890"
 
-_HELP = """Show all flows on a live page in the browser, until Ctrl-C. The page reads, and changes nothing.
+_HELP = """Show all flows on a live page in the browser, until Ctrl-C. The page changes nothing.
 
-Prints one line with its address once it serves. It listens on this machine only; an address that others \
-reach needs --certificate, --key and --tokens (a file as twinlog.auth.tokens.file), or --insecure inside \
-a network you trust. The page then asks for a token. Services are found and called as by `twinlog status`.
+Prints one line with its address once it serves. By default it listens on this machine only. An address that \
+other machines reach needs --certificate, --key and --tokens (a file like twinlog.auth.tokens.file); the \
+page then asks for a token. --insecure needs none of these, for a network you trust. The command finds the \
+services as `twinlog status` does.
 
-Exit codes: 0 stopped; 2 wrong usage, a port in use, or the package aiohttp is not there \
+Exit codes: 0 stopped; 2 wrong usage, the port is in use, or the package aiohttp is not installed \
 (`pip install 'twinlog[ui]'`).
 """
 
@@ -28,16 +29,19 @@ def ui_command(
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where the page is; port 0 takes a free one.")
+        str, typer.Option(metavar="HOST:PORT", help="The address of the page; port 0 takes a free port.")
     ] = DEFAULT_LISTEN,
-    certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM, with its chain.")] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM, of the certificate.")] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM file with the certificate chain.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM file with the private key.")] = None,
     tokens: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Who may look: lines of NAME ROLE SHA256.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The tokens that the page accepts: lines of NAME ROLE SHA256."),
     ] = None,
     host_name: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A name under which browsers reach it. May be repeated."),
+        typer.Option(metavar="NAME", help="A host name by which browsers reach the page. May be repeated."),
     ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen beyond this machine without TLS and tokens.")

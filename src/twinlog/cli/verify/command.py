@@ -27,23 +27,23 @@ from twinlog.errors import ConfigError
 if TYPE_CHECKING:
     from twinlog.verify.report import FlowReport
 
-_HELP = """Prove that the copies of a flow equal their source, or name what does not.
+_HELP = """Compare the copies of a flow with their source, record by record, and list every difference.
 
-Both clusters are read, and nothing is written. No service has to run; they may. Of every partition the \
-records of the copy are compared with those of the source, in order, up to the ends that are taken at the \
-start: keys, values, headers, timestamps, null against empty, partition. Batches that were copied unopened \
-are compared as bytes.
+The command reads both clusters and writes nothing. The services need not run, but may. It compares the \
+records of each copy with those of its source, in order, up to the ends of the logs when the command \
+started: keys, values (null and empty differ), headers, timestamps, partition. Batches that were copied \
+without decompression are compared as bytes.
 
-Differences are MISSING, DUPLICATE, FOREIGN, CHANGED and ORDER, each with both offsets. What cannot be \
-compared is said with its reason: retention, known gaps, what is not copied yet. --show prints the records.
+Differences are MISSING, DUPLICATE, FOREIGN, CHANGED and ORDER, each with both offsets; --show prints the \
+records. What could not be compared is listed with the reason: retention, known gaps, records not copied yet.
 
-EQUAL means that what both clusters hold is equal. It does not mean that the target holds everything: what \
-retention took there is no difference. `twinlog safe-to-delete` answers that. Once the copier has ended, \
---complete counts what the copy lacks at its end.
+EQUAL means that what both clusters hold is equal. It does not mean that the target holds everything: \
+records that retention removed there are no difference; `twinlog safe-to-delete` counts them. After the \
+replicator has stopped for good, --complete counts records that the copy lacks at its end as MISSING.
 
 For a copy that MirrorMaker 2 made with its default isolation: --isolation read_uncommitted.
 
-Exit codes: 0 equal; 1 different; 3 nothing differs, but not everything could be compared; 2 wrong use.
+Exit codes: 0 equal; 1 different; 3 nothing differs, but not everything could be compared; 2 wrong usage.
 
 Examples:
 
@@ -80,13 +80,13 @@ def verify_command(
     ] = None,
     isolation: IsolationOption = None,
     wait: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that the copy may take to arrive at the source's ends.")
+        float, typer.Option(min=0.0, help="Seconds to wait for the copy to reach the source's ends.")
     ] = 30.0,
     complete: Annotated[
         bool,
         typer.Option(
             "--complete",
-            help="The copier has ended: what the copy lacks at its end is MISSING, and no lag.",
+            help="The replicator has stopped for good: records that the copy lacks at its end are MISSING.",
         ),
     ] = False,
     max_bytes: Annotated[
@@ -94,7 +94,7 @@ def verify_command(
         typer.Option(
             "--max-bytes-per-second",
             metavar="BYTES",
-            help="Read no faster of each cluster (50M); 0 = no limit.",
+            help="The limit for reading from each cluster, such as 50M; 0 = no limit.",
         ),
     ] = "0",
     parallel: Annotated[
@@ -102,7 +102,7 @@ def verify_command(
     ] = 8,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep what is proven there; continue behind it the next time."),
+        typer.Option(metavar="DIR", help="Save the progress there; the next run continues from it."),
     ] = None,
     spark_master: Annotated[
         str | None,
@@ -114,23 +114,28 @@ def verify_command(
         ),
     ] = None,
     part_offsets: Annotated[
-        int, typer.Option(min=1_000, help="On Spark, cut partitions into tasks of about so many offsets.")
+        int, typer.Option(min=1_000, help="On Spark: the number of offsets of a partition for one task.")
     ] = 2_000_000,
     parquet: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Keep a row for each part of a partition there, as Parquet; runs on Spark."
+            metavar="DIR", help="Write a row for each part of a partition there, as Parquet; runs on Spark."
         ),
     ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print the records that differ, with keys and values.")
     ] = False,
     report_file: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write the report there too, as JSON.")
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Also write the report to this file, as JSON."),
     ] = None,
     html_file: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page with a picture of every partition."),
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Also write the report as an HTML page with a picture of every partition.",
+        ),
     ] = None,
     schema: Annotated[
         bool,
@@ -138,7 +143,7 @@ def verify_command(
             "--schema",
             is_eager=True,
             callback=lambda asked: _print_schema(asked),
-            help="Print the JSON schema of the report, and nothing else.",
+            help="Only print the JSON schema of the report.",
         ),
     ] = False,
     output: OutputOption = Output.TABLE,

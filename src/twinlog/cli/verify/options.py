@@ -16,7 +16,7 @@ IsolationOption = Annotated[
     typer.Option(
         "--isolation",
         metavar="read_committed|read_uncommitted",
-        help="What the copier saw of the source, when the file does not say it.",
+        help="The isolation level with which the replicator read the source, if the file does not say it.",
     ),
 ]
 _SIZE = re.compile(r"(\d+)\s*([kKmMgG]?)")

@@ -24,14 +24,14 @@ Records that are missing at the end of a copy, or in a compacted copy, are copie
 which must be running, sets the position back. Other differences need a new copy, because records inside a \
 log cannot be changed. --new-copies pauses the topic, DELETES the copy, creates it with the same settings, \
 and copies the whole topic again, with the source's offsets where that is possible. A copy with records \
-that the source no longer has is left alone. Without --new-copies the command prints what to run.
+that the source no longer has is not changed. Without --new-copies the command prints what to run.
 
 --dry-run only shows what would be done, from the report alone. Otherwise the command asks first, unless \
 --yes is given. Before it sets a position back, it pauses and verifies the partition again, since the report \
 may be old.
 
-Exit codes: 0 everything is repaired (with --dry-run: there is a report); 1 something is not; 2 wrong use, \
-or no report.
+Exit codes: 0 everything is repaired (with --dry-run: the report was read); 1 something is not repaired; 2 \
+wrong usage, or no report.
 
 Example: twinlog repair --from-report proof.json --config mm2.properties
 """
@@ -39,15 +39,13 @@ Example: twinlog repair --from-report proof.json --config mm2.properties
 
 def repair_command(
     report: Annotated[
-        Path, typer.Option("--from-report", metavar="FILE", help="What `twinlog verify --report` wrote.")
+        Path, typer.Option("--from-report", metavar="FILE", help="A report of `twinlog verify --report`.")
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     new_copies: Annotated[
         bool,
-        typer.Option(
-            "--new-copies", help="Delete and create copies that only a new one heals, and copy them again."
-        ),
+        typer.Option("--new-copies", help="Delete and recreate copies that cannot be repaired otherwise."),
     ] = False,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,

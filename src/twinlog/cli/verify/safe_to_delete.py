@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from twinlog.verify.report import FlowReport
     from twinlog.verify.safety import SafeRange
 
-_HELP = """Show up to which source offset all records are on the target, and verify it.
+_HELP = """Verify topics, and show up to which source offset all records are on the target.
 
 The command verifies the topic from the beginning of its log; it does not rely on earlier verifications, \
 because the target may have deleted records since. Records that retention removed from the copy, gaps and \
@@ -47,7 +47,7 @@ def safe_to_delete_command(
         ),
     ] = None,
     wait: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that the copy may take to arrive there.")
+        float, typer.Option(min=0.0, help="Seconds to wait for the copy to reach that offset.")
     ] = 30.0,
     isolation: IsolationOption = None,
     output: OutputOption = Output.TABLE,
