@@ -34,9 +34,20 @@ def run_together(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskO
     return outcomes
 
 
+def load_workers(context: SparkContext) -> None:
+    """Have Spark's fork server load what tasks need, by a job that does nothing: it takes a second or two,
+    and else the first epoch waits for it. Blocks."""
+    context.setJobGroup("load workers", "Python workers are made ready", interruptOnCancel=False)
+    context.parallelize([0], 1).mapPartitions(_nothing).collect()
+
+
 def job_group(flow_name: str, epoch: int) -> str:
     """By which the job of an epoch is cancelled."""
     return f"{flow_name} epoch {epoch}"
+
+
+def _nothing(numbers: Iterable[int]) -> Iterator[int]:
+    return iter(list(numbers))
 
 
 def _run_slot(specs: Iterable[TaskSpec]) -> Iterator[TaskOutcome]:

@@ -2,6 +2,7 @@
 gone."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,11 +12,12 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog_source.driver.epoch import Epoch
-from twinlog_source.pipeline.job import job_group, run_epoch, run_together
+from twinlog_source.pipeline.job import job_group, load_workers, run_epoch, run_together
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SPARK_FAILURES, SparkUnavailableError
 from twinlog_source.pipeline.session import (
     close_context,
+    is_local,
     is_stopped,
     local_cores,
     open_context,
@@ -56,6 +58,7 @@ class SparkRunner:
     _output: JvmOutput | None = None
     """What its JVM writes."""
     _launch: "asyncio.Future[None] | None" = None
+    _warming: "asyncio.Future[None] | None" = None
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """pyspark keeps one context in the process: the old one is closed before the new one is opened."""
     _threads: ThreadPoolExecutor = field(init=False)
@@ -66,9 +69,19 @@ class SparkRunner:
         self._shared = SharedJobs(run_together=self._run_together, cancel=self.cancel)
 
     def warm_up(self) -> None:
-        """Start the JVM beside whatever the caller does next; it takes seconds. Call it in the event loop."""
+        """Start the JVM, and what its Python workers are forked from, beside whatever the caller does next;
+        both take seconds. Call it in the event loop."""
         if self._context is None and self._launch is None:
             self._begin_launch()
+            self._warming = asyncio.ensure_future(self.load_workers())
+
+    async def load_workers(self) -> None:
+        """Once Spark is there, have it load what the first epoch's tasks need. On a cluster its executors do
+        that with their first task. That it fails says nothing of any flow: the first epoch tells why."""
+        with contextlib.suppress(*SPARK_FAILURES, SparkUnavailableError, AttributeError, RuntimeError):
+            context = await self._open()
+            if is_local(self.master):
+                await self._in_thread(lambda: load_workers(context))
 
     async def slots(self) -> int:
         """Tasks that can copy at the same time. Raises SparkUnavailableError."""
@@ -128,6 +141,8 @@ class SparkRunner:
         await self._shared.close()
         if self._launch is not None:
             await asyncio.wait([self._launch], timeout=LAUNCH_SECONDS)
+        if self._warming is not None:
+            self._warming.cancel()
         context, self._context = self._context, None
         await self._in_thread(lambda: close_context(context))
         self._threads.shutdown(wait=False, cancel_futures=True)

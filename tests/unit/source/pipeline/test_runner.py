@@ -100,6 +100,44 @@ async def test_two_jobs_that_lose_one_jvm_both_fail_as_spark_does() -> None:
     await runner.close()
 
 
+async def test_workers_are_loaded_before_the_first_epoch_asks_for_them() -> None:
+    class Idle:
+        jobs = 0
+
+        def setJobGroup(self, *args: object, **options: object) -> None:  # noqa: N802
+            """Named like pyspark's."""
+
+        def parallelize(self, numbers: list[int], slices: int) -> Any:
+            assert (numbers, slices) == ([0], 1)
+            return self
+
+        def mapPartitions(self, work: Any) -> Any:  # noqa: N802
+            assert list(work([0])) == [0]
+            return self
+
+        def collect(self) -> list[int]:
+            self.jobs += 1
+            return [0]
+
+        def stop(self) -> None:
+            """Nothing runs."""
+
+    context = Idle()
+    runner = runner_on(context)
+    await runner.load_workers()
+    assert context.jobs == 1
+    runner.master = "spark://h:7077"
+    await runner.load_workers()
+    assert context.jobs == 1, "executors of a cluster load it with their first task"
+    await runner.close()
+
+
+async def test_workers_that_could_not_be_loaded_are_no_failure_of_any_flow() -> None:
+    runner = runner_on(FailingContext(is_stopped=False))
+    await runner.load_workers()
+    await runner.close()
+
+
 async def test_what_is_wrong_with_a_job_itself_is_not_laid_at_sparks_door() -> None:
     class Broken:
         def setJobGroup(self, *args: object, **options: object) -> None:  # noqa: N802
