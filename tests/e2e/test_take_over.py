@@ -1,4 +1,5 @@
-"""README: MirrorMaker 2 and Twinlog take over from each other, by the same file and the same topics."""
+"""README and docs/migration/mirrormaker2.md: MirrorMaker 2 and Twinlog take over from each other, by the same
+file and the same topics. The page's own commands are run."""
 
 import asyncio
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from e2e.guide import Guide
 from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches import Codec, NewRecord
@@ -38,8 +40,10 @@ class _Site:
     target: KafkaCluster
     topic: str
     remote: str
+    flow: Flow
     text: str
     """Text of the file that both copiers read."""
+    guide: Guide
     written: int = 0
     kinds: list[set[tuple[str, str]]] = field(default_factory=list)
     """Which offsets the copies had, and why, at the end of each run of Twinlog."""
@@ -88,15 +92,25 @@ class _Site:
     async def by_mm2(self) -> Comparison:
         async with self.mm2():
             result = await self.copied()
-            assert "has 1 members" in (await adopt(self.mm2_file))[1], "it is not taken over while it runs"
+            file = {"mm2.properties": self.mm2_file.name}
+            await self.guide.run("twinlog preflight", file)
+            out, _ = await self.guide.run("twinlog adopt", file, code=1)
+            assert "has 1 members" in out, "it is not taken over while it runs"
         await eventually(lambda: _may_be_taken_over(self.mm2_file))
         return result
 
     async def by_twinlog(self) -> Comparison:
+        assert self.guide.command("twinlog run") == "twinlog run mm2.properties"
         async with TwinlogRun(self.text, self.directory) as run:
             result = await self.copied()
             await self.note_kinds(run)
+            await eventually(self._all_runs)
+            await self.guide.run("twinlog verify", {"A->B": str(self.flow)})
             return result
+
+    async def _all_runs(self) -> bool:
+        await self.guide.run("twinlog status --check")
+        return True
 
     async def note_kinds(self, run: TwinlogRun) -> None:
         async with grpc.aio.insecure_channel(run.endpoints["source"]) as channel:
@@ -123,6 +137,8 @@ async def site(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[_Site]:
             target=target,
             topic=topic,
             remote=f"{east}.{topic}",
+            flow=Flow(east, west),
+            guide=Guide("mirrormaker2.md", tmp_path),
             text=quick_mm2_properties(clients, [Flow(east, west)], extra),
         )
 
@@ -141,6 +157,7 @@ async def test_either_takes_over_from_the_other_without_loss_or_repetition(site:
     translated = {("translated", "POSITION_STORED")}
     expected = {"mm2": [translated], "twinlog": [{("preserved", "")}, translated, translated]}
     assert site.kinds == expected[first]
+    assert not site.guide.left
 
 
 async def test_nothing_is_lost_when_twinlog_is_killed_before_the_other_takes_over(site: _Site) -> None:
