@@ -61,6 +61,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.configsync.rules:app",
         summary="Show and change the rules of a flow while it runs.",
     ),
+    "topics": LazyCommand(
+        target="twinlog.cli.configsync.topics:topics_command",
+        summary="Show every topic of a flow, and why one is not copied.",
+    ),
     "explain": LazyCommand(
         target="twinlog.cli.configsync.explain:app",
         summary="Explain why a topic is replicated or a group is translated, or why not.",

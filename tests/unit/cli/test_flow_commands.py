@@ -2,8 +2,10 @@
 
 import pytest
 
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.checkpoint.groups import _named as named_groups
+from twinlog.cli.checkpoint.groups_view import Order, chosen_rows
 from twinlog.cli.common.flow_choice import chosen_flow, required_flow
 from twinlog.cli.common.times import parse_time
 from twinlog.cli.source.client import parse_bytes, parse_scope, who
@@ -37,6 +39,21 @@ def test_groups_takes_a_flow_and_a_group_as_arguments(
     names: list[str], flow: str | None, group: str, expected: tuple[str | None, str]
 ) -> None:
     assert named_groups(names, flow, group) == expected
+
+
+def test_groups_that_lag_are_chosen_and_what_is_not_known_is_left_out_by_no_bound() -> None:
+    rows = [
+        checkpoint.GroupPartition(group=group, source_lag=lag)
+        for group, lag in (("a", 5), ("b", None), ("c", 0), ("d", 70))
+    ]
+
+    def chosen(least_lag: int, order: Order) -> str:
+        return "".join(row.group for row in chosen_rows(rows, least_lag=least_lag, order=order))
+
+    assert chosen(0, Order.NAME) == "abcd"
+    assert chosen(1, Order.NAME) == "abd"
+    assert chosen(0, Order.LAG) == "bdac"
+    assert chosen(6, Order.LAG) == "bd"
 
 
 @pytest.mark.parametrize("names", [["billing", "ledger"], ["A->B", "B->A"]])

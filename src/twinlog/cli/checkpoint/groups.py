@@ -10,7 +10,15 @@ import typer
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.cli.checkpoint.client import FlowOption, checkpoint_stub, every_group
-from twinlog.cli.checkpoint.groups_view import COLUMNS, answer_as_json, confirmed_ms, group_cells, notes
+from twinlog.cli.checkpoint.groups_view import (
+    COLUMNS,
+    Order,
+    answer_as_json,
+    chosen_rows,
+    confirmed_ms,
+    group_cells,
+    notes,
+)
 from twinlog.cli.checkpoint.groups_watch import WatchedGroups, event_as_json, follow
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.common.flow_choice import chosen_flow, is_flow
@@ -57,6 +65,12 @@ def groups_command(
     ] = None,
     group: Annotated[str, typer.Option("--group", metavar="ID", help="Only this group.")] = "",
     flow: FlowOption = None,
+    least_lag: Annotated[
+        int, typer.Option("--min-lag", min=0, metavar="N", help="Only where the group is N or more behind.")
+    ] = 0,
+    sort: Annotated[
+        Order, typer.Option("--sort", help="By name, or by how far the group is behind on the source.")
+    ] = Order.NAME,
     watch: Annotated[
         bool,
         typer.Option(
@@ -77,19 +91,27 @@ def groups_command(
         flow, group = _named(names or [], flow, group)
         wanted = None if flow is None else parse_flow(flow)
         if watch:
+            if least_lag or sort is not Order.NAME:
+                raise ConfigError(
+                    "--min-lag and --sort are for a list, not for --watch", metadata={"key": "--watch"}
+                )
             run_async(
                 _watch(pb2.WatchCheckpointsRequest(group=group, flow=wanted), config, endpoint, output, every)
             )
             return
         request = pb2.ListGroupsRequest(group=group, flow=wanted, from_owner=True)
         answer = run_async(_list(request, config, endpoint))
+        is_known = bool(answer.groups)
+        rows = chosen_rows(answer.groups, least_lag=least_lag, order=sort)
+        del answer.groups[:]
+        answer.groups.extend(rows)
         if output is Output.JSON:
             print_json(answer_as_json(answer))
         else:
             _print(
                 answer.groups, answer.flows, notes(answer.flows, answer.clusters, answer.unsupported_groups)
             )
-        if group and not answer.groups:
+        if group and not is_known:
             if output is Output.TABLE:
                 typer.echo(f"{group} is not translated: `twinlog explain group {group}` says why")
             raise typer.Exit(EXIT_FAILED)

@@ -1,6 +1,7 @@
 """How `twinlog groups` shows what it knows: rows, notes below them, and the same for programs."""
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import Any
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
@@ -22,6 +23,24 @@ COLUMNS = (
     Column(title="age", right=True),
     Column(title="message"),
 )
+
+
+class Order(StrEnum):
+    """How rows are sorted."""
+
+    NAME = "name"
+    LAG = "lag"
+    """On the source, the largest first; those whose lag is not known before all."""
+
+
+def chosen_rows(
+    rows: Iterable[pb2.GroupPartition], *, least_lag: int, order: Order
+) -> list[pb2.GroupPartition]:
+    """Rows that lag so much on the source, or may: a lag that is not known is left out by no bound."""
+    chosen = [row for row in rows if not row.HasField("source_lag") or row.source_lag >= least_lag]
+    if order is Order.NAME:
+        return chosen
+    return sorted(chosen, key=lambda row: (row.HasField("source_lag"), -row.source_lag))
 
 
 def group_cells(row: pb2.GroupPartition, confirmed_ms: int, now_ms: int) -> list[str]:

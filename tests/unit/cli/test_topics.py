@@ -1,0 +1,38 @@
+"""Which topics of a flow are copied, and why one is not."""
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.configsync.topics import as_json, cells, is_troubled
+
+
+def topic(state: str = "READY", *, reason: str = "", made: int = 3) -> pb2.ReplicatedTopic:
+    return pb2.ReplicatedTopic(
+        flow=types_pb2.Flow(source="A", target="B"),
+        source_topic="orders",
+        target_topic="A.orders",
+        partition_count=3,
+        target_partition_count=made,
+        state=pb2.TopicState.Value(f"TOPIC_STATE_{state}"),
+        reason=reason,
+        message="in words" if reason else "",
+        generation=1,
+    )
+
+
+def test_a_topic_that_waits_says_why_and_how_much_of_it_is_there() -> None:
+    waiting = topic("WAITING", reason="REPLICATION_FACTOR_INVALID", made=0)
+    assert cells(waiting) == [
+        *("A->B", "orders", "A.orders", "0 of 3", "WAITING", "REPLICATION_FACTOR_INVALID in words")
+    ]
+    assert cells(topic())[3:] == ["3", "READY", ""]
+
+
+def test_what_is_copied_and_not_in_step_is_among_those_that_wait() -> None:
+    several = [topic(), topic(reason="PLAN_PENDING"), topic("WAITING"), topic("DELETED_AT_SOURCE")]
+    assert [is_troubled(each) for each in several] == [False, True, True, True]
+
+
+def test_programs_get_null_where_nothing_is_wrong() -> None:
+    document = as_json(topic())
+    assert (document["state"], document["reason"], document["message"]) == ("READY", None, None)
+    assert (document["partition_count"], document["target_partition_count"]) == (3, 3)
