@@ -1,9 +1,11 @@
 """Fetching with the real Ivy, from a Maven repository on disk."""
 
+import shutil
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from twinlog.local.download.artifacts import (
     ArtifactSet,
     Jars,
     ensure_jars,
+    jar_hashes,
     verify_jars,
 )
 from twinlog.local.download.fetch_progress import FetchStep, JarCount
@@ -112,6 +115,23 @@ def test_verify_names_the_jar_whose_content_changed(repository: Path) -> None:
     content[-1] ^= 1
     jar.write_bytes(content)
     with pytest.raises(ArtifactsDamagedError, match=r"damaged \(lower-1\.jar\)"):
+        verify_jars(_SET)
+
+
+def test_what_is_not_what_was_recorded_is_not_taken(repository: Path) -> None:
+    jars = _ensure(_Watched())
+    hashes = jar_hashes(jars.directory)
+    shutil.rmtree(jars.directory)
+    assert ensure_jars(replace(_SET, sha256=hashes), progress=_Watched()) == jars
+    shutil.rmtree(jars.directory)
+    for sha256 in (
+        hashes | {"lower-1.jar": "0" * 64},
+        hashes | {"third-1.jar": "0" * 64},
+        {"upper-1.jar": hashes["upper-1.jar"]},
+    ):
+        with pytest.raises(ArtifactsDamagedError, match="other files than those that were recorded"):
+            ensure_jars(replace(_SET, sha256=sha256), progress=_Watched())
+    with pytest.raises(ArtifactsDamagedError, match="no manifest"):
         verify_jars(_SET)
 
 

@@ -1,9 +1,9 @@
 """The jars of real Kafka: which there are, whether they are complete, and how they get into the cache.
 
 A set lives in `<cache>/kafka/<name>/`, with `manifest.json` beside its jars: each jar's size and SHA-256. The
-directory appears in one rename when everything is in it, so what is there is whole, unless someone took from
-it later: each use compares the sizes, `verify` the contents, and what is not whole is fetched again. One
-process fetches at a time.
+directory appears in one rename when everything is in it and has the hashes that Twinlog recorded for it, so
+what is there is whole, unless someone took from it later: each use compares the sizes, `verify` the contents,
+and what is not whole is fetched again. One process fetches at a time.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ _KAFKA_4 = "4.3.1"
 _KAFKA_3 = "3.9.2"
 _LOG4J = "2.25.4"
 _MANIFEST = "manifest.json"
+HASHES = Path(__file__).with_name("jar_hashes.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,14 @@ class ArtifactSet:
 
     name: str
     coordinates: tuple[Coordinate, ...]
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    """Of each jar, by file name: a set that differs is not taken. Empty = nobody recorded them."""
+
+
+def recorded_hashes(name: str) -> Mapping[str, str]:
+    """What was fetched when the version was chosen: `python -m deploy.supply.kafka_jars` records it."""
+    recorded: dict[str, dict[str, str]] = json.loads(HASHES.read_text())
+    return recorded.get(name, {})
 
 
 def _log4j() -> tuple[Coordinate, ...]:
@@ -48,6 +57,7 @@ def _log4j() -> tuple[Coordinate, ...]:
 KAFKA_4_BROKER: Final = ArtifactSet(
     name=f"kafka-broker-{_KAFKA_4}",
     coordinates=(Coordinate("org.apache.kafka", "kafka_2.13", _KAFKA_4), *_log4j()),
+    sha256=recorded_hashes(f"kafka-broker-{_KAFKA_4}"),
 )
 KAFKA_3_BROKER: Final = ArtifactSet(
     name=f"kafka-broker-{_KAFKA_3}",
@@ -55,6 +65,7 @@ KAFKA_3_BROKER: Final = ArtifactSet(
         Coordinate("org.apache.kafka", "kafka_2.13", _KAFKA_3),
         Coordinate("org.slf4j", "slf4j-reload4j", "1.7.36"),
     ),
+    sha256=recorded_hashes(f"kafka-broker-{_KAFKA_3}"),
 )
 KAFKA_4_TOOLS: Final = ArtifactSet(
     name=f"kafka-tools-{_KAFKA_4}",
@@ -65,6 +76,7 @@ KAFKA_4_TOOLS: Final = ArtifactSet(
         ),
         *_log4j(),
     ),
+    sha256=recorded_hashes(f"kafka-tools-{_KAFKA_4}"),
 )
 
 
@@ -93,7 +105,7 @@ def ensure_jars(
     """The set, from the cache or else fetched: blocks for about a minute the first time.
 
     Progress goes to stderr if not given otherwise. Raises FetchError when it cannot be fetched,
-    JavaNotFoundError.
+    ArtifactsDamagedError when what came is not what was recorded, JavaNotFoundError.
     """
     directory = _directory(artifacts)
     if not _is_complete(directory):
@@ -155,12 +167,27 @@ def _fetch(artifacts: ArtifactSet, directory: Path, java: Java, progress: FetchP
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     retrieve(artifacts.name, artifacts.coordinates, draft, java=java, progress=progress)
+    hashes = jar_hashes(draft)
+    others = sorted(name for name, _ in hashes.items() ^ artifacts.sha256.items()) if artifacts.sha256 else []
+    if others:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise ArtifactsDamagedError(
+            f"{artifacts.name}: the repository gives other files than those that were recorded for it:"
+            f" {', '.join(dict.fromkeys(others))}. Nothing of them is run; take another repository",
+            metadata={"set": artifacts.name, "files": ",".join(dict.fromkeys(others))},
+        )
     manifest = {
-        jar.name: {"size_bytes": jar.stat().st_size, "sha256": _sha256(jar)} for jar in draft.glob("*.jar")
+        name: {"size_bytes": (draft / name).stat().st_size, "sha256": sha256}
+        for name, sha256 in hashes.items()
     }
     (draft / _MANIFEST).write_text(json.dumps({"jars": manifest}, indent=1, sort_keys=True))
     shutil.rmtree(directory, ignore_errors=True)
     draft.rename(directory)
+
+
+def jar_hashes(directory: Path) -> dict[str, str]:
+    """SHA-256 of each jar in it, by file name."""
+    return {jar.name: _sha256(jar) for jar in directory.glob("*.jar")}
 
 
 def _sha256(path: Path) -> str:
