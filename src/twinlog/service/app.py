@@ -43,7 +43,7 @@ from twinlog.service.runtime import Backoff, Loop, supervise, wait_or_stop
 from twinlog.service.signals import handle_signals
 from twinlog.telemetry import instruments
 from twinlog.telemetry.exporter import open_telemetry
-from twinlog.telemetry.logging import configure_logging
+from twinlog.telemetry.logging import configure_logging, toggle_debug
 from twinlog.telemetry.metrics.service import CERTIFICATE_EXPIRY, SERVICE_READY
 from twinlog.telemetry.metrics.spec import TWINLOG_SERVICE
 from twinlog.telemetry.process import observe_process
@@ -166,9 +166,12 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
         _log.warning("stopping_now", signal=signal_name)
         main.cancel()
 
+    def details() -> None:
+        _log.warning("log_level_changed", log_level=toggle_debug(settings.log_level))
+
     # Before anything is connected: a port that is not secured, or cannot be, is a bad configuration.
     access = open_port_access(configuration, Service(name))
-    with handle_signals(on_first=ask, on_second=force):
+    with handle_signals(on_first=ask, on_second=force, on_details=details):
         async with AsyncExitStack() as stack:
             context = _open_context(name, configuration, stack, stop=stop, clock=clock)
             parts = await build(context, stack)

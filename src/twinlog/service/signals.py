@@ -1,4 +1,4 @@
-"""Signals of the operating system: the first asks for the end, the second forces it."""
+"""Signals of the operating system: the first asks for the end, the second forces it; SIGUSR2, for details."""
 
 import asyncio
 import signal
@@ -8,8 +8,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def handle_signals(*, on_first: Callable[[str], None], on_second: Callable[[str], None]) -> Iterator[None]:
+def handle_signals(
+    *,
+    on_first: Callable[[str], None],
+    on_second: Callable[[str], None],
+    on_details: Callable[[], None] | None = None,
+) -> Iterator[None]:
     """SIGTERM, SIGINT and SIGHUP call `on_first` once, then `on_second` each time, with the signal's name.
+    SIGUSR2 calls `on_details` each time, and ends the process where that is None.
 
     Must be entered in the main thread's running loop; the former behaviour is back on exit.
     """
@@ -27,6 +33,9 @@ def handle_signals(*, on_first: Callable[[str], None], on_second: Callable[[str]
     former = {number: signal.getsignal(number) for number in _handled()}
     for number in former:
         loop.add_signal_handler(number, receive, number.name)
+    if on_details is not None:
+        former[signal.SIGUSR2] = signal.getsignal(signal.SIGUSR2)
+        loop.add_signal_handler(signal.SIGUSR2, on_details)
     try:
         yield
     finally:

@@ -82,15 +82,28 @@ def configure_logging(
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
-    number = logging.getLevelNamesMapping()[level.upper()]
-    root.setLevel(number)
-    for library in _CLIENT_LIBRARIES:
-        logging.getLogger(library).setLevel(logging.DEBUG if number <= logging.DEBUG else logging.WARNING)
+    set_level(level)
     # Who changed what is no matter of taste.
     logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)
     logging.captureWarnings(capture=True)
     # A broken stdout must not end a service with a traceback per line.
     logging.raiseExceptions = False
+
+
+def set_level(level: str) -> None:
+    """Log from this level on: debug, info, warning or error. Of the Kafka clients all or what is wrong."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    logging.getLogger().setLevel(number)
+    for library in _CLIENT_LIBRARIES:
+        logging.getLogger(library).setLevel(logging.DEBUG if number <= logging.DEBUG else logging.WARNING)
+
+
+def toggle_debug(level: str) -> str:
+    """Log everything or, if that is so already, from `level` on; the level that holds now."""
+    is_debug = logging.getLogger().level <= logging.DEBUG
+    chosen = level if is_debug else "debug"
+    set_level(chosen)
+    return chosen
 
 
 class _Seldom(logging.Filter):

@@ -122,6 +122,20 @@ async def test_a_signal_drains_and_exits_0_while_clusters_are_away(
         assert '"outcome": "clean"' in service.log()
 
 
+async def test_a_signal_switches_details_on_and_off_while_it_runs(tmp_path: Path) -> None:
+    async with _service(tmp_path) as service:
+        await service.port()
+        for level in ("debug", "info"):
+            service.signal(signal.SIGUSR2)
+
+            def switched(told: str = f'"log_level": "{level}"') -> bool:
+                return told in service.log()
+
+            await eventually(switched)
+        service.signal(signal.SIGTERM)
+        assert await service.exit_code() == 0
+
+
 async def test_a_crash_would_leave_no_core_file_which_holds_secrets(tmp_path: Path) -> None:
     ours = psutil.Process()
     before = ours.rlimit(psutil.RLIMIT_CORE)

@@ -19,7 +19,7 @@ from twinlog.errors import ConfigError
 from twinlog.service.app import fingerprint
 from twinlog.service.errors_wire import status_of
 from twinlog.telemetry import instruments
-from twinlog.telemetry.logging import configure_logging
+from twinlog.telemetry.logging import configure_logging, toggle_debug
 from twinlog.telemetry.metrics import (
     METRICS,
     checkpoint,
@@ -240,6 +240,21 @@ def test_our_lines_and_those_of_libraries_look_alike(log_stream: io.StringIO) ->
         assert (line["service"], line["version"]) == ("source", "1.2")
         assert line["time"].endswith("Z")
         assert line["level"] in ("info", "warning")
+
+
+def test_details_are_logged_for_as_long_as_somebody_wants_them(log_stream: io.StringIO) -> None:
+    configure_logging(service="source", version="1", format="json", level="warning", stream=log_stream)
+    log, library = structlog.stdlib.get_logger("twinlog.x"), logging.getLogger("aiokafka.client")
+    levels = []
+    for _ in range(2):
+        levels.append(toggle_debug("warning"))
+        log.debug("detail")
+        library.debug("a request")
+    assert levels == ["debug", "warning"]
+    assert [json.loads(line)["event"] for line in log_stream.getvalue().splitlines()] == [
+        "detail",
+        "a request",
+    ]
 
 
 def test_a_traceback_is_one_line_without_secrets(log_stream: io.StringIO) -> None:
