@@ -155,6 +155,15 @@ def test_the_page_of_compose_names_files_that_are_where_its_commands_are_run() -
     assert all((COMPOSE / file).is_file() for file in files), "they are run in deploy/compose"
 
 
+@pytest.mark.parametrize(("file", "name"), EACH, ids=[f"{file} {name}" for file, name in EACH])
+def test_no_container_takes_all_memory_and_processes_of_the_machine(file: str, name: str) -> None:
+    container = merged(file, name)
+    assert container["pids_limit"] <= 1024
+    size = re.fullmatch(r"(\d+)(m|g)", container["mem_limit"])
+    assert size is not None
+    assert int(size[1]) * {"m": 1, "g": 1024}[size[2]] <= 4096
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_compose_takes_every_field(file: str) -> None:
     schema = files("check_jsonschema.builtin_schemas.vendor") / "compose-spec.json"
