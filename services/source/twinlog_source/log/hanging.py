@@ -253,7 +253,7 @@ class TakeOver:
         is_whole = offset == start
         reader = BatchReader(self.session, read_committed=False)
         while offset < end:
-            fetched = await reader.fetch(partition, offset, max_bytes=FETCH_MAX_BYTES)
+            fetched = await reader.fetch(partition, offset, max_bytes=FETCH_MAX_BYTES, known_end=end)
             read(fetched.batches)
             after = fetched.next_offset(offset)
             if after == offset:

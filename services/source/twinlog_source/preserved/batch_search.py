@@ -13,11 +13,12 @@ those of the filler."""
 
 
 async def batch_at(reader: BatchReader, partition: TopicPartition, offset: int) -> BatchHeader | None:
-    """The batch that holds an offset; None = the log does not have it. Raises KafkaError."""
+    """The batch that holds an offset below the end of the log; None = the log does not have it any more.
+    Raises KafkaError."""
     if offset < 0:
         return None
     try:
-        fetched = await reader.fetch(partition, offset, max_bytes=1)
+        fetched = await reader.fetch(partition, offset, max_bytes=1, known_end=offset + 1)
     except KafkaError as error:
         if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
             return None

@@ -307,7 +307,7 @@ class KafkaCopyTails:
         at = begin
         while at < end:
             try:
-                fetched = await self._reader.fetch(partition, at, max_bytes=LOOK_BYTES)
+                fetched = await self._reader.fetch(partition, at, max_bytes=LOOK_BYTES, known_end=end)
             except KafkaError as error:
                 start = (
                     await self._start(partition) if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE else at

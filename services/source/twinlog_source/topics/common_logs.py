@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.errors import TIMEOUT
-from twinlog.kafka.ports import ConfigAdmin, KafkaCluster, LogReader
+from twinlog.kafka.ports import ConfigAdmin, FetchedRecords, KafkaCluster, LogReader
 from twinlog.model import Record, TopicPartition
 from twinlog_source.partitions.copy_mode import CommonLog
 
@@ -24,6 +24,8 @@ LOOKS_AT_ONCE = 16
 COMPARED_OFFSETS = 1_000
 COMPARED_BYTES = 4 << 20
 PAGE_BYTES = 64 << 10
+READ_BYTES = 1 << 20
+AGAIN_SECONDS = 0.5
 _STAMPED_BY = "message.timestamp.type"
 
 
@@ -143,11 +145,24 @@ def _same(here: Record, there: Record) -> bool:
     )
 
 
+async def _fetch(
+    reader: LogReader, partition: TopicPartition, offset: int, *, known_end: int, max_bytes: int
+) -> FetchedRecords:
+    """A new leader may show less than the log was seen to hold, for a while: it is asked again. Bounded by
+    the caller."""
+    wait_seconds = 0.0
+    while True:
+        fetched = await reader.fetch(partition, offset, max_wait_seconds=wait_seconds, max_bytes=max_bytes)
+        if fetched.next_offset > offset or fetched.high_watermark >= known_end:
+            return fetched
+        wait_seconds = AGAIN_SECONDS
+
+
 async def _first(reader: LogReader, partition: TopicPartition, begin: int, end: int) -> Record | None:
     """The first record that a log shows between two offsets."""
     at = begin
     while at < end:
-        fetched = await reader.fetch(partition, at, max_wait_seconds=0.0, max_bytes=PAGE_BYTES)
+        fetched = await _fetch(reader, partition, at, known_end=end, max_bytes=PAGE_BYTES)
         for record in fetched.records:
             if record.offset >= begin:
                 return record if record.offset < end else None
@@ -164,7 +179,7 @@ async def _read(
     found: list[Record] = []
     at, size_bytes = begin, 0
     while at < end and size_bytes < COMPARED_BYTES:
-        fetched = await reader.fetch(partition, at, max_wait_seconds=0.0)
+        fetched = await _fetch(reader, partition, at, known_end=end, max_bytes=READ_BYTES)
         found += [each for each in fetched.records if begin <= each.offset < end]
         size_bytes += sum(len(each.key or b"") + len(each.value or b"") for each in fetched.records)
         if fetched.next_offset <= at:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from twinlog.batches.header import Batch, iter_following
 from twinlog.batches.visibility import AbortedTransaction
-from twinlog.kafka.deadline import deadline
+from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
 from twinlog.kafka.raw.fetch.wire import FetchAnswer
 from twinlog.model import TopicPartition
 
 _BROKER_WAIT_SECONDS = 0.1
+_END_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,26 +47,37 @@ class BatchReader:
             client = await self._session.client(doing)
             await client.leaders(partitions, doing, alias=self._session.alias)
 
-    async def fetch(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> FetchedBatches:
+    async def fetch(
+        self, partition: TopicPartition, offset: int, *, max_bytes: int, known_end: int | None = None
+    ) -> FetchedBatches:
         """Batches from the one that holds `offset` on, at least one if there is any; never waits for more.
 
+        `known_end`: the log was seen to reach this offset. A new leader learns only after a while how much of
+        its log all replicas have, and shows nothing above that (KIP-207 has the same of ListOffsets): it is
+        asked again until it shows a batch, or knows of that end.
+
         Raises FatalKafkaError (OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED) or TransientKafkaError
-        within the session's time-out; a broker that throttles its client gets up to a minute more.
+        (KAFKA_TIMEOUT where the known end is not reached) within the session's time-out; a broker that
+        throttles its client gets up to a minute more.
         """
         doing = f"read {partition} at {offset}"
         async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias) as limit:
-            answer = await fetch_from_leader(
-                self._session,
-                partition,
-                offset,
-                max_wait_seconds=_BROKER_WAIT_SECONDS,
-                min_bytes=0,
-                max_bytes=max_bytes,
-                read_committed=self.read_committed,
-                doing=doing,
-                limit=limit,
-            )
-        return self._opened(answer, offset)
+            while True:
+                answer = await fetch_from_leader(
+                    self._session,
+                    partition,
+                    offset,
+                    max_wait_seconds=_BROKER_WAIT_SECONDS,
+                    min_bytes=0,
+                    max_bytes=max_bytes,
+                    read_committed=self.read_committed,
+                    doing=doing,
+                    limit=limit,
+                )
+                fetched = self._opened(answer, offset)
+                if fetched.batches or known_end is None or fetched.end_offset >= known_end:
+                    return fetched
+                await pause(_END_PAUSE_SECONDS)
 
     def _opened(self, answer: FetchAnswer, offset: int) -> FetchedBatches:
         end = answer.last_stable_offset if self.read_committed else answer.high_watermark
