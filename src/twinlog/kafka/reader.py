@@ -6,12 +6,13 @@ from twinlog.batches.bodies import decode_record
 from twinlog.batches.header import iter_following
 from twinlog.batches.records import open_records
 from twinlog.batches.visibility import Visibility, classify
-from twinlog.errors import FatalKafkaError, StateError, WireFormatError
+from twinlog.errors import StateError, WireFormatError
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import UNSUPPORTED, from_reason
 from twinlog.kafka.ports import FetchedRecords, ManagedReader
 from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.raw.errors import damaged
 from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
 from twinlog.kafka.raw.fetch.wire import FetchAnswer
 from twinlog.model import Record, TimestampType, TopicPartition
@@ -85,11 +86,7 @@ class KafkaLogReader:
                 check_crcs=self._options.check_crcs,
             )
         except WireFormatError as error:
-            raise FatalKafkaError(
-                f"cluster {self._session.alias}: {doing}: {error}",
-                reason=error.reason,
-                metadata={"cluster": self._session.alias, **error.metadata},
-            ) from error
+            raise damaged(error, doing, alias=self._session.alias) from error
         end = fetched.last_stable_offset if self._read_committed else fetched.high_watermark
         return FetchedRecords(
             records=records,

@@ -466,7 +466,9 @@ class PreservedWriter:
                 each.problem_since = now
             each.problem = error
             if each.retry_at > now:
-                continue  # of several batches in flight: one failure
+                # Of several batches in flight one failure; the last of them may leave the copy at rest.
+                self.changed(each)
+                continue
             pause_seconds = None if heals else self.failed(each, error)
             if pause_seconds is None:
                 pause_seconds = backoff_seconds(

@@ -20,6 +20,8 @@ from twinlog_source.task.writing.target_writer import TargetWriter
 _NO_EPOCH = -1
 """In a question for the end of an epoch: none is known."""
 TRUNCATION_DOUBT_SECONDS = 5.0
+IN_FLIGHT_SECONDS = 0.25
+"""How soon to look again at what cannot be judged while records are in flight."""
 _OFFSETS_END = (
     ": from there on the copy has offsets of its own; or delete the target topic, and it is copied again"
 )
@@ -38,7 +40,7 @@ class LossJudge:
 
     async def on_out_of_range(self, copies: Sequence[PartitionCopy]) -> None:
         """The source does not hold the positions: find out what is missing, continue or stop by policy."""
-        # The others are judged again once what is in flight is committed.
+        self._judge_later(copies)
         await self._judge([copy for copy in copies if copy.is_idle and not self._is_believed(copy)])
 
     async def on_other_leaders(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
@@ -61,8 +63,17 @@ class LossJudge:
                 refused.add(copy.partition)
                 if copy.is_idle and not self._is_believed(copy):
                     diverged.append(copy)
+        self._judge_later([copy for copy in copies if copy.partition in refused])
         await self._judge(diverged)
         return refused
+
+    def _judge_later(self, copies: Sequence[PartitionCopy]) -> None:
+        """Those with records in flight are judged once these are committed: asked for again after a moment,
+        as the answer would be the same."""
+        again_at = self.clock.monotonic() + IN_FLIGHT_SECONDS
+        for copy in copies:
+            if not copy.is_idle and copy.not_before < again_at:
+                copy.wait_until(again_at, "")
 
     def _is_believed(self, copy: PartitionCopy) -> bool:
         """Whether it was only read again to prove the end of its copy, by what the source does not hold any

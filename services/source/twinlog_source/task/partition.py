@@ -149,7 +149,7 @@ class PartitionCopy:
             and self.retry_at is not None
             and now >= self.retry_at
         ):
-            self._become(State.PAUSED if self._paused else State.RUNNING)
+            self._continue()
         stands_still = self.held or self.settling or self.is_full or self.needs_translation
         return self.state is State.RUNNING and not stands_still and now >= self.not_before
 
@@ -298,7 +298,7 @@ class PartitionCopy:
         if self.needs_translation:
             return
         if self.state in (State.BACKOFF, State.FAULTED):
-            self._become(State.PAUSED if self._paused else State.RUNNING)
+            self._continue()
             self.reason_before = ""
 
     def pause(self, *, paused: bool) -> None:
@@ -306,8 +306,15 @@ class PartitionCopy:
         self._paused = paused
         if paused and self.state is State.RUNNING:
             self.drop_queued()
-            self._become(State.PAUSED, PartitionReason.PAUSED_BY_OPERATOR)
+            self._continue()
         elif not paused and self.state is State.PAUSED:
+            self._become(State.RUNNING)
+
+    def _continue(self) -> None:
+        """Be copied, or paused where that is the order."""
+        if self._paused:
+            self._become(State.PAUSED, PartitionReason.PAUSED_BY_OPERATOR)
+        else:
             self._become(State.RUNNING)
 
     def _become(self, state: State, reason: str = "", message: str = "") -> None:

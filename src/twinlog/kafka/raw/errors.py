@@ -1,6 +1,6 @@
 """Errors about single partitions: the refused one is named, so that only it is set aside."""
 
-from twinlog.errors import KafkaError
+from twinlog.errors import FatalKafkaError, KafkaError, WireFormatError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.model import TopicPartition
@@ -30,3 +30,12 @@ def not_told(partition: TopicPartition, doing: str, *, alias: str) -> KafkaError
 def again(error: KafkaError) -> KafkaError:
     """A copy, for another partition that met the same failure."""
     return type(error)(str(error), reason=error.reason, metadata=error.metadata, code=error.code)
+
+
+def damaged(error: WireFormatError, doing: str, *, alias: str) -> FatalKafkaError:
+    """What a broker sent of a log cannot be read."""
+    return FatalKafkaError(
+        f"cluster {alias}: {doing}: {error}",
+        reason=error.reason,
+        metadata={"cluster": alias, **error.metadata},
+    )

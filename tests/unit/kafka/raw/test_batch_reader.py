@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from twinlog.batches import DecodedRecord
-from twinlog.errors import TransientKafkaError
+from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.raw import BatchReader
 from twinlog.model import TopicPartition
@@ -50,3 +50,13 @@ async def test_the_end_of_the_log_is_told_at_once(known_end: int | None) -> None
         P, 1, max_bytes=MAX_BYTES, known_end=known_end
     )
     assert (fetched.batches, fetched.end_offset, len(brokers.asked)) == ((), 1, 1)
+
+
+async def test_a_header_that_cannot_be_true_is_an_error_of_its_partition() -> None:
+    """Brokers send what lies on their disks."""
+    brokers = SimulatedBrokers({P: 1})
+    damaged = bytearray(BATCH)
+    damaged[16] = 7  # the magic byte
+    await brokers.append(P, [bytes(damaged)])
+    with pytest.raises(FatalKafkaError, match="magic 7 is unknown"):
+        await BatchReader(brokers.session(), read_committed=False).fetch(P, 0, max_bytes=MAX_BYTES)

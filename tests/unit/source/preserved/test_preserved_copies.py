@@ -256,6 +256,23 @@ async def test_a_task_that_ends_judges_first_what_lies_in_the_wrong_place() -> N
     assert len(rig.facts()) == 1
 
 
+async def test_a_copy_is_judged_whose_batches_behind_a_misplaced_one_get_no_answer() -> None:
+    """The last of them leaves it at rest."""
+    rig = PreservedRig()
+    first = rig.assigned(FIRST)
+    sends = []
+    for number in range(3):
+        rig.fetched(FIRST, 2 * number, 2)
+        first.appends.pack_below_bytes = 0  # each batch goes by itself
+        sends.append(rig.sent(first))
+    rig.answered(first, sends[0], 2)
+    assert first.appends.phase is Phase.FOREIGN
+    for send in sends[1:]:
+        first.appends.refused(send)
+        rig.preserved.writer._back_off([first], TransientKafkaError("closed", reason="KAFKA_UNAVAILABLE"))
+    assert first.target in rig.preserved.judge.waiting
+
+
 async def test_the_end_of_a_task_does_not_wait_for_a_leader_that_is_away() -> None:
     """The next task judges what lies in the wrong place."""
     rig = PreservedRig(found=TransientKafkaError("away", reason="KAFKA_UNAVAILABLE"))

@@ -209,3 +209,16 @@ def test_a_restart_begins_exactly_where_it_is_told(committed: int, ahead: int, p
     copy.restart_at(position)
     assert copy.is_idle
     assert copy.fetched == position
+
+
+def test_a_partition_whose_back_off_ends_while_it_is_paused_says_that_it_is_paused() -> None:
+    """Invariant C."""
+    for end in ("time", "command"):
+        copy = copy_at(0)
+        copy.fail(reason="X", message="m", retriable=True, now=0.0)
+        copy.pause(paused=True)
+        if end == "time":
+            assert not copy.fetchable(100.0)
+        else:
+            copy.retry_now()
+        assert (copy.state, copy.reason) == (State.PAUSED, "PAUSED_BY_OPERATOR")

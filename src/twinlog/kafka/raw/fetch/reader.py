@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from twinlog.batches.header import Batch, iter_following
 from twinlog.batches.visibility import AbortedTransaction
+from twinlog.errors import WireFormatError
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.raw.errors import damaged
 from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
 from twinlog.kafka.raw.fetch.wire import FetchAnswer
 from twinlog.model import TopicPartition
@@ -56,7 +58,8 @@ class BatchReader:
         its log all replicas have, and shows nothing above that (KIP-207 has the same of ListOffsets): it is
         asked again until it shows a batch, or knows of that end.
 
-        Raises FatalKafkaError (OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED) or TransientKafkaError
+        Raises FatalKafkaError (OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED, and the reason of a
+        header that cannot be true: brokers do not look at what they send) or TransientKafkaError
         (KAFKA_TIMEOUT where the known end is not reached) within the session's time-out; a broker that
         throttles its client gets up to a minute more.
         """
@@ -74,15 +77,19 @@ class BatchReader:
                     doing=doing,
                     limit=limit,
                 )
-                fetched = self._opened(answer, offset)
+                fetched = self._opened(answer, offset, doing)
                 if fetched.batches or known_end is None or fetched.end_offset >= known_end:
                     return fetched
                 await pause(_END_PAUSE_SECONDS)
 
-    def _opened(self, answer: FetchAnswer, offset: int) -> FetchedBatches:
+    def _opened(self, answer: FetchAnswer, offset: int, doing: str) -> FetchedBatches:
         end = answer.last_stable_offset if self.read_committed else answer.high_watermark
+        try:
+            batches = tuple(iter_following(answer.records, offset, answer.high_watermark))
+        except WireFormatError as error:
+            raise damaged(error, doing, alias=self._session.alias) from error
         return FetchedBatches(
-            batches=tuple(iter_following(answer.records, offset, answer.high_watermark)),
+            batches=batches,
             aborted=answer.aborted,
             log_start_offset=answer.log_start_offset,
             end_offset=end,

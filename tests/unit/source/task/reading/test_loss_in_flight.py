@@ -1,0 +1,54 @@
+"""A source that lost its tail while records of a copy are on their way to the target."""
+
+import asyncio
+from typing import Any
+
+from twinlog.batches import CopyPolicy
+from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.raw import RawFetcher
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog.testing.simulated_source import SimulatedBrokers
+from twinlog.testing.virtual_time import LoopClock
+from twinlog_source.task.loss_judge import IN_FLIGHT_SECONDS, LossJudge
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.throttle import Throttle
+
+P = TopicPartition("t", 0)
+SECONDS = 10.0
+
+
+async def test_what_cannot_be_judged_yet_is_not_asked_for_again_and_again() -> None:
+    brokers = SimulatedBrokers({P: 1}, out_of_range={P})
+    copy = PartitionCopy(partition=P, target_topic="t", committed=0, random=lambda: 1.0)
+    copy.fetched = copy.sent = 10
+    copy.rounds = 1
+    nothing: Any = None
+    judge = LossJudge(
+        flow=Flow("A", "B"),
+        questions=nothing,
+        target_writer=nothing,
+        preserved=None,
+        on_gap=nothing,
+        fail_on_data_loss=False,
+        clock=LoopClock(),
+    )
+    stop = asyncio.Event()
+    async with RawFetcher(brokers.session(), FetchOptions()) as fetcher, asyncio.TaskGroup() as group:
+        reader = SourceReader(
+            fetcher=fetcher,
+            copies={P: copy},
+            policies={P: CopyPolicy()},
+            throttle=Throttle(),
+            read_committed=True,
+            clock=LoopClock(),
+            on_out_of_range=judge.on_out_of_range,
+            on_other_leaders=judge.on_other_leaders,
+            max_buffered_bytes=1 << 20,
+        )
+        group.create_task(reader.run(stop), name="reader")
+        await wait_or_stop(stop, SECONDS)
+        assert 1 < len(brokers.asked) <= SECONDS / IN_FLIGHT_SECONDS + 1
+        stop.set()
+        reader.wake()
