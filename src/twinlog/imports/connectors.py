@@ -37,8 +37,11 @@ _CLIENT_PREFIXES = tuple(
 )
 _POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-_STRIMZI_IDENTITY = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
-"""Strimzi's policy, from before Kafka 3.0 had its own."""
+_OTHER_IDENTITIES = {
+    "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": "Strimzi's policy",
+    "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": "the policy of Amazon's samples",
+}
+"""Policies that keep names, from before Kafka 3.0 had its own."""
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _IDENTIFYING = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
 _FLOW_SCOPES = (Scope.FLOW, Scope.FLOW_ONLY)
@@ -150,12 +153,13 @@ class ConnectorImport:
     def _add_policy(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
         spec = BY_ANY_NAME.get(key)
         policy = connector.config.get(_POLICY)
-        keeps_names = policy is not None and policy.value.strip().endswith(".IdentityReplicationPolicy")
-        if key == _POLICY and setting.value.strip() == _STRIMZI_IDENTITY:
+        keeps_names = policy is not None and policy.value.strip() in (_IDENTITY, *_OTHER_IDENTITIES)
+        if key == _POLICY and setting.value.strip() in _OTHER_IDENTITIES:
+            whose = _OTHER_IDENTITIES[setting.value.strip()]
             setting = setting.at(_IDENTITY)
             self.draft.report.to_do(
                 setting,
-                "Strimzi's policy becomes Kafka's: copies of topics that end with heartbeats get the alias",
+                f"{whose} becomes Kafka's: copies of topics that end with heartbeats get the alias",
                 becomes=f"{flow}.{key}",
             )
         if key == _SEPARATOR and not setting.value.strip():

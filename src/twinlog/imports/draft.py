@@ -10,6 +10,13 @@ _PROVIDERS = "org.apache.kafka.common.config.provider"
 _SECRET_OPTION = re.compile(r"(password|passphrase|secret|token|assertion|key)[\w.]*\s*=", re.IGNORECASE)
 _LOGIN_HANDLER = "sasl.login.callback.handler.class"
 _KNOWN_LOGINS = (*LOGIN_HANDLERS, "$DefaultLoginCallbackHandler")
+_INTERCEPTORS = "interceptor.classes"
+_WATCHING = (
+    "MonitoringConsumerInterceptor",
+    "MonitoringProducerInterceptor",
+    "ConsumerTimestampsInterceptor",
+)
+"""Confluent's interceptors: they count records, or note times of them elsewhere, and change none."""
 SECRETS = "secrets"
 """The provider of what was a Kubernetes Secret: a directory with a directory for each Secret."""
 
@@ -61,6 +68,8 @@ class Draft:
 
     def set_cluster(self, alias: str, key: str, setting: Setting) -> bool:
         """`A.<key>`. False when the cluster has another value of it already."""
+        if self._only_watches(setting, key):
+            return True
         values = self._clusters.setdefault(alias, {})
         if values.setdefault(key, setting.value) != setting.value:
             return False
@@ -69,10 +78,19 @@ class Draft:
 
     def set_flow(self, flow: str, key: str, setting: Setting, text: str = "") -> bool:
         """`A->B.<key>`. False when the flow has another value of it already."""
+        if self._only_watches(setting, key):
+            return True
         values = self._flows.setdefault(flow, {})
         if values.setdefault(key, setting.value) != setting.value:
             return False
         self._mapped(setting, f"{flow}.{key}", key, text)
+        return True
+
+    def _only_watches(self, setting: Setting, key: str) -> bool:
+        classes = [each.strip() for each in setting.value.split(",") if each.strip()]
+        if not key.endswith(_INTERCEPTORS) or not all(each.endswith(_WATCHING) for each in classes):
+            return False
+        self.report.ignored(setting, "it tells Confluent's tools of records; for metrics see docs/metrics.md")
         return True
 
     def flow_has(self, flow: str, key: str) -> bool:
