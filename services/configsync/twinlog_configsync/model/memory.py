@@ -27,6 +27,8 @@ from twinlog_configsync.model.records import (
 class Memory:
     entries: Mapping[str, TopicEntry] = field(default_factory=dict)
     """By source topic, also those that no rule selects any more."""
+    forgotten_generation: int = 0
+    """The highest generation of the topics that were forgotten."""
     last_set: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By source topic: the overrides that Twinlog last brought its counterpart to."""
     made_acls: frozenset[AclBinding] = frozenset()
@@ -110,6 +112,7 @@ class Memory:
                 settled_at_ms=self.settled_at_ms,
                 deleted_at_ms=self.deleted_at_ms,
                 source_cluster_id=self.source_cluster_id,
+                forgotten_generation=self.forgotten_generation,
             )
         return records
 
@@ -149,6 +152,7 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
         made_quotas=made_quotas,
         deleted_at_ms=() if flow is None else flow.deleted_at_ms,
         source_cluster_id="" if flow is None else flow.source_cluster_id,
+        forgotten_generation=0 if flow is None else flow.forgotten_generation,
         rules=rules,
         last_plan=last_plan,
         changes=tuple(sorted(changes, key=lambda change: change.number)),

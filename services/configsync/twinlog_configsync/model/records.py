@@ -57,6 +57,8 @@ class FlowRecord:
     """When counterparts of deleted topics were deleted, within the last hour."""
     source_cluster_id: str = ""
     """The id of the cluster that the flow read last."""
+    forgotten_generation: int = 0
+    """The highest generation of the topics that were forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,7 @@ def _decode_flow(fields: Fields) -> FlowRecord:
         settled_at_ms=int(fields["settled_at_ms"]),
         deleted_at_ms=tuple(int(at_ms) for at_ms in fields.get("deleted_at_ms", ())),
         source_cluster_id=str(fields.get("source_cluster_id", "")),
+        forgotten_generation=int(fields.get("forgotten_generation", 0)),
     )
 
 

@@ -35,21 +35,28 @@ def learn(
     settled_at_ms = before.settled_at_ms
     if settled_at_ms is None and Scope.TOPICS in plan.scopes:
         settled_at_ms = now_ms
-    return Memory(
-        entries=fold(
+    entries = fold(
+        before.entries,
+        outcome.world.topics,
+        blockers.by_topic(),
+        created_after_start=lambda name: before.settled and name not in before.listed,
+        now_ms=now_ms,
+        loss=source_loss(
             before.entries,
             outcome.world.topics,
-            blockers.by_topic(),
-            created_after_start=lambda name: before.settled and name not in before.listed,
-            now_ms=now_ms,
-            loss=source_loss(
-                before.entries,
-                outcome.world.topics,
-                known_cluster_id=before.source_cluster_id,
-                is_heartbeats=rules.selector.policy.is_heartbeats_topic,
-            ),
+            known_cluster_id=before.source_cluster_id,
+            is_heartbeats=rules.selector.policy.is_heartbeats_topic,
         ),
-        last_set=_last_set(before, plan, outcome, rules),
+        forgotten_generation=before.forgotten_generation,
+    )
+    forgotten = before.entries.keys() - entries.keys()
+    last_set = _last_set(before, plan, outcome, rules)
+    return Memory(
+        entries=entries,
+        forgotten_generation=max(
+            before.forgotten_generation, *(before.entries[name].generation for name in forgotten), 0
+        ),
+        last_set={name: values for name, values in last_set.items() if name not in forgotten},
         made_acls=_made_acls(before, plan, outcome),
         made_quotas=_made_quotas(before, outcome),
         deleted_at_ms=_deleted_at_ms(before, outcome, now_ms=now_ms),

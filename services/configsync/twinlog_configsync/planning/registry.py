@@ -6,8 +6,9 @@ B. `target_partition_count` is what the target confirmed, so the copy never meet
    there.
 C. A topic that can merely not be seen now (time-out, no rights) keeps what is known of it; only the
    source's word "no such topic" makes it DELETED_AT_SOURCE.
-D. Nothing is forgotten: a topic that no rule selects any more, or that is gone from both sides, stays,
-   `selected=False`, for its generation's sake.
+D. A topic that no rule selects any more, or that is gone from both sides, stays, `selected=False`, for its
+   generation's sake: the latter for FORGET_AFTER_MS. Topics that are new begin above the generations that
+   were forgotten, so A holds for names that come back.
 E. A topic that is missing while the source as a whole was lost is kept for good: its copy is never deleted,
    until the topic is back.
 """
@@ -23,6 +24,9 @@ from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Configs, Observation, TopicPair, is_absent
 from twinlog_configsync.model.reasons import Reason
 
+FORGET_AFTER_MS = 30 * 24 * 3_600_000
+"""Systems that make topics by the hour would else fill the registry and every look with names of the past."""
+
 Entries = Mapping[str, TopicEntry]
 Blocker = KafkaError | Skip
 """Why an action was not carried out: the target refused it, or the plan left it out."""
@@ -36,12 +40,14 @@ def fold(
     created_after_start: Callable[[str], bool],
     now_ms: int,
     loss: Hold | None = None,
+    forgotten_generation: int = 0,
 ) -> dict[str, TopicEntry]:
-    """The entries after one refresh, by source topic.
+    """The entries after one refresh, by source topic; those that are to be forgotten are not among them.
 
     `observation` is what was seen after the actions; `blockers` what stood in their way, by source topic;
     `loss` what the look says about the source as a whole; `created_after_start` whether a topic that is not
-    known yet appeared after the flow's selection was complete.
+    known yet appeared after the flow's selection was complete; `forgotten_generation` the highest of what was
+    forgotten.
     """
     entries: dict[str, TopicEntry] = {}
     for name, known in previous.items():
@@ -55,8 +61,9 @@ def fold(
             created_after_start=created_after_start(name),
             now_ms=now_ms,
             loss=loss,
+            forgotten_generation=forgotten_generation,
         )
-        if entry is not None:
+        if entry is not None and not _is_over(entry, pair, now_ms):
             entries[name] = entry
     return dict(sorted(entries.items()))
 
@@ -69,6 +76,7 @@ def _fold_one(
     created_after_start: bool,
     now_ms: int,
     loss: Hold | None,
+    forgotten_generation: int,
 ) -> TopicEntry | None:
     """None when there is nothing to know: the topic does not exist and never did."""
     if known is None and is_absent(pair.source):
@@ -77,6 +85,7 @@ def _fold_one(
         source_topic=pair.source_topic,
         target_topic=pair.target_topic,
         partition_count=0,
+        generation=forgotten_generation + 1,
         created_after_start=created_after_start,
     )
     entry = replace(entry, target_topic=pair.target_topic, selected=True)
@@ -91,6 +100,12 @@ def _fold_one(
         return _without_source(entry, pair.source, now_ms=now_ms, loss=loss)
     entry = _with_source(entry, pair.source, pair.source_configs)
     return _with_state(entry, pair, blocker)
+
+
+def _is_over(entry: TopicEntry, pair: TopicPair, now_ms: int) -> bool:
+    """Both sides say that it is gone, for long, and the source was not lost as a whole."""
+    is_gone = is_absent(pair.source) and is_absent(pair.target) and not entry.kept
+    return is_gone and entry.deleted_at_ms is not None and now_ms - entry.deleted_at_ms >= FORGET_AFTER_MS
 
 
 def _with_source(entry: TopicEntry, source: TopicDescription, configs: Configs) -> TopicEntry:

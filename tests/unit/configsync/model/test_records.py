@@ -41,7 +41,8 @@ entries = st.builds(
 def test_the_bytes_of_a_flow_record() -> None:
     assert encode_key(RecordKey(Kind.FLOW)) == b'["flow"]'
     assert encode_value(FlowRecord(settled_at_ms=1_700_000_000_000)) == (
-        b'{"version":1,"settled_at_ms":1700000000000,"deleted_at_ms":[],"source_cluster_id":""}'
+        b'{"version":1,"settled_at_ms":1700000000000,"deleted_at_ms":[],"source_cluster_id":"",'
+        b'"forgotten_generation":0}'
     )
 
 

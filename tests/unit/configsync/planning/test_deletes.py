@@ -11,6 +11,7 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.registry import FORGET_AFTER_MS
 from unit.configsync.configsync_rig import FlowUnderTest, make_flow
 
 TOPICS = [Scope.TOPICS]
@@ -72,6 +73,25 @@ async def test_a_topic_that_comes_back_within_the_grace_period_stays(tmp_path: P
     flow.clock.advance(10_000)
     await flow.refresh(TOPICS)
     assert copies(flow) == ["A.a", "A.b", "A.c"]
+    assert flow.topics()["a"].generation == 2
+
+
+async def test_a_topic_of_the_past_is_forgotten_and_its_generation_is_not(tmp_path: Path) -> None:
+    flow = following(tmp_path)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    await flow.refresh(TOPICS)
+    flow.clock.advance(3600)
+    await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.b", "A.c"]
+    flow.clock.advance(FORGET_AFTER_MS / 1000)
+    await flow.refresh(TOPICS)
+    memory = flow.sync.passes.memory
+    assert "a" not in memory.entries
+    assert "a" not in memory.last_set
+    flow.restart()
+    flow.source.add_topic("a")
+    await flow.refresh(TOPICS)
     assert flow.topics()["a"].generation == 2
 
 

@@ -10,7 +10,7 @@ from twinlog_configsync.model.actions import Skip
 from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
 from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair
 from twinlog_configsync.model.reasons import Reason
-from twinlog_configsync.planning.registry import Blocker, fold
+from twinlog_configsync.planning.registry import FORGET_AFTER_MS, Blocker, fold
 
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
 HIDDEN = FatalKafkaError("no right to see orders", reason="TOPIC_UNAUTHORIZED", code=29)
@@ -139,6 +139,30 @@ def test_d_a_topic_no_rule_selects_is_kept_unselected() -> None:
     nothing = Observation(target_cluster=TargetCluster(broker_count=1))
     assert after(ready(), nothing) == ready(selected=False)
     assert after(ready(selected=False), BOTH) == ready()
+
+
+GONE = seen(ABSENT, ABSENT)
+
+
+def test_d_a_topic_that_is_gone_from_both_sides_is_forgotten_after_a_month() -> None:
+    gone = after(ready(generation=4), GONE, now_ms=1_000)
+    assert gone is not None
+    assert after(gone, GONE, now_ms=999 + FORGET_AFTER_MS) == gone
+    assert after(gone, GONE, now_ms=1_000 + FORGET_AFTER_MS) is None
+    back = fold({}, BOTH, {}, created_after_start=lambda _name: True, now_ms=9_000, forgotten_generation=4)[
+        "orders"
+    ]
+    assert back.generation == 5, "it never falls"
+
+
+def test_d_a_copy_that_is_left_and_a_topic_that_was_lost_are_not_forgotten() -> None:
+    with_copy = after(ready(), seen(ABSENT, topic("A.orders", topic_id="t-1")), now_ms=0)
+    assert with_copy is not None
+    left = after(with_copy, seen(ABSENT, topic("A.orders", topic_id="t-1")), now_ms=2 * FORGET_AFTER_MS)
+    assert left is not None
+    lost = replace(with_copy, kept=str(Reason.SOURCE_LOST))
+    assert after(lost, GONE, now_ms=2 * FORGET_AFTER_MS) is not None
+    assert after(after(ready(), GONE, now_ms=0), seen(AWAY, ABSENT), now_ms=2 * FORGET_AFTER_MS) is not None
 
 
 def test_a_name_without_a_topic_is_not_remembered() -> None:

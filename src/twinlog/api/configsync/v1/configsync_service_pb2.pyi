@@ -433,7 +433,9 @@ class ReplicatedTopic(_message.Message):
     target_topic_id: _builtins.str
     """Kafka's topic id on the target; empty while it does not exist."""
     generation: _builtins.int
-    """Raised by one whenever the source topic was deleted and created again, from 1."""
+    """Raised by one whenever the source topic was deleted and created again, from 1; higher where topics were forgotten,
+    a month after they were gone from both clusters. It never falls.
+    """
     created_after_start: _builtins.bool
     """True if the topic appeared after the flow first started: it is copied from its earliest record always."""
     state: Global___TopicState.ValueType
