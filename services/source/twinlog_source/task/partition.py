@@ -118,6 +118,8 @@ class PartitionCopy:
     """Source offset of the record that was written there: the target may have lost what lies before it."""
     target_shortened_times: int = 0
     """How often that was seen: the same records may be lost twice at the same place."""
+    shortenings_told: int = 0
+    """Of these, how many the driver was told of."""
     repositioned: int = 0
     """Id of the last command to continue elsewhere that is carried out and stored."""
     withdrawn: int = 0
@@ -199,8 +201,7 @@ class PartitionCopy:
         aborted."""
         unexplained = None
         if self.target_end is not None and base_offset < self.target_end:
-            self.target_shortened_to, self.target_shortened_at = base_offset, first_source_offset
-            self.target_shortened_times += 1
+            self._note_shortened(base_offset, first_source_offset)
             self.markers_to_come = 0
         elif self.target_end is not None and self.end_is_exact:
             between = base_offset - self.target_end
@@ -212,6 +213,15 @@ class PartitionCopy:
         self.target_end = base_offset + record_count
         self.end_is_exact = not self.keeps_offsets
         return unexplained
+
+    def _note_shortened(self, base_offset: int, first_source_offset: int) -> None:
+        """One that the driver was not told of yet is one with it: rather too much is told as lost than too
+        little."""
+        if self.target_shortened_to is not None and self.shortenings_told < self.target_shortened_times:
+            base_offset = min(base_offset, self.target_shortened_to)
+            first_source_offset = max(first_source_offset, self.target_shortened_at or 0)
+        self.target_shortened_to, self.target_shortened_at = base_offset, first_source_offset
+        self.target_shortened_times += 1
 
     def others_wrote(self, begin: int, end: int) -> None:
         """What lies between where the copy ended and this target offset was looked at: it is not ours."""

@@ -16,6 +16,17 @@ def copy_at(position: int, random: Callable[[], float] = lambda: 1.0) -> Partiti
     )
 
 
+def test_a_second_loss_before_the_first_was_told_is_one_with_it() -> None:
+    copy = copy_at(5)
+    copy.target_end = 120
+    copy.written(90, 50, 100)
+    copy.written(135, 5, 150)
+    assert (copy.target_shortened_to, copy.target_shortened_at) == (90, 150)
+    copy.shortenings_told = copy.target_shortened_times
+    copy.written(130, 5, 160)
+    assert (copy.target_shortened_to, copy.target_shortened_at) == (130, 160)
+
+
 def test_a_failure_backs_off_longer_each_time_and_comes_back_by_itself() -> None:
     copy = copy_at(5)
     waits = []

@@ -185,6 +185,7 @@ class Reporter:
             latency=latency_message(copy.counters.latency.take()),
             record_age=latency_message(copy.counters.record_age.take()),
         )
+        copy.shortenings_told = copy.target_shortened_times
         if copy.state is State.RUNNING and problem is not None:
             report.state = source_pb.PARTITION_STATE_BACKOFF
             report.reason, report.message = problem.reason, str(problem)
