@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 WINDOW_SECONDS = 60.0
 SHORTEST_SECONDS = 5.0
@@ -49,6 +49,12 @@ def drain_of(samples: Iterable[Sample]) -> Drain:
     if rate > 0:
         return Drain(state=DRAINING, records_per_second=rate, seconds_left=newest.lag / rate)
     return Drain(state=LOSING if rate < 0 else STEADY, records_per_second=rate)
+
+
+def until_the_slowest(drain: Drain, seconds: float | None) -> Drain:
+    """With the seconds that the source service tells, if it does, as `twinlog status` shows them: all
+    partitions together may drain faster than the one that takes longest."""
+    return replace(drain, seconds_left=seconds) if drain.state == DRAINING and seconds else drain
 
 
 class LagHistory:

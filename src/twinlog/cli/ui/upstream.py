@@ -25,7 +25,7 @@ from twinlog.cli.status.check import Problem, problems_of
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import FlowRow, Status
 from twinlog.cli.ui import rows
-from twinlog.cli.ui.drain import LagHistory, Sample
+from twinlog.cli.ui.drain import LagHistory, Sample, until_the_slowest
 from twinlog.cli.ui.facts import facts
 from twinlog.cli.ui.feed import Feed, Table
 from twinlog.cli.ui.readiness import fences, overall, readiness
@@ -104,6 +104,7 @@ class Upstream:
         drain = self._lags.setdefault(row.flow, LagHistory()).add(
             Sample(self._clock.monotonic(), row.lag_records)
         )
+        drain = until_the_slowest(drain, row.caught_up_in_seconds)
         samples = self._history.setdefault(row.flow, deque(maxlen=KEPT_SAMPLES))
         seconds = round(self._clock.now_ms() / 1000)
         delay = row.delay_seconds if row.path == "ALIVE" else None

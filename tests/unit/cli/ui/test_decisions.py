@@ -10,7 +10,7 @@ import twinlog.cli
 from twinlog.cli.status.check import Problem
 from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, FlowRow, InForce
 from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, refuse_open_page
-from twinlog.cli.ui.drain import Drain, LagHistory, Sample, drain_of
+from twinlog.cli.ui.drain import Drain, LagHistory, Sample, drain_of, until_the_slowest
 from twinlog.cli.ui.feed import KEPT_FRAMES, Feed
 from twinlog.cli.ui.readiness import GO, NO_GO, WAIT, fences, overall, readiness
 from twinlog.config import Address
@@ -80,6 +80,14 @@ def test_a_backlog_that_drains_is_waited_for_and_one_that_grows_is_said_to_lose(
     checks = readiness(row, [], losing)
     assert overall(checks) == NO_GO
     assert "losing: 40 more each second" in checks[2].message
+
+
+def test_a_backlog_lasts_as_long_as_its_slowest_partition() -> None:
+    draining = drain_of([Sample(0.0, 1000), Sample(10.0, 500)])
+    assert until_the_slowest(draining, 95.0).seconds_left == 95.0
+    assert until_the_slowest(draining, None) == draining
+    losing = drain_of([Sample(0.0, 100), Sample(10.0, 500)])
+    assert until_the_slowest(losing, 95.0) == losing
 
 
 def test_the_speed_is_that_of_the_last_minute_and_unknown_over_a_moment() -> None:
