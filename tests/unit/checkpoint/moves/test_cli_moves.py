@@ -198,6 +198,7 @@ async def test_a_run_says_what_consumers_do_next(capsys: pytest.CaptureFixture[s
     await print_run(told(pb2.RunFailoverResponse(report=report_of(a_plan()))), Output.TABLE)
     out = capsys.readouterr().out
     assert "run r1: 1 of 1 groups of A->B continue on B" in out
+    assert "undo: twinlog failback run 'A->B'" in out
     assert "next: start the consumers of these groups on B" in out
     assert "they have to subscribe to A.orders in place of orders" in out
 
