@@ -7,7 +7,8 @@ where they differ it looks for the nearest place from which both continue alike.
 
 What it promises: an answer is never ahead of the record asked for. Where a record occurs several times in the
 copy the first occurrence from which the logs continue alike is taken, so records may be read twice but
-none is skipped.
+none is skipped. Without the producers' timestamps this holds only while the logs do not differ: see
+`pair_walks`.
 """
 
 from bisect import bisect_right
@@ -107,7 +108,10 @@ class Walk:
         self._last: OffsetPair | None = None
         self._matches = 0
         self.first_match: OffsetPair | None = None
-        """How often the way had to be looked for."""
+        self.jumps = 0
+        """How often the logs differed where they were compared, and the way was found again further on."""
+        self.has_no_times = False
+        """A log has the broker's own times: records with equal contents cannot be told apart."""
         self.way_lost = False
         """It was looked for and not found: a log may hold few records of those that the other has."""
         self.answers: dict[int, Answer] = {}
@@ -120,12 +124,18 @@ class Walk:
 
     def feed_source(self, prints: Iterable[Print], *, ended: bool) -> None:
         """Records that follow those fed before; `ended`: there are no more."""
-        self._source.extend(prints)
+        self._feed(self._source, prints)
         self._source_ended = ended
 
     def feed_target(self, prints: Iterable[Print], *, ended: bool) -> None:
-        self._target.extend(prints)
+        self._feed(self._target, prints)
         self._target_ended = ended
+
+    def _feed(self, side: "deque[Print]", prints: Iterable[Print]) -> None:
+        before = len(side)
+        side.extend(prints)
+        if len(side) > before:
+            self.has_no_times = self.has_no_times or side[-1].timestamp_ms is None
 
     def step(self) -> Need:
         """Go on as far as the records at hand allow."""
@@ -144,6 +154,18 @@ class Walk:
                 if need is not Need.NOTHING:
                     return need
         return Need.NOTHING
+
+    def forget_behind(self, upstream: int | None, *, keep_answers: bool) -> None:
+        """Forget what was found behind an offset (None = the end); and all that was found before it as well,
+        unless `keep_answers`."""
+        limit = float("inf") if upstream is None else upstream
+        self.answers = {offset: told for offset, told in self.answers.items() if offset <= limit}
+        self.learned = [pair for pair in self.learned if keep_answers and pair.upstream <= limit]
+        if self._last is not None and (not keep_answers or self._last.upstream > limit):
+            self._last = self.learned[-1] if self.learned else None
+        if not keep_answers:
+            self.first_match = None
+            self.answers = dict.fromkeys(self.answers, Answer(Outcome.LOST, None))
 
     def _missing_side(self) -> Need:
         if not self._source and not self._source_ended:
@@ -198,6 +220,7 @@ class Walk:
             )
             place = find_place(source, target, pinned=self._pinned)
             if place is not None:
+                self.jumps += self._pinned or place != (0, 0)
                 self._pinned = True
                 for _ in range(place[0]):
                     self._source.popleft()

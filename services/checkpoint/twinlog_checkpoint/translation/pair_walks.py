@@ -2,6 +2,11 @@
 
 What is known is not believed blindly: a pair whose records differ is no pair (a topic was created again and
 its syncs have not come yet), so nothing is answered from it.
+
+Where a log has the broker's own times (LogAppendTime), another record with the same key and value may be
+taken for the one that is looked for. Where the copy lacks records, or holds some twice, that may be a later
+one: the answer would be ahead. So what a walk finds there counts only between two known pairs between which
+both logs show equally many records, and while it meets no difference.
 """
 
 from collections.abc import Sequence
@@ -9,7 +14,13 @@ from dataclasses import dataclass, field
 
 from twinlog_checkpoint.translation.alignment import Answer, EntryCheck, Need, Outcome, Walk, same_record
 from twinlog_checkpoint.translation.history import OffsetPair, Pairs
-from twinlog_checkpoint.translation.log_sides import READ_BYTES, ByteBudget, Side, first_visible
+from twinlog_checkpoint.translation.log_sides import (
+    READ_BYTES,
+    ByteBudget,
+    Side,
+    count_visible,
+    first_visible,
+)
 
 FIRST_READ_BYTES = 16 << 10
 """The first one of a walk, as most end near; the next ones are four times as large, up to READ_BYTES."""
@@ -26,6 +37,8 @@ class PairWalks:
     budget: ByteBudget
     _pairs_check: EntryCheck | None = field(default=None)
     """What the newest pairs say of all of them; None = not asked yet."""
+    _even: dict[tuple[OffsetPair, OffsetPair], bool] = field(default_factory=dict)
+    """Between which pairs both logs show equally many records."""
 
     @property
     def contradicted(self) -> bool:
@@ -86,11 +99,36 @@ class PairWalks:
             await self._feed(walk, here_from, there_from)
         finally:
             # Also what was found before the budget was spent: the next walk starts there.
-            if self._is_sure(walk, entry=entry) and self.pairs.generation == generation:
-                for pair in (*walk.learned, walk.last_match):
-                    if pair is not None:
-                        self.pairs.on_verified(pair)
+            if not walk.has_no_times:
+                self._learn(walk, entry, generation)
+        if walk.has_no_times:
+            await self._keep_what_is_sure(walk, min(wanted), entry)
+            self._learn(walk, entry, generation)
         return walk
+
+    def _learn(self, walk: Walk, entry: OffsetPair | None, generation: int) -> None:
+        if self._is_sure(walk, entry=entry) and self.pairs.generation == generation:
+            for pair in (*walk.learned, walk.last_match):
+                if pair is not None:
+                    self.pairs.on_verified(pair)
+
+    async def _keep_what_is_sure(self, walk: Walk, offset: int, entry: OffsetPair | None) -> None:
+        """Leave of a walk without timestamps what it found up to the next known pair; nothing where records
+        may have been taken for others. The offsets behind that pair are walked to from there."""
+        below = entry or self.pairs.at_or_below(offset)
+        above = self.pairs.above(offset - 1)
+        is_sure = walk.jumps == 0 and (
+            above is None or (below is not None and await self._is_even(below, above))
+        )
+        walk.forget_behind(None if above is None else above.upstream, keep_answers=is_sure)
+
+    async def _is_even(self, below: OffsetPair, above: OffsetPair) -> bool:
+        """Whether both logs show equally many records between two pairs."""
+        if (below, above) not in self._even:
+            here = await count_visible(self.here, below.upstream, above.upstream, self.budget)
+            there = await count_visible(self.there, below.downstream, above.downstream, self.budget)
+            self._even[below, above] = here == there
+        return self._even[below, above]
 
     async def _feed(self, walk: Walk, here_at: int, there_at: int) -> None:
         here_bytes = there_bytes = FIRST_READ_BYTES
