@@ -6,7 +6,7 @@ length, value.
 
 from typing import NamedTuple
 
-from twinlog.batches.varint import decode_varint, encode_varint
+from twinlog.batches.varint import SMALL_VARINTS, decode_varint, encode_varint
 from twinlog.errors import WireFormatError
 
 OpenRecord = tuple[int, int, bytes]
@@ -19,6 +19,9 @@ objects."""
 RawHeaders = tuple[tuple[bytes, bytes | None], ...]
 
 _NULL = b"\x01"
+_NO_HEADERS = b"\0"
+_ONE_BYTE = 0x80
+"""Below it a varint is one byte, as most lengths are: read and written without a call for the number."""
 
 
 class DecodedRecord(NamedTuple):
@@ -32,13 +35,11 @@ class DecodedRecord(NamedTuple):
 
 
 def encode_body(key: bytes | None, value: bytes | None, headers: RawHeaders = ()) -> bytes:
-    pieces: list[bytes] = []
-    _put_nullable(pieces, key)
-    _put_nullable(pieces, value)
-    pieces.append(encode_varint(len(headers)))
+    if not headers:
+        return _nullable(key) + _nullable(value) + _NO_HEADERS
+    pieces = [_nullable(key), _nullable(value), encode_varint(len(headers))]
     for header_key, header_value in headers:
-        _put_nullable(pieces, header_key)
-        _put_nullable(pieces, header_value)
+        pieces += (_nullable(header_key), _nullable(header_value))
     return b"".join(pieces)
 
 
@@ -64,15 +65,19 @@ def decode_record(record: OpenRecord) -> DecodedRecord:
     return DecodedRecord(offset, timestamp_ms, key, value, tuple(headers))
 
 
-def _put_nullable(pieces: list[bytes], field: bytes | None) -> None:
+def _nullable(field: bytes | None) -> bytes:
     if field is None:
-        pieces.append(_NULL)
-    else:
-        pieces += (encode_varint(len(field)), field)
+        return _NULL
+    length = len(field)
+    return (SMALL_VARINTS[length] if length < len(SMALL_VARINTS) else encode_varint(length)) + field
 
 
 def _take_nullable(body: bytes, position: int) -> tuple[bytes | None, int]:
-    length, position = decode_varint(body, position)
+    if position < len(body) and (byte := body[position]) < _ONE_BYTE:
+        length = (byte >> 1) ^ -(byte & 1)
+        position += 1
+    else:
+        length, position = decode_varint(body, position)
     if length < 0:
         return None, position
     after = position + length
