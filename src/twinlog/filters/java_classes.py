@@ -3,7 +3,8 @@
 import re
 import sys
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import groupby
 
 _POSIX = {
     "Lower": "a-z",
@@ -187,15 +188,24 @@ def _combine(operands: list[str], *, negated: bool) -> str:
 @lru_cache(maxsize=64)
 def _category_members(category: str) -> str:
     """Return all characters of a Unicode general category (`L`, `Lu`) as ranges of a class."""
-    ranges: list[str] = []
-    low: int | None = None
-    for code in range(sys.maxunicode + 2):
-        inside = code <= sys.maxunicode and unicodedata.category(chr(code)).startswith(category)
-        if inside and low is None:
-            low = code
-        elif not inside and low is not None:
-            ranges.append(f"{_literal(chr(low))}-{_literal(chr(code - 1))}")
-            low = None
-    if not ranges:
+    runs: list[tuple[int, int]] = []
+    for first, after, found in _category_runs():
+        if found.startswith(category):
+            # `L` goes on where `Lu` ends and `Ll` begins.
+            begin = runs.pop()[0] if runs and runs[-1][1] == first else first
+            runs.append((begin, after))
+    if not runs:
         raise RegexSyntaxError(f"there is no category '{category}'")
-    return "".join(ranges)
+    return "".join(f"{_literal(chr(first))}-{_literal(chr(after - 1))}" for first, after in runs)
+
+
+@cache
+def _category_runs() -> tuple[tuple[int, int, str], ...]:
+    """All characters in their order: from the first of a run to before its end they have one category."""
+    runs = []
+    first = 0
+    for category, members in groupby(map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))):
+        after = first + sum(1 for _ in members)
+        runs.append((first, after, category))
+        first = after
+    return tuple(runs)
