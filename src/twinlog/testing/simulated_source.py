@@ -38,7 +38,9 @@ class Asked(NamedTuple):
 @dataclass(slots=True)
 class _Log:
     batches: list[bytes] = field(default_factory=list)
-    """One record each: the batch at index i has offset i."""
+    """One record each: the batch at index i has offset i, which it gets when it is fetched. A long log of one
+    batch costs the memory of one.
+    """
 
 
 @dataclass(slots=True)
@@ -63,10 +65,8 @@ class SimulatedBrokers:
         return cast("DataClientPool", _Session(self, timeout_seconds))
 
     async def append(self, partition: TopicPartition, batches: Iterable[bytes]) -> None:
-        """Batches of one record; their base offsets are set here."""
-        log = self._logs.setdefault(partition, _Log())
-        for batch in batches:
-            log.batches.append(len(log.batches).to_bytes(8) + batch[8:])
+        """Batches of one record; their base offsets are set when they are fetched."""
+        self._logs.setdefault(partition, _Log()).batches.extend(batches)
         async with self._changed:
             self._changed.notify_all()
 
@@ -108,12 +108,13 @@ class SimulatedBrokers:
                 )
                 continue
             end = self._end(partition)
-            records = b""
+            records: list[bytes] = []
             while offset < end and left > 0:
-                records += self._logs[partition].batches[offset]
-                left -= len(self._logs[partition].batches[offset])
+                batch = self._logs[partition].batches[offset]
+                records += (offset.to_bytes(8), batch[8:])
+                left -= len(batch)
                 offset += 1
-            yield FetchAnswer(partition, 0, end, end, 0, (), -1, memoryview(records))
+            yield FetchAnswer(partition, 0, end, end, 0, (), -1, memoryview(b"".join(records)))
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@ with nothing that a cluster would have to forbid."""
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ DEPLOY = CHART.parents[1]
 manifests = pytest.mark.parametrize("name", sorted(path.name for path in VALUES.glob("*.yaml")))
 
 
-def documents(name: str) -> list[dict[str, Any]]:
+@cache
+def documents(name: str) -> tuple[dict[str, Any], ...]:
+    """Read once for all tests: who changes one copies it."""
     text = (MANIFESTS / name).read_text()
-    return [document for document in yaml.safe_load_all(text) if document]
+    return tuple(document for document in yaml.safe_load_all(text) if document)
 
 
 def of_kind(name: str, kind: str) -> list[dict[str, Any]]:
@@ -71,7 +74,7 @@ def test_kubernetes_takes_the_pod_that_executors_are_made_of() -> None:
 
 def test_a_field_that_kubernetes_does_not_have_is_found() -> None:
     [first, *_] = of_kind("plain.yaml", "StatefulSet")
-    first["spec"]["replica"] = 1
+    first = {**first, "spec": {**first["spec"], "replica": 1}}
     with pytest.raises(kubernetes_validate.ValidationError, match="replica"):
         kubernetes_validate.validate(first, KUBERNETES, strict=True)
 

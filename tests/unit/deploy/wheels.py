@@ -46,7 +46,7 @@ def module_name(file: str) -> str:
 @functools.cache
 def imported_names(path: Path) -> tuple[str, ...]:
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -54,6 +54,16 @@ def imported_names(path: Path) -> tuple[str, ...]:
             assert node.level == 0
             names += [f"{node.module}.{alias.name}" for alias in node.names]
     return tuple(names)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every statement, nested ones as well. Most of a tree are expressions, which import nothing."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, block, ())
 
 
 @functools.cache

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
-from operator import attrgetter
+from operator import itemgetter
+from typing import NamedTuple
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.acl_requests import to_wire
@@ -62,8 +63,7 @@ class Transaction(Enum):
     ABORTED = "aborted"
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """One offset that holds something: a record, or a marker when `record` is None."""
 
     offset: int
@@ -72,7 +72,7 @@ class _Entry:
     size_bytes: int = _RECORD_OVERHEAD_BYTES
 
 
-_offset = attrgetter("offset")
+_offset = itemgetter(0)
 
 
 @dataclass(slots=True)
@@ -146,17 +146,16 @@ class FakeLog:
         complete = True
         first = bisect_left(self._entries, offset, key=_offset)
         # Unit tests spend much of their time here.
-        for entry in islice(self._entries, first, None):
-            if entry.offset >= limit:
+        for at, record, transaction, size_bytes in islice(self._entries, first, None):
+            if at >= limit:
                 break
-            size_bytes = entry.size_bytes
             if taken_bytes and taken_bytes + size_bytes > max_bytes:
                 complete = False
                 break
             taken_bytes += size_bytes
-            next_offset = entry.offset + 1
-            if entry.record is not None and (not hidden or entry.transaction not in hidden):
-                records.append(entry.record)
+            next_offset = at + 1
+            if record is not None and (not hidden or transaction not in hidden):
+                records.append(record)
         return FetchedRecords(
             records=records,
             next_offset=max(next_offset, limit) if complete else next_offset,
