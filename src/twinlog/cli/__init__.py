@@ -93,6 +93,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "verify": LazyCommand(
         target="twinlog.cli.verify.command:verify_command",
         summary="Compare the copies of a flow with their source, and list the differences.",
+        failed=3,
     ),
     "repair": LazyCommand(
         target="twinlog.cli.verify.repair:repair_command",

@@ -8,6 +8,7 @@ import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.common.location import load_config, note_file
+from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.printable import printable
 
@@ -46,10 +47,13 @@ def adopt_command(
         ),
     ] = "",
     look: Annotated[
-        float, typer.Option(min=0.0, help="Seconds for which to watch whether MirrorMaker 2 still writes.")
+        float,
+        typer.Option(
+            min=0.0, max=MOST_SECONDS, help="Seconds for which to watch whether MirrorMaker 2 still writes."
+        ),
     ] = 5.0,
     timeout: Annotated[
-        float, typer.Option(min=1.0, help="Seconds that a cluster may take to answer.")
+        float, typer.Option(min=1.0, max=MOST_SECONDS, help="Seconds that a cluster may take to answer.")
     ] = 10.0,
     output: OutputOption = Output.TABLE,
 ) -> None:

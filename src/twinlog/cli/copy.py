@@ -10,6 +10,7 @@ import typer
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, required_flow
 from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.numbers import MOST_SECONDS, offset_of, partition_of, shortened
 from twinlog.cli.common.output import Output, OutputOption
 from twinlog.cli.common.times import EXPECTED, parse_time
 from twinlog.cli.verify.engine import engine, verified
@@ -62,7 +63,10 @@ def copy_command(
         typer.Option("--topic", metavar="TOPIC", help="Only this source topic. May be repeated."),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.0, help="Seconds after which the command ends in any case; 0 = no limit.")
+        float,
+        typer.Option(
+            min=0.0, max=MOST_SECONDS, help="Seconds after which the command ends in any case; 0 = no limit."
+        ),
     ] = 0.0,
     report_file: Annotated[
         Path | None,
@@ -168,7 +172,10 @@ def until_of(text: str) -> Any:
     found = [_OFFSET.fullmatch(piece) for piece in pieces]
     if all(found):
         named = [
-            (TopicPartition(each["topic"], int(each["partition"])), int(each["offset"]))
+            (
+                TopicPartition(each["topic"], partition_of(each["partition"], "--until")),
+                offset_of(each["offset"], "--until"),
+            )
             for each in found
             if each is not None
         ]
@@ -180,6 +187,7 @@ def until_of(text: str) -> Any:
         return until(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms()))
     except ConfigError:
         raise ConfigError(
-            f"--until {text}: expected now, a time such as {EXPECTED}, or TOPIC:PARTITION=OFFSET,…",
+            f"--until {shortened(text)}: expected now, a time such as {EXPECTED}, or"
+            " TOPIC:PARTITION=OFFSET,…",
             metadata={"key": "--until"},
         ) from None

@@ -58,12 +58,14 @@ Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=
 @app.command()
 def up(
     names: Names = None,
-    brokers: Annotated[int, typer.Option(help="Brokers in each cluster: 1 or 3.")] = 1,
+    brokers: Annotated[int, typer.Option(min=1, max=3, help="Brokers in each cluster: 1 or 3.")] = 1,
     kafka: Annotated[Kafka, typer.Option(help="Kafka's version.")] = Kafka.V4_3,
     port: Annotated[
         int | None,
         typer.Option(
-            help="Client port of the first broker; the others take the next ports. Default: free ports."
+            min=1,
+            max=65_535,
+            help="Client port of the first broker; the others take the next ports. Default: free ports.",
         ),
     ] = None,
     properties: Annotated[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.numbers import MOST_OFFSET, MOST_PARTITION
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,12 +56,20 @@ def mirror_maker_command(
     ],
     num_streams: Annotated[
         int,
-        typer.Option("--num.streams", min=1, help="The largest number of tasks that copy at the same time."),
+        typer.Option(
+            "--num.streams",
+            min=1,
+            max=MOST_PARTITION,
+            help="The largest number of tasks that copy at the same time.",
+        ),
     ] = 1,
     offset_commit_interval_ms: Annotated[
         int | None,
         typer.Option(
-            "--offset.commit.interval.ms", min=1, help="No effect: positions are committed with the records."
+            "--offset.commit.interval.ms",
+            min=1,
+            max=MOST_OFFSET,
+            help="No effect: positions are committed with the records.",
         ),
     ] = None,
     abort_on_send_failure: Annotated[

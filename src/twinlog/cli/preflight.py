@@ -7,6 +7,7 @@ import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.common.location import load_config, note_file
+from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.printable import printable
 
@@ -37,7 +38,7 @@ def preflight_command(
         bool, typer.Option("--acls", help="Only print the commands that grant all rights the flows need.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=1.0, help="Seconds that a cluster may take to answer.")
+        float, typer.Option(min=1.0, max=MOST_SECONDS, help="Seconds that a cluster may take to answer.")
     ] = 10.0,
 ) -> None:
     from twinlog.preflight.checks import judge

@@ -57,7 +57,11 @@ PROCESSES: Final = ReasonGroup(
             "an import of state was interrupted, so the flow is not copied",
             "stop its services, then `twinlog state import` with the same file again",
         ),
-        OwnReason("INTERNAL", "a bug; the log has the traceback under the error's id", "report it"),
+        OwnReason(
+            "INTERNAL",
+            "a bug; the log has the traceback under the error's id; of a command, stderr has it",
+            "report it",
+        ),
         OwnReason(
             "LOOP_EXITED", "a part of a service ended by itself: a bug; the service restarts", "report it"
         ),

@@ -15,6 +15,7 @@ from typing import Any
 from twinlog.errors import ConfigError
 from twinlog.verify.model import Reason
 
+_MOST_OFFSET = 2**63 - 1
 _ONLY_IN_COPY = frozenset((Reason.SOURCE_RETENTION,))
 _HEALED_BY_COPYING = frozenset(("MISSING", "CHANGED"))
 
@@ -55,7 +56,7 @@ def remedies(report: Mapping[str, Any]) -> list[Remedy]:
             _remedy(str(report["flow"]), partitions[place], [*of_partition], holds_older=place[0] in older)
             for place, of_partition in groupby(found, key=_place)
         ]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"this is no report of twinlog verify: {error!r}") from None
 
 
@@ -90,6 +91,10 @@ def _remedy(
         action, why = Action.NEW_COPY, _why_not(kinds)
         if holds_older:
             why += "; the copy holds records that the source has no more, and a new one would not"
+    if not all(isinstance(each, int) and 0 <= each <= _MOST_OFFSET for each in offsets):
+        raise ValueError("a source offset is no offset")
+    if action is not Action.NEW_COPY and len(offsets) < len(found):
+        raise ValueError(f"a {found[0]['kind']} difference without a source offset")
     offset = min(offsets) if action is not Action.NEW_COPY else None
     return Remedy(
         topic=partition["topic"],

@@ -2,12 +2,18 @@
 
 import contextvars
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+import typer
 from typer.testing import CliRunner
 
-from twinlog.cli import app
+from twinlog.cli import COMMANDS, app
+from twinlog.cli.common.failures import ANSWERS_IN_JSON, FAILED, answers_in_json, told_failures
+from twinlog.cli.common.lazy import load
 
 
 def invoke(words: list[str]) -> Any:
@@ -44,3 +50,107 @@ def test_preflight_and_run_refuse_the_same_file_when_strict(tmp_path: Path) -> N
     assert [answer.exit_code for answer in answers] == [2, 2]
     assert answers[0].stderr == answers[1].stderr
     assert "A->B.topcis: unknown key; did you mean A->B.topics?" in answers[0].stderr
+
+
+TOO_LARGE = "99999999999999999999"
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["pause", "A->B", "--topic", "orders", "--partition", "3000000000"], "--partition"),
+        (["gaps", "ack", "A->B", "--topic", "orders", "--partition", "0", "--from", TOO_LARGE], "--from"),
+        (["positions", "set", "A->B", "--topic", "orders", "--to", TOO_LARGE], "--to"),
+        (["positions", "set", "A->B", "--topic", "orders", "--to=-999999d"], "--to"),
+        (["positions", "set", "A->B", "--topic", "orders", "--to", "1969-12-31T00:00:00Z"], "--to"),
+        (["translate", "A->B", f"orders:0:{TOO_LARGE}"], "OFFSET"),
+        (["translate", "A->B", "orders:3000000000:5"], "OFFSET"),
+        (["translate", "A->B", "orders:0@-99999999999999999d"], "OFFSET"),
+        (["translate", "A->B", "orders:0:" + "9" * 5_000], "OFFSET"),
+        (["failover", "run", "A->B", "--wait", "inf"], "--wait"),
+        (["verify", "A->B", "--config", "{file}", "--from", "-99999999999999999d"], "--from"),
+        (["verify", "A->B", "--config", "{file}", "--to", TOO_LARGE], "--to"),
+        (["verify", "A->B", "--config", "{file}", "--parallel", "0"], "--parallel"),
+        (["verify", "A->B", "--config", "{file}", "--partition", "-1"], "--partition"),
+        (["verify", "A->B", "--config", "{file}", "--wait", "nan"], "--wait"),
+        (["verify", "A->B", "--config", "{file}", "--wait", "inf"], "--wait"),
+        (
+            ["verify", "A->B", "--config", "{file}", "--max-bytes-per-second", "9" * 5_000],
+            "--max-bytes-per-second",
+        ),
+        (["copy", "A->B", "--config", "{file}", "--until", f"orders:0={TOO_LARGE}"], "--until"),
+        (["copy", "A->B", "--config", "{file}", "--until", "orders:3000000000=1"], "--until"),
+        (["pause", "A->B", "--no-such-option"], "--no-such-option"),
+        (["no-such-command"], None),
+    ],
+)
+def test_a_number_that_nothing_can_hold_is_wrong_use_in_the_form_of_the_answer(
+    words: list[str], key: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text("clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n")
+    words = [str(file) if word == "{file}" else word for word in words]
+    answer = invoke([*words, "-o", "json"])
+    assert (answer.exit_code, answer.stdout) == (2, ""), answer.stderr
+    told = json.loads(answer.stderr)
+    assert (told["reason"], told["metadata"].get("key")) == ("INVALID_CONFIG", key)
+    assert len(told["error"]) < 1_000
+    assert "Traceback" not in invoke(words).stderr
+
+
+def every_command(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for inner, each in getattr(command, "commands", {}).items():
+        yield from every_command(f"{name} {inner}", each)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_number_of_a_command_line_has_its_bounds(name: str) -> None:
+    for command, found in every_command(name, load(name, COMMANDS[name])):
+        for param in found.params:
+            if re.search(r"\b(int|float)\b", str(param.type_descriptor.annotation)):
+                bounds = param.min, param.max
+                assert None not in bounds, f"{command} {param.opts}"
+
+
+@pytest.mark.parametrize(("command", "failed"), [("verify", 3), ("pause", 1)])
+@pytest.mark.parametrize("in_json", [False, True])
+def test_what_nobody_expected_is_told_and_is_no_answer(
+    command: str, failed: int, in_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`verify` ends with 1 only where something differs."""
+
+    def run() -> int:
+        FAILED.set(COMMANDS[command].failed)
+        ANSWERS_IN_JSON.set(in_json)
+        with pytest.raises(typer.Exit) as ended, told_failures():
+            raise ExceptionGroup("tasks", [ZeroDivisionError("by zero")])
+        return ended.value.exit_code
+
+    assert contextvars.Context().run(run) == failed
+    told = capsys.readouterr().err
+    if in_json:
+        document = json.loads(told)
+        assert document["reason"] == "INTERNAL"
+        assert "ZeroDivisionError" in document["metadata"]["traceback"]
+    else:
+        assert "Traceback (most recent call last)" in told
+        assert "error: unexpected ZeroDivisionError: by zero" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "json_wanted"),
+    [
+        (["verify", "-o", "json"], True),
+        (["verify", "-ojson"], True),
+        (["verify", "--output=json"], True),
+        (["verify", "-o", "json", "-o", "table"], False),
+        (["verify", "--", "-o", "json"], False),
+        (["verify", "-o"], False),
+        ([], False),
+    ],
+)
+def test_the_form_of_the_answer_is_known_of_a_command_line_that_is_wrong(
+    words: list[str], json_wanted: bool
+) -> None:
+    assert answers_in_json(words) is json_wanted

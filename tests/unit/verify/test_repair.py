@@ -142,3 +142,26 @@ def test_a_copy_that_could_not_be_read_may_hold_what_the_source_has_no_more(reas
     assert said(failed, source_from=0) is None, "the source has all that it ever had"
     flow = {"topic": None, "partition": None, "reason": reason, "detail": ""}
     assert said(flow, source_from=0) == reason
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        report(("MISSING", None, None)),
+        report(("MISSING", None, 5), ("MISSING", 7, 5), compacted=True),
+        report(("MISSING", 1 << 63, None)),
+        report(("MISSING", -1, None)),
+        report() | {"partitions": {"orders": 3}},
+        report() | {"differences": 7},
+    ],
+)
+def test_what_no_verification_wrote_is_no_report(told: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="no report"):
+        remedies(told)
+
+
+def test_a_report_of_lists_within_lists_is_wrong_use(tmp_path: Path) -> None:
+    file = tmp_path / "deep.json"
+    file.write_text("[" * 100_000)
+    answer = CliRunner().invoke(app, ["repair", "--from-report", str(file), "--dry-run"])
+    assert (answer.exit_code, "not JSON" in answer.stderr) == (2, True)

@@ -23,6 +23,7 @@ from twinlog.cli.checkpoint.groups_watch import WatchedGroups, event_as_json, fo
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.common.flow_choice import chosen_flow, is_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import (
     Output,
     OutputOption,
@@ -80,7 +81,11 @@ def groups_command(
     every: Annotated[
         float,
         typer.Option(
-            "--every", min=0.2, metavar="SECONDS", help="With --watch: the time between two tables."
+            "--every",
+            min=0.2,
+            max=MOST_SECONDS,
+            metavar="SECONDS",
+            help="With --watch: the time between two tables.",
         ),
     ] = 2.0,
     config: ConfigOption = None,

@@ -22,6 +22,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from twinlog.cli.common.numbers import (
+    MOST_OFFSET,
+    MOST_PARTITION,
+    offset_of,
+    partition_of,
+    shortened,
+    whole_number,
+)
 from twinlog.cli.common.times import parse_time
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
@@ -30,6 +38,8 @@ _FLINK = re.compile(r"\s*partition:(\d+),offset:(\d+)\s*")
 _SPARK_VERSION = re.compile(r"v(\d+)")
 _SPARK_NAMED = 2
 """The version of Spark's offset log from which on sources have names."""
+_OFFSETS = f"an offset from 0 to {MOST_OFFSET}"
+_NO_PARTITION = f"expected a partition from 0 to {MOST_PARTITION}"
 _NO_OFFSET = {-1: "latest", -2: "earliest"}
 
 
@@ -80,16 +90,20 @@ def parse_place(text: str, *, now_ms: int) -> Place:
         topic, _, number = name.rpartition(":")
         if topic and number.isdecimal():
             return Place(
-                partition=TopicPartition(topic, int(number)), timestamp_ms=parse_time(time, now_ms=now_ms)
+                partition=TopicPartition(topic, partition_of(number, "OFFSET")),
+                timestamp_ms=parse_time(time, now_ms=now_ms, option="OFFSET"),
             )
     else:
         head, _, offset = text.rpartition(":")
         topic, _, number = head.rpartition(":")
         if topic and number.isdecimal() and offset.isdecimal():
-            return Place(partition=TopicPartition(topic, int(number)), offset=int(offset))
+            return Place(
+                partition=TopicPartition(topic, partition_of(number, "OFFSET")),
+                offset=offset_of(offset, "OFFSET"),
+            )
     raise ConfigError(
-        f"{text!r}: expected TOPIC:PARTITION:OFFSET such as orders:3:1234, or TOPIC:PARTITION@TIME such as"
-        " orders:3@2026-01-31T12:00:00Z",
+        f"{shortened(text)}: expected TOPIC:PARTITION:OFFSET such as orders:3:1234, or TOPIC:PARTITION@TIME"
+        " such as orders:3@2026-01-31T12:00:00Z",
         metadata={"key": "OFFSET"},
     )
 
@@ -166,15 +180,17 @@ def _places_of(document: Any, line: int, bad: list[BadLine]) -> list[Place]:
             bad.append(BadLine(line=line, what=f'expected {{"partition": offset}} for topic {topic!r}'))
             continue
         for number, offset in partitions.items():
-            name = f"{topic}-{number}"
+            name, partition = f"{topic}-{number}", whole_number(str(number), MOST_PARTITION)
             whole = isinstance(offset, int) and not isinstance(offset, bool)
             if whole and offset in _NO_OFFSET:
                 what = f"{name}: {offset} ({_NO_OFFSET[offset]}) names no record: leave the partition out"
                 bad.append(BadLine(line=line, what=what))
-            elif not str(number).isdecimal() or not whole or offset < 0:
-                bad.append(BadLine(line=line, what=f"{name}: {offset!r} is no offset from 0 up"))
+            elif partition is None:
+                bad.append(BadLine(line=line, what=f"{shortened(name)}: {_NO_PARTITION}"))
+            elif not whole or not 0 <= offset <= MOST_OFFSET:
+                bad.append(BadLine(line=line, what=f"{name}: {repr(offset)[:80]} is not {_OFFSETS}"))
             else:
-                places.append(Place(partition=TopicPartition(topic, int(number)), offset=offset))
+                places.append(Place(partition=TopicPartition(topic, partition), offset=offset))
     return places
 
 
@@ -192,6 +208,10 @@ def _loaded(text: str, line: int, bad: list[BadLine]) -> Any:
         at = line + error.lineno - 1
         bad.append(BadLine(line=at, what=f"not JSON: {error.msg} at column {error.colno}"))
         return None
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or lists within lists.
+        bad.append(BadLine(line=line, what=f"not JSON of offsets: {error}"))
+        return None
 
 
 # ------------------------------------------------------------------------------------------------------ Flink
@@ -205,10 +225,13 @@ def _flink(text: str, topic: str) -> OffsetFile:
     for number, line in enumerate(text.splitlines(), start=1):
         for part in filter(None, (piece.strip() for piece in line.split(";"))):
             match = _FLINK.fullmatch(part)
-            if match is None:
-                bad.append(BadLine(line=number, what=f"{part!r}: expected partition:NUMBER,offset:NUMBER"))
+            partition = None if match is None else whole_number(match[1], MOST_PARTITION)
+            offset = None if match is None else whole_number(match[2], MOST_OFFSET)
+            if partition is None or offset is None:
+                what = f"{shortened(part)}: expected partition:NUMBER,offset:NUMBER"
+                bad.append(BadLine(line=number, what=what))
             else:
-                places.append(Place(partition=TopicPartition(topic, int(match[1])), offset=int(match[2])))
+                places.append(Place(partition=TopicPartition(topic, partition), offset=offset))
 
     def render(answers: Sequence[Place]) -> str:
         parts = (f"partition:{place.partition.partition},offset:{place.offset}" for place in answers)
@@ -227,7 +250,11 @@ def _csv(lines: list[str]) -> OffsetFile:
     """By index of the line: the cells of those that hold a place."""
     header_may_come = True
     for index, line in enumerate(lines):
-        cells = [cell.strip() for cell in next(csv.reader([line]), [])]
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([line]), [])]
+        except csv.Error as error:
+            bad.append(BadLine(line=index + 1, what=str(error)))
+            continue
         if not any(cells) or cells[0].startswith("#"):
             continue
         if header_may_come and not any(cell.isdecimal() for cell in cells):
@@ -256,16 +283,18 @@ def _csv_place(cells: list[str], line: int, bad: list[BadLine]) -> Place | None:
         bad.append(BadLine(line=line, what=f"{len(cells)} columns: expected topic,partition,offset"))
         return None
     topic, number, offset = cells[-3:]
-    if not topic or not number.isdecimal():
-        bad.append(BadLine(line=line, what=f"{topic!r},{number!r}: expected topic,partition,offset"))
+    partition_number = whole_number(number, MOST_PARTITION)
+    if not topic or partition_number is None:
+        what = f"{shortened(topic)},{shortened(number)}: expected topic,partition,offset"
+        bad.append(BadLine(line=line, what=what))
         return None
-    partition = TopicPartition(topic, int(number))
-    if offset.isdecimal():
-        return Place(partition=partition, offset=int(offset))
+    partition = TopicPartition(topic, partition_number)
+    found = whole_number(offset, MOST_OFFSET)
+    if found is not None:
+        return Place(partition=partition, offset=found)
     try:
         return Place(partition=partition, timestamp_ms=parse_time(offset, now_ms=None))
     except ConfigError:
-        bad.append(
-            BadLine(line=line, what=f"{partition}: {offset!r} is neither an offset from 0 up nor a time")
-        )
+        what = f"{partition}: {shortened(offset)} is neither {_OFFSETS} nor a time"
+        bad.append(BadLine(line=line, what=what))
         return None

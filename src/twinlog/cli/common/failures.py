@@ -2,15 +2,17 @@
 and an exit code. With `-o json` both are one document: error, reason, metadata, next.
 
 Exit codes of every command: 0 it did what was asked; 1 it did not; 2 the command line or the configuration is
-wrong.
+wrong. Where 1 is an answer (`verify`), a failure has another code, also one that nobody expected.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine, Iterator
+import traceback
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import typer
@@ -33,21 +35,67 @@ GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", def
 COMMAND: ContextVar[str] = ContextVar("COMMAND", default="twinlog")
 """The command that runs: `twinlog positions set`, however the program was started."""
 
+FAILED: ContextVar[int] = ContextVar("FAILED", default=1)
+"""The exit code of the command that runs when it fails: 1, unless that is an answer of it."""
+
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
 EXIT_INTERRUPTED = 130
 
 
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+_OF_TYPER: tuple[type[Exception], ...] = (typer.Exit, typer.Abort, _UsageError.__bases__[0])
+"""They end a command, or say how it was used wrongly: typer prints them."""
+
+
+def answers_in_json(words: Sequence[str]) -> bool:
+    """Whether a command line asks for `-o json`, as far as that can be said of one that is wrong."""
+    asked = ""
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
+        if word == "--":
+            break
+        if word in ("-o", "--output"):
+            asked = following
+        elif word.startswith("--output="):
+            asked = word.removeprefix("--output=")
+        elif word.startswith("-o"):
+            asked = word.removeprefix("-o")
+    return asked == "json"
+
+
 @contextmanager
-def reported_failures(failed: int = EXIT_FAILED) -> Iterator[None]:
-    """Turn our errors, Ctrl-C and a closed pipe into messages and exit codes. `failed` is that of a command
-    whose exit code 1 says something else."""
+def told_failures() -> Iterator[None]:
+    """The boundary of every command: also wrong use of it, and what nobody expected, are told in the form of
+    its answer."""
+    with reported_failures():
+        try:
+            yield
+        except _UsageError as error:
+            if not ANSWERS_IN_JSON.get():
+                raise
+            _say_wrong_use(error)
+            raise typer.Exit(EXIT_WRONG_USE) from None
+
+
+def _say_wrong_use(error: Any) -> None:
+    message = error.format_message()
+    if message:  # a group without a command prints its help
+        param = getattr(error, "param", None)
+        option = getattr(error, "option_name", None) or (param.opts[0] if param is not None else "")
+        _say(ConfigError(message, metadata={"key": option} if option else {}), "")
+
+
+@contextmanager
+def reported_failures(failed: int | None = None) -> Iterator[None]:
+    """Turn our errors, Ctrl-C, a closed pipe and what nobody expected into messages and exit codes. `failed`
+    is that of a command whose exit code 1 says something else."""
+    code = FAILED.get() if failed is None else failed
     try:
         yield
     except ExceptionGroup as failures:
-        _report(_first(failures), failed)
-    except Exception as error:  # noqa: BLE001 (what is not ours is raised again)
-        _report(error, failed)
+        _report(_first(failures), code)
+    except Exception as error:  # noqa: BLE001 (each of them is told)
+        _report(error, code)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
@@ -68,10 +116,28 @@ def _report(failure: Exception, failed: int) -> None:
     except TwinlogError as error:
         _say(error, f"error: {error} ({error.reason})")
         raise typer.Exit(failed) from None
+    except _OF_TYPER:
+        raise
     except BrokenPipeError:
         # The reader of our output (head, less) has enough; nothing may be flushed into it at exit.
         sys.stdout = None
         raise typer.Exit(0) from None
+    except Exception as error:  # noqa: BLE001 (a bug: its traceback is told as well)
+        _say_unexpected(error)
+        raise typer.Exit(failed) from None
+
+
+def _say_unexpected(failure: Exception) -> None:
+    """Without values of variables: they may be secret."""
+    told = "".join(traceback.format_exception(failure))
+    error = TwinlogError(
+        f"unexpected {type(failure).__name__}: {failure}: this is a bug of Twinlog, please report it with the"
+        " traceback",
+        metadata={"traceback": told} if ANSWERS_IN_JSON.get() else {},
+    )
+    if not ANSWERS_IN_JSON.get():
+        typer.echo(told, err=True, nl=False)
+    _say(error, f"error: {error} ({error.reason})")
 
 
 def _say(error: TwinlogError, text: str) -> None:
@@ -90,7 +156,7 @@ def help_after(error: TwinlogError) -> str:
     return next_command(error.reason, error.metadata, command=COMMAND.get(), file=GIVEN_FILE.get())
 
 
-def run_async(work: Coroutine[Any, Any, T], failed: int = EXIT_FAILED) -> T:
+def run_async(work: Coroutine[Any, Any, T], failed: int | None = None) -> T:
     """Run a command's coroutine under `reported_failures`."""
     with reported_failures(failed):
         return asyncio.run(work)

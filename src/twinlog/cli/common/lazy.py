@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from twinlog.cli.common.failures import COMMAND
+from twinlog.cli.common.failures import ANSWERS_IN_JSON, COMMAND, FAILED, answers_in_json, told_failures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,8 @@ class LazyCommand:
     own.
     """
     summary: str
+    failed: int = 1
+    """Its exit code when it fails."""
     negative_numbers: bool = False
     """Arguments that begin with a minus reach the command, which refuses them in its own words."""
 
@@ -29,6 +31,15 @@ class LazyGroup(TyperGroup):
 
     lazy_commands: dict[str, LazyCommand] = {}  # noqa: RUF012 (replaced as a whole by the subclass)
     _describing = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ANSWERS_IN_JSON.set(answers_in_json(args))
+        with told_failures():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with told_failures():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.lazy_commands)
@@ -44,6 +55,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         COMMAND.set(f"twinlog {name}")  # a failure names the help of the command that failed
+        FAILED.set(self.lazy_commands[name].failed if name in self.lazy_commands else 1)
         return name, command, rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -3,29 +3,50 @@
 import re
 from datetime import UTC, datetime
 
+from twinlog.cli.common.numbers import shortened, whole_number
 from twinlog.errors import ConfigError
 
-_AGO = re.compile(r"-(\d+)(s|m|h|d)")
+_AGO = re.compile(r"-([0-9]+)(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MOST_SECONDS_AGO = 10**11
+_TOO_EARLY_MS = -1
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: the last time that services and calendars can hold."""
 EXPECTED = "2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00, now, or -10m (s, m, h, d)"
 
 
-def parse_time(text: str, *, now_ms: int | None) -> int:
+def parse_time(text: str, *, now_ms: int | None, option: str = "TIME") -> int:
     """Milliseconds since 1970. A time without a zone is UTC. `now_ms` None: `now` means nothing here.
 
-    Raises ConfigError.
+    Raises ConfigError, also for a time before 1970: Kafka means other things by negative ones.
     """
+    at_ms = _read(text, now_ms)
+    if at_ms is None:
+        raise ConfigError(
+            f"{shortened(text)} is not a time: expected {EXPECTED}; without a zone it is UTC",
+            metadata={"key": option},
+        )
+    if not 0 <= at_ms <= _LAST_MS:
+        raise ConfigError(
+            f"{shortened(text)}: expected a time from 1970 to the year 9999", metadata={"key": option}
+        )
+    return at_ms
+
+
+def _read(text: str, now_ms: int | None) -> int | None:
+    """None: it is no time."""
     plain = text.strip()
     if plain == "now" and now_ms is not None:
         return now_ms
     ago = _AGO.fullmatch(plain)
     if ago is not None and now_ms is not None:
-        return now_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000
+        number = whole_number(ago[1], _MOST_SECONDS_AGO)
+        return _TOO_EARLY_MS if number is None else now_ms - number * _SECONDS[ago[2]] * 1000
     try:
         at = datetime.fromisoformat(plain)
-    except ValueError:
-        raise ConfigError(f"{text!r} is not a time: expected {EXPECTED}; without a zone it is UTC") from None
-    return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
+        return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def shown_time(wall_ms: int) -> str:

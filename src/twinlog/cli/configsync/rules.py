@@ -9,6 +9,7 @@ import typer
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.numbers import MOST_OFFSET
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.client import (
@@ -37,7 +38,13 @@ KeyArgument = Annotated[
     str, typer.Argument(metavar="KEY", help="A key of the properties file, such as topics.exclude.")
 ]
 VersionOption = Annotated[
-    int | None, typer.Option("--version", help="Change nothing if the rules have another version meanwhile.")
+    int | None,
+    typer.Option(
+        "--version",
+        min=0,
+        max=MOST_OFFSET,
+        help="Change nothing if the rules have another version meanwhile.",
+    ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only check; change nothing.")]
 

@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED
+from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, print_json, print_json_line
 from twinlog.cli.common.undo import print_undo, undo_command
 from twinlog.cli.configsync.client import flow_name
@@ -51,7 +52,11 @@ AcceptLossOption = Annotated[
 WaitOption = Annotated[
     float,
     typer.Option(
-        "--wait", min=0, metavar="SECONDS", help="How long to wait for the copy; 0 = check once, do not wait."
+        "--wait",
+        min=0,
+        max=MOST_SECONDS,
+        metavar="SECONDS",
+        help="How long to wait for the copy; 0 = check once, do not wait.",
     ),
 ]
 YesOption = Annotated[

@@ -15,6 +15,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.common.location import service_channel
+from twinlog.cli.common.numbers import MOST_PARTITION
 from twinlog.cli.configsync.client import flow_name, parse_flow
 from twinlog.errors import ConfigError
 from twinlog.service.errors_wire import error_from_rpc
@@ -30,7 +31,10 @@ TopicOption = Annotated[
     typer.Option("--topic", metavar="NAME", help="Only this source topic; all when left out."),
 ]
 PartitionOption = Annotated[
-    int | None, typer.Option("--partition", min=0, metavar="N", help="Only this partition of the topic.")
+    int | None,
+    typer.Option(
+        "--partition", min=0, max=MOST_PARTITION, metavar="N", help="Only this partition of the topic."
+    ),
 ]
 
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow, required_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.numbers import MOST_OFFSET
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.configsync.client import flow_name, parse_flow
 from twinlog.cli.source.client import (
@@ -24,7 +25,7 @@ from twinlog.cli.source.client import (
     source_stub,
     who,
 )
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, TwinlogError
 
 ACK = "ack"
 
@@ -64,7 +65,11 @@ def gaps_command(
     begin: Annotated[
         int | None,
         typer.Option(
-            "--from", min=0, metavar="OFFSET", help="Only the gap that begins here, to acknowledge."
+            "--from",
+            min=0,
+            max=MOST_OFFSET,
+            metavar="OFFSET",
+            help="Only the gap that begins here, to acknowledge.",
         ),
     ] = None,
     everything: Annotated[
@@ -96,7 +101,7 @@ def gaps_command(
         hidden = [] if everything else [gap for gap in gaps if gap.acknowledged_by]
         _print([gap for gap in gaps if gap not in hidden], answer.unknown, len(hidden), output)
         if answer.unknown:
-            raise typer.Exit(EXIT_FAILED)
+            raise _unknown(answer.unknown)
 
 
 def _wish(words: Sequence[str], option: str | None) -> Wish:
@@ -126,15 +131,21 @@ def _request(
     return pb2.AcknowledgeGapsRequest(scope=scope, from_offset=begin, by=who())
 
 
+def _unknown(ledgers: Sequence[pb2.UnknownLedger]) -> TwinlogError:
+    """Whose gaps nobody knows: an empty list would say that there are none."""
+    told = [f"the gaps of {flow_name(each.flow)} are not known: {each.message}" for each in ledgers]
+    metadata = {"flows": ", ".join(flow_name(each.flow) for each in ledgers)}
+    if len(ledgers) == 1:
+        metadata["flow"] = metadata.pop("flows")
+    return TwinlogError("; ".join(told), reason=ledgers[0].reason, metadata=metadata)
+
+
 def _print(
     gaps: Sequence[pb2.LedgerGap], unknown: Sequence[pb2.UnknownLedger], hidden: int, output: Output
 ) -> None:
-    for ledger in unknown:
-        typer.echo(
-            f"{flow_name(ledger.flow)}: the gaps are not known: {ledger.message} ({ledger.reason})", err=True
-        )
     if output is Output.JSON:
-        print_json([_as_json(gap) for gap in gaps])
+        if gaps or not unknown:
+            print_json([_as_json(gap) for gap in gaps])
         return
     if gaps:
         with_names = any(gap.acknowledged_by for gap in gaps)

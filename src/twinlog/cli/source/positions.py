@@ -10,6 +10,7 @@ import typer
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.numbers import offset_of, shortened
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.common.times import EXPECTED, parse_time, shown_time
 from twinlog.cli.common.undo import print_undo, undo_command
@@ -211,12 +212,12 @@ def _target(text: str, *, now_ms: int) -> pb2.PositionTarget:
     if text == "latest":
         return pb2.PositionTarget(latest=pb2.Latest())
     if text.isascii() and text.isdecimal():
-        return pb2.PositionTarget(offset=int(text))
+        return pb2.PositionTarget(offset=offset_of(text, "--to"))
     try:
         at_ms = parse_time(text, now_ms=now_ms)
     except ConfigError:
         raise ConfigError(
-            f"--to {text!r}: expected an offset, earliest, latest, or a time such as {EXPECTED}",
+            f"--to {shortened(text)}: expected an offset, earliest, latest, or a time such as {EXPECTED}",
             metadata={"key": "--to"},
         ) from None
     target = pb2.PositionTarget()

@@ -6,6 +6,7 @@ import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
+from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def status_command(
         bool, typer.Option("--watch", help="On the whole screen, again every two seconds, until Ctrl-C.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds that each service may take to answer.")
+        float, typer.Option(min=0.1, max=MOST_SECONDS, help="Seconds that each service may take to answer.")
     ] = 5.0,
 ) -> None:
     with reported_failures():

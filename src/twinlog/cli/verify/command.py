@@ -8,6 +8,7 @@ import typer
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, required_flow
 from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.numbers import MOST_OFFSET, MOST_PARTITION, MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.times import EXPECTED
 from twinlog.cli.verify.engine import engine, verified
@@ -65,7 +66,13 @@ def verify_command(
     ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "--partitions", min=0, help="Only this partition. May be repeated."),
+        typer.Option(
+            "--partition",
+            "--partitions",
+            min=0,
+            max=MOST_PARTITION,
+            help="Only this partition. May be repeated.",
+        ),
     ] = None,
     begin: Annotated[
         str | None,
@@ -80,7 +87,10 @@ def verify_command(
     ] = None,
     isolation: IsolationOption = None,
     wait: Annotated[
-        float, typer.Option(min=0.0, help="Seconds to wait for the copy to reach the source's ends.")
+        float,
+        typer.Option(
+            min=0.0, max=MOST_SECONDS, help="Seconds to wait for the copy to reach the source's ends."
+        ),
     ] = 30.0,
     complete: Annotated[
         bool,
@@ -114,7 +124,10 @@ def verify_command(
         ),
     ] = None,
     part_offsets: Annotated[
-        int, typer.Option(min=1_000, help="On Spark: the number of offsets of a partition for one task.")
+        int,
+        typer.Option(
+            min=1_000, max=MOST_OFFSET, help="On Spark: the number of offsets of a partition for one task."
+        ),
     ] = 2_000_000,
     parquet: Annotated[
         Path | None,

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from twinlog.cli.common.numbers import offset_of, shortened, whole_number
 from twinlog.cli.common.times import parse_time
 from twinlog.cli.verify.engine import engine
 from twinlog.clock import SystemClock
@@ -20,6 +21,7 @@ IsolationOption = Annotated[
     ),
 ]
 _SIZE = re.compile(r"(\d+)\s*([kKmMgG]?)")
+_MOST_BYTES = 10**12
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
@@ -37,9 +39,9 @@ def instant_of(option: str, text: str | None) -> Any:
     if text is None:
         return None
     instant = engine("request").Instant
-    if text.isdecimal():
-        return instant(offset=int(text))
-    return instant(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms()))
+    if text.isascii() and text.isdecimal():
+        return instant(offset=offset_of(text, option))
+    return instant(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms(), option=option))
 
 
 def reads_committed(text: str | None) -> bool | None:
@@ -56,12 +58,13 @@ def reads_committed(text: str | None) -> bool | None:
 
 def bytes_of(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
-    if match is None:
+    number = None if match is None else whole_number(match[1], _MOST_BYTES)
+    if match is None or number is None:
         raise ConfigError(
-            f"--max-bytes-per-second {text}: expected a number of bytes, such as 50M",
+            f"--max-bytes-per-second {shortened(text)}: expected a number of bytes, such as 50M",
             metadata={"key": "--max-bytes-per-second"},
         )
-    return int(match.group(1)) * _UNITS[match.group(2).lower()]
+    return number * _UNITS[match.group(2).lower()]
 
 
 def check_range(begin: Any, end: Any) -> None:

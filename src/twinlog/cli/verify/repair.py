@@ -149,7 +149,7 @@ def _read(file: Path) -> dict[str, Any]:
         told = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: not JSON: {error}") from error
     if not isinstance(told, dict):
         raise ConfigError(f"{file}: this is no report of twinlog verify")

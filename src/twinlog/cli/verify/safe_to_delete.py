@@ -7,6 +7,7 @@ import typer
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, required_flow
 from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.common.times import EXPECTED
 from twinlog.cli.verify.engine import engine, verified
@@ -47,7 +48,8 @@ def safe_to_delete_command(
         ),
     ] = None,
     wait: Annotated[
-        float, typer.Option(min=0.0, help="Seconds to wait for the copy to reach that offset.")
+        float,
+        typer.Option(min=0.0, max=MOST_SECONDS, help="Seconds to wait for the copy to reach that offset."),
     ] = 30.0,
     isolation: IsolationOption = None,
     output: OutputOption = Output.TABLE,

@@ -53,6 +53,41 @@ def test_places_on_the_command_line(text: str, found: Place) -> None:
     assert parse_place(text, now_ms=0) == found
 
 
+TOO_LARGE = "99999999999999999999"
+DIGITS = "9" * 5_000
+
+
+@pytest.mark.parametrize("bad", [f"orders,0,{TOO_LARGE}", "orders,3000000000,5", f"orders,0,{DIGITS}"])
+def test_a_number_that_kafka_cannot_hold_is_a_bad_line_among_good_ones(bad: str) -> None:
+    file = read_places(f"orders,1,7\n{bad}\norders,2,8\n")
+    assert file.places == [place("orders", 1, 7), place("orders", 2, 8)]
+    assert [(each.line, len(each.what) < 200) for each in file.bad] == [(2, True)]
+
+
+def test_a_cell_that_is_too_large_to_be_read_is_a_bad_line() -> None:
+    file = read_places(f"orders,1,7\norders,2,{'x' * 200_000}\n{'y' * 200_000}\norders,2,8\n")
+    assert file.places == [place("orders", 1, 7), place("orders", 2, 8)]
+    assert [each.line for each in file.bad] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' * 100_000,
+        '{"orders":{"0":' + DIGITS + "}}",
+        '{"orders":{"0":' + TOO_LARGE + "}}",
+        '{"orders":{"3000000000":1}}',
+        "v1\n{}\n" + '{"a":' * 100_000,
+        f"partition:0,offset:{TOO_LARGE}",
+        f"partition:{DIGITS},offset:1",
+    ],
+)
+def test_a_document_that_holds_no_offset_that_can_be_is_named_and_ends_nothing(text: str) -> None:
+    file = read_places(text, topic="orders")
+    assert (file.places, len(file.bad)) == ([], 1)
+    assert len(file.bad[0].what) < 300
+
+
 @pytest.mark.parametrize("text", ["orders", "orders:3", "orders:x:1", ":3:1", "orders:3:-1", "orders:3@soon"])
 def test_what_is_no_place_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"1234|2026"):

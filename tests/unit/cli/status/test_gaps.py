@@ -1,6 +1,10 @@
 """What status says of the gap ledger."""
 
+import pytest
+
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.cli.common.output import Output
+from twinlog.cli.source.gaps import _print, _unknown
 from twinlog.cli.status.source import _gaps_in_force
 
 
@@ -12,3 +16,15 @@ def test_a_gap_in_force_is_a_loss_on_record_and_does_not_claim_that_it_is_still_
     assert shown.kind == "GAPS"
     assert shown.message.startswith("50 offsets in 1 gap is on record as lost, not acknowledged")
     assert "not on the target" not in shown.message
+
+
+def test_gaps_that_nobody_knows_are_no_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = source.UnknownLedger(reason="KAFKA_TIMEOUT", message="B does not answer")
+    ledger.flow.source, ledger.flow.target = "A", "B"
+    _print([], [ledger], 0, Output.JSON)
+    assert capsys.readouterr().out == ""
+    error = _unknown([ledger])
+    assert (error.reason, error.metadata) == ("KAFKA_TIMEOUT", {"flow": "A->B"})
+    assert str(error) == "the gaps of A->B are not known: B does not answer"
+    _print([], [], 0, Output.JSON)
+    assert capsys.readouterr().out == "[]\n"
