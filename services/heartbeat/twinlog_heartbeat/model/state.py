@@ -62,9 +62,9 @@ class HeartbeatState:
         self.paths = PathBook()
         self._clock = clock
         self._flows = {entry.flow: entry for entry in flows if entry.replicates}
-        now_ms = clock.now_ms()
+        started_ms = self._steady_ms()
         self._trackers = {
-            flow: DelayTracker(flow=flow, started_ms=now_ms, silent_after_ms=entry.silent_after_ms)
+            flow: DelayTracker(flow=flow, started_ms=started_ms, silent_after_ms=entry.silent_after_ms)
             for flow, entry in self._flows.items()
         }
         for entry in self._flows.values():
@@ -96,11 +96,14 @@ class HeartbeatState:
 
     def on_heartbeat(self, cluster: ClusterAlias, topic: str, heartbeat: Heartbeat, seen_ms: int) -> None:
         """A heartbeat arrived in a replicated topic: it proves the flow whose copy that topic is."""
+        steady_ms = self._steady_ms()
         for flow, tracker in self._trackers.items():
             if flow.target != cluster or self._watched_topics[flow] != topic:
                 continue
             own = Flow(heartbeat.source, heartbeat.target) == flow
-            tracker.on_observed(emitted_ms=heartbeat.timestamp_ms, seen_ms=seen_ms, own=own)
+            tracker.on_observed(
+                emitted_ms=heartbeat.timestamp_ms, seen_ms=seen_ms, own=own, steady_ms=steady_ms
+            )
             if own:
                 self._meter.observed(flow, delay_seconds=max(0, seen_ms - heartbeat.timestamp_ms) / 1000)
 
@@ -112,8 +115,8 @@ class HeartbeatState:
 
     def without_beats(self) -> bool:
         """Whether any flow lacks beats that could prove it."""
-        now_ms = self._clock.now_ms()
-        return any(tracker.lacks_beats(now_ms) for tracker in self._trackers.values())
+        steady_ms = self._steady_ms()
+        return any(tracker.lacks_beats(steady_ms) for tracker in self._trackers.values())
 
     def on_watch_blocker(self, cluster: ClusterAlias, error: TwinlogError | None) -> None:
         """A cluster cannot be read, or can be again."""
@@ -148,7 +151,13 @@ class HeartbeatState:
             for status in self._statuses()
             if status.alias in (flow.source, flow.target) and not status.reachable and status.as_of_ms
         ]
-        return self._trackers[flow].report(self._clock.now_ms(), away=away[0] if away else None)
+        return self._trackers[flow].report(
+            self._clock.now_ms(), steady_ms=self._steady_ms(), away=away[0] if away else None
+        )
+
+    def _steady_ms(self) -> int:
+        """Of a clock that is never set."""
+        return int(self._clock.monotonic() * 1000)
 
 
 def _standing_blocker(entry: HeartbeatFlow) -> Blocker | None:

@@ -61,7 +61,11 @@ class PathBook:
     def on_heartbeat(self, cluster: ClusterAlias, topic: str, *, emitted_ms: int, seen_ms: int) -> None:
         """A heartbeat was read; one older than the newest changes nothing."""
         path = self._paths.get((cluster, topic))
-        if path is None or (path.last_emitted_ms is not None and emitted_ms < path.last_emitted_ms):
+        if path is None:
+            return
+        newest_ms = path.last_emitted_ms
+        # One from the future is from before the clock was set back.
+        if newest_ms is not None and emitted_ms < newest_ms <= seen_ms:
             return
         self._paths[cluster, topic] = Path(
             observed_on=cluster,

@@ -1,5 +1,7 @@
 """What the beats of one flow prove."""
 
+import pytest
+
 from twinlog.model import Flow
 from twinlog_heartbeat.model.delays import Blocker, DelayTracker, PathState
 
@@ -102,3 +104,46 @@ def test_a_beat_copied_again_counts_but_does_not_bring_an_old_delay_back() -> No
     beats.on_observed(emitted_ms=2_000, seen_ms=10_020, own=True)
     report = beats.report(10_100)
     assert (report.observed, report.last_delay_ms, report.age_ms) == (2, 10, 100)
+
+
+def test_a_beat_from_before_the_clock_was_set_back_keeps_no_cut_path_alive() -> None:
+    beats = tracker()
+    beats.on_emitted()
+    beats.on_observed(emitted_ms=1_000_000, seen_ms=1_000_100, own=True, steady_ms=500_000)
+    report = beats.report(400_000 + 5_001, steady_ms=500_000 + 5_001)
+    assert (report.state, report.reason) == (PathState.SILENT, "HEARTBEAT_MISSING")
+    assert report.age_ms == 5_101
+
+
+@pytest.mark.parametrize("back_ms", [2_000, 600_000])
+@pytest.mark.parametrize("delay_ms", [40, 3_000])
+def test_delays_are_measured_on_after_the_clock_was_set_back(back_ms: int, delay_ms: int) -> None:
+    beats = tracker()
+    beats.on_observed(emitted_ms=1_000_000, seen_ms=1_000_000 + delay_ms, own=True, steady_ms=delay_ms)
+    for second in range(1, 100):
+        now_ms = 1_000_000 + second * 1000 - back_ms
+        steady_ms = second * 1000 + delay_ms + 7
+        beats.on_observed(emitted_ms=now_ms, seen_ms=now_ms + delay_ms + 7, own=True, steady_ms=steady_ms)
+        report = beats.report(now_ms + delay_ms + 7, steady_ms=steady_ms)
+        assert (report.state, report.last_delay_ms) == (PathState.ALIVE, delay_ms + 7)
+    assert report.max_delay_ms == delay_ms + 7
+
+
+def test_a_clock_ahead_of_the_writers_makes_no_path_silent() -> None:
+    """As on a process on standby: its flow's beats are those of the owner, on another host."""
+    beats = tracker()
+    for second in range(100):
+        beats.on_observed(emitted_ms=second * 1000, seen_ms=second * 1000 + 6_000, own=True)
+        assert beats.report(second * 1000 + 6_900).state is PathState.ALIVE
+    assert beats.report(99_000 + 6_000 + 5_001).state is PathState.SILENT
+
+
+def test_a_writer_whose_clock_was_set_back_makes_no_path_silent() -> None:
+    """Its delays are not known until its clock comes as far again."""
+    beats = tracker()
+    beats.on_observed(emitted_ms=600_000, seen_ms=600_040, own=True)
+    for second in range(1, 100):
+        now_ms = 600_040 + second * 1000
+        beats.on_observed(emitted_ms=second * 1000, seen_ms=now_ms, own=True)
+        report = beats.report(now_ms + 900)
+        assert (report.state, report.last_delay_ms) == (PathState.ALIVE, 40)
