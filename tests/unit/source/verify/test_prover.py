@@ -1,8 +1,9 @@
 """A verification of logs that begin at other places, go away, or end later than it was said."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from twinlog_source.verify.proving.pace import Pace
 from twinlog_source.verify.proving.partition_log import PartitionLog
 from twinlog_source.verify.proving.prover import Prover
 from twinlog_source.verify.proving.waiting import Waiting
+from twinlog_source.verify.state import _NOTED_AFTER_BYTES, ProvenRanges
 
 NOW_MS = 1_700_000_000_000
 
@@ -71,7 +73,12 @@ class Reads:
         return None
 
 
-def proven(source: Reads, target: Reads, bounds: Bounds) -> PartitionProof:
+def proven(
+    source: Reads,
+    target: Reads,
+    bounds: Bounds,
+    on_progress: Callable[[Comparison], None] = lambda _: None,
+) -> PartitionProof:
     async def extend(_: Comparison) -> Extended:
         return Extended(target_limit=bounds.target_limit, position=bounds.position)
 
@@ -82,6 +89,7 @@ def proven(source: Reads, target: Reads, bounds: Bounds) -> PartitionProof:
         extend=extend,
         source_offset_for_time=source.offset_for_time,
         target_offset_for_time=target.offset_for_time,
+        on_progress=on_progress,
     )
     return asyncio.run(prover.run())
 
@@ -105,6 +113,35 @@ def test_what_retention_took_of_a_copy_is_passed_and_not_aligned(wrong: int | No
     assert left_out(proof) == [("source", Reason.TARGET_RETENTION, 0, MANY // 2)]
     assert proof.records == MANY // 2 - (wrong is not None)
     assert proof.source_from > 0, "found, and not read as what differs"
+
+
+@pytest.mark.parametrize("offsets_kept_from", [None, 0])
+def test_a_verification_that_was_killed_still_knows_what_it_left_out(offsets_kept_from: int | None) -> None:
+    source = MemoryLog.of(numbers(0, MANY), sizes=[IN_BATCH])
+    target = MemoryLog.of(numbers(MANY // 2, MANY), sizes=[IN_BATCH])
+    bounds = bounds_of(source, target, offsets_kept_from=offsets_kept_from)
+    memory: dict[str, str] = {}
+    ids = {SOURCE.topic: ("one", "copy")}
+
+    def opened() -> ProvenRanges:
+        state = ProvenRanges(file=None, topic_ids=ids, memory=memory)
+        for line in memory.values():
+            state._take(line)
+        return state
+
+    state, reads = opened(), count(1)
+    begun = state.narrowed(bounds)
+    proven(
+        Reads(source, most_reads=12),
+        Reads(target),
+        begun.bounds,
+        lambda comparison: state.note(comparison, begun, next(reads) * _NOTED_AFTER_BYTES),
+    )
+    resumed = opened().narrowed(bounds)
+    assert MANY // 2 < resumed.bounds.source_start < MANY
+    proof = resumed.completed(proven(Reads(source), Reads(target), resumed.bounds))
+    assert left_out(proof) == [("source", Reason.TARGET_RETENTION, 0, MANY // 2)]
+    assert (proof.differences, proof.records) == ([], MANY // 2)
 
 
 @pytest.mark.parametrize("offsets_kept_from", [None, 0])

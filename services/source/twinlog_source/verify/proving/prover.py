@@ -48,6 +48,8 @@ class Prover:
         try:
             await self._align_begin()
             self._comparison = self._new_comparison()
+            # From the beginning on: who keeps what is proven keeps what was left out with it.
+            self._comparison.outcome.proof.not_compared += self._notes
             await self._drive(self._comparison.compare())
         except TwinlogError as error:
             self._comparison.outcome.proof.not_read(error, goal=self.bounds.source_goal)
@@ -55,7 +57,6 @@ class Prover:
             self.source.close()
             self.target.close()
         proof = self._comparison.outcome.proof
-        proof.not_compared += self._notes
         try:
             self.source.is_ahead = self.target.is_ahead = False
             await self._drive(judge(self._comparison))
