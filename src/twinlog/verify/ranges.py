@@ -14,7 +14,13 @@ def split_offsets(bounds: Bounds, most_offsets: int) -> list[int]:
     if bounds.source_compacted or bounds.target_compacted:
         return []  # what explains a record may be in any later part
     first = (bounds.source_start // most_offsets + 1) * most_offsets
-    return [*range(first, bounds.source_goal - most_offsets // 2, most_offsets)]
+    spans = [gap for gap in bounds.gaps if gap.is_joined]
+    # What a joined gap lost is counted in one part.
+    return [
+        at
+        for at in range(first, bounds.source_goal - most_offsets // 2, most_offsets)
+        if not any(gap.from_offset < at < gap.to_offset for gap in spans)
+    ]
 
 
 def parts(bounds: Bounds, cuts: Sequence[tuple[int, int]]) -> list[Bounds]:

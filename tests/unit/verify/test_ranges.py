@@ -1,6 +1,7 @@
 """A partition may be compared in parts: parts that are all equal prove it, others show that it differs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from twinlog.testing.mirror_logs import MemoryLog, bounds_of, drive
 from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Extended
 from twinlog.verify.judging.judge import judge
-from twinlog.verify.model import Kind, PartitionProof, Range
+from twinlog.verify.model import Kind, KnownGap, PartitionProof, Range
 from twinlog.verify.ranges import joined, parts, split_offsets
 
 NOW_MS = 1_700_000_000_000
@@ -75,6 +76,15 @@ def test_compacted_partitions_are_not_cut() -> None:
     source = MemoryLog.of(records(range(100)))
     assert split_offsets(bounds_of(source, source, source_compacted=True), 10) == []
     assert split_offsets(bounds_of(source, source), 30) == [30, 60]
+
+
+def test_no_partition_is_cut_within_a_joined_gap() -> None:
+    """Each part would excuse as many records as the whole gap lost."""
+    log = MemoryLog(start=0, end=100)
+    gap = KnownGap(from_offset=15, to_offset=40, reason="RETENTION", lost_of_joined=3)
+    assert split_offsets(bounds_of(log, log, gaps=(gap,)), 10) == [10, 40, 50, 60, 70, 80, 90]
+    gap = replace(gap, lost_of_joined=None)
+    assert split_offsets(bounds_of(log, log, gaps=(gap,)), 10) == [10, 20, 30, 40, 50, 60, 70, 80, 90]
 
 
 @given(st.integers(20, 100), st.integers(5, 40), st.data())

@@ -150,6 +150,10 @@ class ProvenRanges:
             or proven.read_committed is not self.read_committed
             or (bounds.has_all_offsets and not proven.offsets_promised)
             or tuple(proven.cuts) != _cuts(bounds, before=proven.source_to)
+            # How much of what such a gap lost lies before, is not known any more.
+            or any(
+                gap.is_joined and gap.from_offset < proven.source_to < gap.to_offset for gap in bounds.gaps
+            )
         ):
             return Begun(bounds=bounds, before=None, cuts=_cuts(bounds))
         left = replace(

@@ -277,6 +277,20 @@ def test_a_gap_that_was_copied_again_excuses_nothing_where_a_proof_continues(
     )
 
 
+@pytest.mark.parametrize("to", [30, 31, 50])
+def test_a_joined_gap_excuses_no_more_where_a_proof_continues_within_it(opened: Opened, to: int) -> None:
+    """What it excused before is counted with what is left: all of it is compared again."""
+    records = [DecodedRecord(number, 1_000 + number, b"k", b"%d" % number, ()) for number in range(60)]
+    gap = KnownGap(from_offset=10, to_offset=to, reason="RETENTION", acknowledged=True, lost_of_joined=5)
+    source = MemoryLog.of(records)
+    begun = MemoryLog.of([*records[:12], *records[15:30]])
+    first: dict[str, Any] = {"source_goal": 30, "source_limit": 30, "gaps": (gap,), "position": 30}
+    opened().end(prove(source, begun, **first), bounds_of(source, begun, **first))
+    target = MemoryLog.of([*records[:12], *records[15:30], *records[35:]])
+    rest = opened().narrowed(bounds_of(source, target, gaps=(gap,))).bounds
+    assert rest.source_start == (30 if to == 30 else 0)
+
+
 def test_what_was_seen_before_is_said_with_what_was_left(opened: Opened) -> None:
     gone = NotCompared(
         side=Side.TARGET, from_offset=0, to_offset=7, reason=Reason.SOURCE_RETENTION, is_harmless=True
