@@ -23,7 +23,7 @@ from twinlog.cli.checkpoint.groups_watch import WatchedGroups, event_as_json, fo
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.common.flow_choice import chosen_flow, is_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
-from twinlog.cli.common.numbers import MOST_SECONDS
+from twinlog.cli.common.numbers import MOST_OFFSET, MOST_SECONDS
 from twinlog.cli.common.output import (
     Output,
     OutputOption,
@@ -67,7 +67,14 @@ def groups_command(
     group: Annotated[str, typer.Option("--group", metavar="ID", help="Only this group.")] = "",
     flow: FlowOption = None,
     least_lag: Annotated[
-        int, typer.Option("--min-lag", min=0, metavar="N", help="Only where the group is N or more behind.")
+        int,
+        typer.Option(
+            "--min-lag",
+            min=0,
+            max=MOST_OFFSET,
+            metavar="N",
+            help="Only where the group is N or more behind.",
+        ),
     ] = 0,
     sort: Annotated[
         Order, typer.Option("--sort", help="By name, or by how far the group is behind on the source.")
