@@ -5,6 +5,12 @@ from twinlog.filters import PatternList
 
 FILLER_BYTES_PER_OFFSET = 0.82
 """What a filled offset takes on each replica of the target until Kafka deletes it (zstd)."""
+MOST_MARKERS = 128
+"""The longest hole that is filled with ends of transactions alone, so that no consumer sees anything of it:
+each takes a few round trips of the target."""
+MOST_AT_LEADER = 10_000
+"""The same where markers are written at the leader (docs/adr/0014): one request, which keeps a broker busy
+for half a second."""
 
 
 class OffsetsRule:

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError
 from twinlog.policy.expected_offsets import ExpectedReason, NewTopic, expected_offsets
-from twinlog.policy.offsets_rule import FILLER_BYTES_PER_OFFSET, OffsetsRule
+from twinlog.policy.offsets_rule import (
+    FILLER_BYTES_PER_OFFSET,
+    MOST_AT_LEADER,
+    MOST_MARKERS,
+    OffsetsRule,
+)
 from twinlog.preflight.facts import FlowFacts, TopicFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
 
@@ -48,10 +53,24 @@ def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
     preserved = [each for each in candidates.values() if each.preserved]
     compacted = sum(each.reason == ExpectedReason.COMPACTED and not each.must for each in candidates.values())
     if preserved:
-        yield fine(about, _KEY, _cost(len(preserved), sum(each.filled_offsets for each in preserved)))
+        cost = _cost(len(preserved), sum(each.filled_offsets for each in preserved))
+        yield fine(about, _KEY, cost + _holes(flow))
     if compacted:
         copies = f"{compacted} new compacted {'topic' if compacted == 1 else 'topics'}"
         yield fine(about, _KEY, f"{copies} will have offsets of their own")
+
+
+def _holes(flow: FlowFacts) -> str:
+    """How long a hole may be of which consumers see nothing."""
+    if isinstance(flow.target_operations, KafkaError):
+        return ""
+    if "ALTER" in flow.target_operations:
+        return f"; holes of up to {MOST_AT_LEADER} offsets are filled by markers at the leaders"
+    return (
+        f"; holes of up to {MOST_MARKERS} offsets are filled by transactions, and of up to {MOST_AT_LEADER}"
+        f" by markers at the leaders where {flow.target_principal} has ALTER on the cluster"
+        f" {flow.flow.target}"
+    )
 
 
 def fills_offsets(flow: FlowFacts) -> bool:

@@ -170,13 +170,13 @@ COPIES: Final = ReasonGroup(
             "the copy has a transaction marker where the source has a record: the target's transaction"
             " coordinator was killed while it ended a transaction that filled offsets, and ended it once"
             " more (KAFKA-19999), or another producer's transaction ended there; nothing is lost",
-            REPLACE,
+            f"grant ALTER on the target cluster, and no coordinator is needed (docs/security.md); {REPLACE}",
         ),
         OwnReason(
             "HOLE_TOO_LONG",
-            "the source has a hole of more than 128 offsets (aborted records, or records that retention"
-            " removed): if the copy had its offsets, consumers with `read_uncommitted` would read empty"
-            " records there",
+            "the source has a hole of more than 128 offsets, or 10,000 where the target grants ALTER on the"
+            " cluster (aborted records, or records that retention removed): if the copy had its offsets,"
+            " consumers with `read_uncommitted` would read empty records there",
             "for a topic whose consumers use `read_committed`: name it in `twinlog.offsets.preserved.topics`,"
             " then replace the target topic (docs/offsets.md)",
         ),

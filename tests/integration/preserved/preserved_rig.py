@@ -101,6 +101,8 @@ class PreservedRig:
     """Below this offset the copies hold records that others wrote, as the next tasks are told."""
     has_lease: bool = True
     """What the next tasks are told when they ask whether they may write."""
+    writes_markers: bool = True
+    """The next tasks write markers at leaders; False = as where the target does not let them."""
 
     @property
     def every(self) -> list[TopicPartition]:
@@ -126,6 +128,8 @@ class PreservedRig:
         prepare = TaskSettings(flow=flow).prepare(0, 0, positions_partition_count=1)
         prepare.preserved_writer.producer_id, prepare.preserved_writer.producer_epoch = self.identity
         prepare.filler_transactional_id = self.filler_id
+        if not self.writes_markers:
+            prepare.marker_transactional_id = ""
         prepare.source_topics.append(self.topic)
         prepare.target_topics.append(self.topic)
         return prepare

@@ -43,6 +43,7 @@ async def test_a_target_that_takes_no_old_records_ends_the_copy_and_nothing_is_l
         kafka_pair, tmp_path, unique_topic, target={"message.timestamp.before.max.ms": "86400000"}
     ) as rig:
         (partition,) = rig.every
+        rig.writes_markers = False
         await rig.begin_source_at(500)
         await write_plain(kafka_pair.a, unique_topic, 50)
         rig.skips[partition] = 0, 500

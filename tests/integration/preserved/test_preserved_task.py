@@ -19,6 +19,7 @@ from twinlog.clock import SystemClock
 from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw.delete_records import delete_records
+from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import open_session
 from twinlog.testing.records import write_batches
@@ -121,21 +122,35 @@ async def test_no_consumer_sees_anything_of_short_holes(
             assert seen.keys() == committed.keys()
 
 
+async def _abort_many(cluster: BlockingCluster, topic: str) -> None:
+    """200 records between plain ones."""
+    await write_plain(cluster, topic, 100)
+    many = [NewRecord(b"k", b"v", SystemClock().now_ms())] * 200
+    await write_batches(cluster, topic, [(0, Codec.NONE, many)], transactional_id=topic, abort=True)
+    await write_plain(cluster, topic, 100)
+
+
+async def test_a_long_hole_is_filled_by_its_leader_and_no_consumer_sees_anything_of_it(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await _abort_many(kafka_pair.a, unique_topic)
+        await rig.copy_everything()
+        assert await rig.same() == 200
+        ends = await rig.ends()
+        assert await rig.target_bounds(OffsetSpec.LATEST) == ends
+        seen = await read(kafka_pair.b, partition, ends[partition], isolation="read_uncommitted")
+        assert len(seen) == 200
+
+
 async def test_a_hole_that_consumers_would_see_ends_the_copy_before_it_and_nothing_is_lost(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
 ) -> None:
     async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
         (partition,) = rig.every
-        await write_plain(kafka_pair.a, unique_topic, 100)
-        many = [NewRecord(b"k", b"v", SystemClock().now_ms())] * 200
-        await write_batches(
-            kafka_pair.a,
-            unique_topic,
-            [(0, Codec.NONE, many)],
-            transactional_id=unique_topic,
-            abort=True,
-        )
-        await write_plain(kafka_pair.a, unique_topic, 100)
+        rig.writes_markers = False
+        await _abort_many(kafka_pair.a, unique_topic)
         async with rig.task() as running:
             await eventually(lambda: running.look()[partition].needs_translation)
             report = running.look()[partition]
@@ -159,7 +174,7 @@ async def test_a_range_that_the_source_lost_is_in_the_ledger_and_filled_where_of
         properties={"A.producer.request.timeout.ms": "5000"},
     ) as rig:
         (partition,) = rig.every
-        rig.lease_seconds, rig.required = 2.0, required
+        rig.lease_seconds, rig.required, rig.writes_markers = 2.0, required, False
         await write_plain(kafka_pair.a, unique_topic, 100)
         await rig.copy_everything()
         await write_plain(kafka_pair.a, unique_topic, 400)

@@ -1,6 +1,7 @@
 """What preflight says of the offsets that new copies will have."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,18 @@ def test_the_cost_of_filling_is_told_before_anything_is_written(findings: Findin
     assert "2 new topics will have the source's offsets" in found[0].message
     assert "10000000 offsets" in found[0].message
     assert "8.2 MB" in found[0].message
+
+
+def test_which_holes_are_filled_how_depends_on_a_right_that_nothing_else_needs(flow: Flows) -> None:
+    facts = flow({"twinlog.offsets": "auto"}, new("orders", 0))
+    facts = replace(facts, target_principal="User:mirror", target_operations=frozenset({"DESCRIBE"}))
+    (found,) = check_offsets(facts)
+    assert "holes of up to 128 offsets are filled by transactions" in found.message
+    assert "where User:mirror has ALTER on the cluster B" in found.message
+    (found,) = check_offsets(replace(facts, target_operations=frozenset({"ALTER"})))
+    assert "holes of up to 10000 offsets are filled by markers at the leaders" in found.message
+    unknown = replace(facts, target_operations=FatalKafkaError("no", reason="CLUSTER_UNAUTHORIZED"))
+    assert "holes" not in next(check_offsets(unknown)).message
 
 
 def test_compacted_topics_are_counted_and_are_no_reason_to_act(findings: Findings) -> None:

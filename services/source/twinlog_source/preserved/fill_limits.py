@@ -2,11 +2,20 @@
 
 from dataclasses import dataclass
 
+from twinlog.policy.offsets_rule import MOST_AT_LEADER, MOST_MARKERS
+
+__all__ = [
+    "FILLER_RECORDS",
+    "MOST_AT_LEADER",
+    "MOST_MARKERS",
+    "FillLimit",
+    "is_visible",
+    "markers_of",
+    "next_batch",
+]
+
 FILLER_RECORDS = (1_000_000, 100_000, 10_000)
 """Batches of these sizes are made once and kept: 817 KB with zstd, and a second or two, for the largest."""
-MOST_MARKERS = 128
-"""The longest hole that is filled with ends of transactions alone, so that no consumer sees anything of it:
-each takes a few round trips of the target."""
 HEAD_BYTES = 256
 PACKED_BYTES_PER_RECORD = 1.0
 """At most, as they are sent, from some hundred records on; a smaller batch is below `HEAD_BYTES` and this."""
@@ -35,15 +44,15 @@ def next_batch(count: int, most: int) -> int:
     return next((size for size in FILLER_RECORDS if size <= wanted), wanted)
 
 
-def markers_of(count: int) -> int:
+def markers_of(count: int, most_markers: int = MOST_MARKERS) -> int:
     """How many ends of transactions a hole of so many offsets is filled with; empty records take the rest.
 
     >>> [markers_of(count) for count in (1, 128, 129)]
     [1, 128, 1]
     """
-    return count if count <= MOST_MARKERS else 1
+    return count if count <= most_markers else 1
 
 
-def is_visible(count: int) -> bool:
+def is_visible(count: int, most_markers: int = MOST_MARKERS) -> bool:
     """Whether consumers with `read_uncommitted` see empty records where such a hole is filled."""
-    return markers_of(count) < count
+    return count > most_markers

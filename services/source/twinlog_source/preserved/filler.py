@@ -7,7 +7,7 @@ fill: each new owner initialises the transactional id before it reads the end of
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits, build_batch
 from twinlog.batches.header import HEADER_STRUCT
@@ -26,7 +26,15 @@ from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
 from twinlog.kafka.raw.produce.wire import ProducePart, produce_request
 from twinlog.model import TopicPartition
-from twinlog_source.preserved.fill_limits import FILLER_RECORDS, FillLimit, markers_of, next_batch
+from twinlog_source.preserved.fill_limits import (
+    FILLER_RECORDS,
+    MOST_MARKERS,
+    FillLimit,
+    markers_of,
+    next_batch,
+)
+from twinlog_source.preserved.fillers import Ended, Holes, LeftOut
+from twinlog_source.preserved.hole_leaders import HoleLeaders
 from twinlog_source.preserved.own_batches import is_marker_at
 from twinlog_source.preserved.reasons import PreservedReason
 
@@ -44,12 +52,6 @@ _LONGEST_LOOK_SECONDS = 0.1
 _LEADER_SECONDS = 10.0
 """How long a transaction waits for a partition whose leader does not answer: the others of it wait, too."""
 _SEQUENCE_MASK = 0x7FFFFFFF
-
-
-Ended = Callable[[TopicPartition, bool], None]
-"""Told of a partition when what was done there has ended, and whether its hole is filled for certain."""
-LeftOut = Callable[[TopicPartition, KafkaError], None]
-"""Told of a partition without a leader: nothing was done there, and no other one waits for it."""
 
 
 class Filler:
@@ -79,10 +81,11 @@ class Filler:
         self._empty: dict[int, OutgoingBatch] = {}
         """Batches of empty records, by their number."""
         self._limits: dict[TopicPartition, FillLimit] = {}
-        self._doubtful: set[TopicPartition] = set()
-        """Those whose leader did not answer: nothing is done there before one is known."""
+        self._leaders = HoleLeaders(session)
         self._most: dict[TopicPartition, int] = {}
         """Records of a batch, where a leader takes fewer than the limit that is known."""
+        self.most_markers = MOST_MARKERS
+        """A longer hole takes empty records."""
         self._making = asyncio.Lock()
 
     @property
@@ -109,9 +112,7 @@ class Filler:
         self._take(await self._coordinator.new_identity(timeout_seconds=timeout_seconds))
         await self._coordinator.agree(timeout_seconds=timeout_seconds)
 
-    async def fill(
-        self, holes: Mapping[TopicPartition, tuple[int, int]], ended: Ended, left_out: LeftOut
-    ) -> None:
+    async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut) -> None:
         """Fill `count` offsets from `first` on, at the end of each log that has a leader; of the others
         `left_out` is told. `ended` is told of each partition when its transaction has ended there, and
         whether its log then ends behind the hole for certain. After an error, which those met that were not
@@ -120,7 +121,7 @@ class Filler:
         Raises KafkaError (PRODUCER_FENCED when another owner has taken the id over; FILL_REFUSED when a
         leader takes no empty records, with the partition in the metadata).
         """
-        led = await self._with_leaders(holes, left_out)
+        led = await self._leaders.led(holes, left_out)
         for group in _groups(led, PARTITIONS_PER_TRANSACTION):
             filler_id = self._opened().producer_id
             try:
@@ -130,23 +131,8 @@ class Filler:
                 self._identity = None
                 raise
 
-    async def _with_leaders(
-        self, holes: Mapping[TopicPartition, tuple[int, int]], left_out: LeftOut
-    ) -> dict[TopicPartition, tuple[int, int]]:
-        """A transaction ends only once each of its partitions has a leader."""
-        doing = "fill offsets"
-        client = await self._session.client(doing)
-        asked = {each for each in holes if each in self._doubtful or leader_of(client, each) is None}
-        if asked:
-            await refresh_metadata(self._session, client, {each.topic for each in asked})
-        absent = {each for each in asked if leader_of(client, each) is None}
-        self._doubtful -= asked - absent
-        for partition in absent:
-            left_out(partition, _no_leader(partition, doing, alias=self._session.alias))
-        return {partition: hole for partition, hole in holes.items() if partition not in absent}
-
-    async def _fill_group(self, group: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        left = {partition: markers_of(count) for partition, (_, count) in group.items()}
+    async def _fill_group(self, group: Holes) -> None:
+        left = {partition: markers_of(count, self.most_markers) for partition, (_, count) in group.items()}
         empty = {partition: count - left[partition] for partition, (_, count) in group.items()}
         while left:
             await self._run_transaction({partition: empty.pop(partition, 0) for partition in left})
@@ -196,8 +182,8 @@ class Filler:
                 try:
                     while not await self._is_written(part, doing):
                         if self._now() >= give_up_at:
-                            self._doubtful.add(partition)
-                            raise _no_leader(partition, doing, alias=self._session.alias)
+                            self._leaders.doubt([partition])
+                            raise self._leaders.absent(partition, doing)
                         await pause(self._settings.retry_pause_seconds)
                 except _TooManyRecordsError:
                     self._most[partition] = records // 2
@@ -252,9 +238,7 @@ class Filler:
                 self._empty[records] = await asyncio.to_thread(_empty_batch, records)
         return self._empty[records]
 
-    async def _settle(
-        self, group: Mapping[TopicPartition, tuple[int, int]], filler_id: int, ended: Ended
-    ) -> None:
+    async def _settle(self, group: Holes, filler_id: int, ended: Ended) -> None:
         """Wait until the markers are in the logs, which is after the coordinator has answered. Each partition
         is told by itself: one whose leader is away holds up no other."""
         failures: list[KafkaError] = []
@@ -286,7 +270,7 @@ class Filler:
                     await pause(wait_seconds)
                     wait_seconds = min(2 * wait_seconds, _LONGEST_LOOK_SECONDS)
         except KafkaError as error:
-            self._doubtful.add(partition)
+            self._leaders.doubt([partition])
             raise about(partition, error) from None
 
     def _now(self) -> float:
@@ -296,10 +280,6 @@ class Filler:
         if self._identity is None:
             raise StateError("the filler has no identity: open it")
         return self._identity
-
-
-def _no_leader(partition: TopicPartition, doing: str, *, alias: str) -> KafkaError:
-    return partition_error(ErrorCode.LEADER_NOT_AVAILABLE, partition, doing, alias=alias)
 
 
 class _TooManyRecordsError(Exception):
@@ -325,9 +305,7 @@ def _empty_batch(records: int) -> OutgoingBatch:
     return build_batch([NewRecord(None, None, 0)] * records, codec=Codec.ZSTD)
 
 
-def _groups(
-    holes: Mapping[TopicPartition, tuple[int, int]], size: int
-) -> Iterator[dict[TopicPartition, tuple[int, int]]]:
+def _groups(holes: Holes, size: int) -> Iterator[dict[TopicPartition, tuple[int, int]]]:
     every = sorted(holes.items(), key=lambda item: markers_of(item[1][1]))
     for begin in range(0, len(every), size):
         yield dict(every[begin : begin + size])

@@ -31,7 +31,7 @@ from twinlog.kafka.raw.produce.wire import ProducePart, ProduceResponse, produce
 from twinlog.model import TopicPartition
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.preserved.append_log import AppendLog, Fill, Phase, ReadEnd, Send, Tail
-from twinlog_source.preserved.filler import Filler
+from twinlog_source.preserved.fillers import HoleFiller
 from twinlog_source.preserved.hole_cost import HoleCost
 from twinlog_source.preserved.tails import CopyTails
 from twinlog_source.reasons import EndReason
@@ -98,7 +98,7 @@ class PreservedWriter:
     settings: ProducerSettings
     identity: ProducerIdentity
     tails: CopyTails
-    filler: Filler
+    filler: HoleFiller
     clock: Clock
     changed: Changed
     failed: Failed

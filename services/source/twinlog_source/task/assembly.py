@@ -26,6 +26,8 @@ from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
+from twinlog_source.preserved.fillers import ChosenFiller, HoleFiller
+from twinlog_source.preserved.leader_filler import LeaderFiller
 from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.preserved.writer import Changed, Failed, PreservedWriter
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
@@ -246,13 +248,26 @@ def _preserved_copies(
     assert named is not None
     tails = KafkaCopyTails(reads, writer_id=named.producer_id, timeout_seconds=TAIL_SECONDS)
 
+    def filler() -> HoleFiller:
+        transactions = Filler(target, setup.filler_transactional_id, settings, reads=reads)
+        if not setup.marker_transactional_id:
+            return transactions
+        markers = LeaderFiller(
+            target,
+            setup.marker_transactional_id,
+            settings,
+            reads=reads,
+            known_topic=setup.positions_topic,
+        )
+        return ChosenFiller(transactions, markers)
+
     def writer(changed: Changed, failed: Failed) -> PreservedWriter:
         return PreservedWriter(
             session=target,
             settings=settings,
             identity=ProducerIdentity(named.producer_id, named.producer_epoch),
             tails=tails,
-            filler=Filler(target, setup.filler_transactional_id, settings, reads=reads),
+            filler=filler(),
             clock=clock,
             changed=changed,
             failed=failed,

@@ -44,6 +44,8 @@ class TaskSetup:
     """The producer of all preserved copies of the flow; None = there are none."""
     filler_transactional_id: str = ""
     """With which this task fills offsets of preserved copies."""
+    marker_transactional_id: str = ""
+    """Of the flow, and never in a transaction: its identities write markers at leaders."""
     traceparent: str = ""
     """W3C's, of the span in which the epoch was made ready; empty = nobody traces."""
 

@@ -43,6 +43,8 @@ class ProducerEntry(NamedTuple):
     """Producer epoch of its last batch there."""
     last_sequence: int
     """-1: none of its batches is remembered, only a marker."""
+    coordinator_epoch: int
+    """Of the coordinator that wrote its last marker there; -1 = there is none."""
     open_from: int
     """Where its open transaction begins; -1 = none is open."""
 
@@ -115,7 +117,9 @@ def _read_entries(data: Frame, position: int) -> tuple[list[ProducerEntry], int]
     entries = []
     count, position = take_compact_length(data, position)
     for _ in range(count):
-        producer_id, epoch, last_sequence, _, _, open_from = _PRODUCER.unpack_from(data, position)
+        producer_id, epoch, last_sequence, _, coordinator_epoch, open_from = _PRODUCER.unpack_from(
+            data, position
+        )
         position = skip_tags(data, position + _PRODUCER.size)
-        entries.append(ProducerEntry(producer_id, epoch, last_sequence, open_from))
+        entries.append(ProducerEntry(producer_id, epoch, last_sequence, coordinator_epoch, open_from))
     return entries, position

@@ -13,6 +13,8 @@ from enum import Enum
 from random import Random
 from typing import NamedTuple
 
+from twinlog_source.preserved.marker_numbers import MarkerState
+
 MASK = 0x7FFFFFFF
 REMEMBERED_BATCHES = 5
 MARKER = -2
@@ -22,6 +24,8 @@ class Refusal(Enum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     NOT_ENOUGH_REPLICAS = 19
     INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_EPOCH = 47
+    TRANSACTION_COORDINATOR_FENCED = 52
 
 
 class Entry(NamedTuple):
@@ -31,6 +35,8 @@ class Entry(NamedTuple):
     value: int | None
     sequence: int
     """-1 = it has none; MARKER = the end of a transaction."""
+    numbers: MarkerState | None = None
+    """Of a marker that was written at the leader."""
 
 
 class KnownBatch(NamedTuple):
@@ -66,11 +72,26 @@ class EmptyRecords:
 
 
 @dataclass(eq=False)
+class Markers:
+    """WriteTxnMarkers: each of them is appended by itself, so others may come between."""
+
+    producer_epoch: int
+    numbers: deque[int]
+    connection: "Connection"
+    writer: str = "filler"
+    outcome: int | Refusal | None = None
+    """How long the log was with the last one."""
+
+
+Request = Produce | EmptyRecords | Markers
+
+
+@dataclass(eq=False)
 class Connection:
     """Requests in order; answers in order. A closed one delivers no answers."""
 
-    requests: deque[Produce | EmptyRecords] = field(default_factory=deque)
-    answers: deque[Produce | EmptyRecords] = field(default_factory=deque)
+    requests: deque[Request] = field(default_factory=deque)
+    answers: deque[Request] = field(default_factory=deque)
     closed: bool = False
 
 
@@ -83,6 +104,10 @@ class Leader:
     connections: list[Connection] = field(default_factory=list)
     filler_epoch: int = 0
     """Of the transactional id that fills holes."""
+    marker_epoch: int = -1
+    """Of the transactional id whose identities write markers at the leader."""
+    marker_state: MarkerState = field(default_factory=MarkerState)
+    """The numbers of their last marker."""
     epoch_starts: list[int] = field(default_factory=lambda: [0])
     """Of each leader, the present one last: where its records begin in the present log."""
     just_forgot: bool = False
@@ -105,7 +130,12 @@ class Leader:
         it takes: docs/adr/0008 leaves that open.
         """
         request = connection.requests.popleft()
-        if refuse and not self.just_forgot:
+        if isinstance(request, Markers):
+            self._append_marker(request)
+            if request.numbers:
+                connection.requests.appendleft(request)
+                return
+        elif refuse and not self.just_forgot:
             request.outcome = Refusal.NOT_ENOUGH_REPLICAS
         elif isinstance(request, EmptyRecords):
             request.outcome = self._append_empty(request)
@@ -120,6 +150,8 @@ class Leader:
         first = connection.answers[0]
         if isinstance(first.outcome, Refusal) or first.outcome is None:
             return True
+        if isinstance(first, Markers):
+            return first.outcome <= self.high_watermark
         count = first.count if isinstance(first, EmptyRecords) else len(first.values)
         return first.outcome + count <= self.high_watermark
 
@@ -129,6 +161,7 @@ class Leader:
     def forget_producers(self) -> None:
         """Their newest record is older than producer.id.expiration.ms."""
         self.producers.clear()
+        self.marker_state = MarkerState()
         self.just_forgot = True
 
     def fail_over(self, *, remembers: bool) -> None:
@@ -152,6 +185,9 @@ class Leader:
         self.high_watermark = keep
         self.epoch_starts = [*(min(start, keep) for start in self.epoch_starts), keep]
         self.producers.clear()
+        # Brokers stamp markers themselves: their numbers are not forgotten with records of old times.
+        kept = [entry.numbers for entry in self.log if entry.numbers is not None]
+        self.marker_state = kept[-1] if kept else MarkerState()
         if remembers:
             self._learn_from_log()
         for connection in self.connections:
@@ -197,6 +233,23 @@ class Leader:
         self.log.append(Entry("filler", None, MARKER))
         self.open_fill = None
         self.may_repeat_marker = True
+
+    def new_marker_epoch(self) -> int:
+        """InitProducerId of the id that is never in a transaction."""
+        self.marker_epoch += 1
+        return self.marker_epoch
+
+    def _append_marker(self, request: Markers) -> None:
+        """The request's next one. What the one before met does not matter to it."""
+        numbers = MarkerState(request.producer_epoch, request.numbers.popleft())
+        if numbers.producer_epoch < self.marker_state.producer_epoch:
+            request.outcome = Refusal.INVALID_PRODUCER_EPOCH
+        elif numbers.coordinator_epoch < self.marker_state.coordinator_epoch:
+            request.outcome = Refusal.TRANSACTION_COORDINATOR_FENCED
+        else:
+            self.marker_state = numbers
+            self.log.append(Entry("filler", None, MARKER, numbers))
+            request.outcome = len(self.log)
 
     def _append_empty(self, request: EmptyRecords) -> int | Refusal:
         if self.open_fill != request.filler_epoch:

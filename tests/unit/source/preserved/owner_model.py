@@ -5,7 +5,8 @@ A task's position and what it says beside it reach the log in one commit; a task
 its steps. What the driver makes of the log and of the task's last words decides who comes next.
 """
 
-from collections.abc import Coroutine, Mapping
+from collections import deque
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -31,6 +32,7 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.append_log import AppendLog, Fill, Hole, Phase, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
+from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
 from twinlog_source.preserved.own_batches import (
     FilledRanges,
     ForeignLook,
@@ -46,12 +48,23 @@ from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.topics.copy_changes import CopyChanges
-from unit.source.preserved.broker_model import MARKER, Connection, EmptyRecords, Leader, Produce, Refusal
+from unit.source.preserved.broker_model import (
+    MARKER,
+    Connection,
+    EmptyRecords,
+    Leader,
+    Markers,
+    Produce,
+    Refusal,
+    Request,
+)
 
 P = TopicPartition("t", 0)
 OURS, STRANGER, STRANGERS_MARKER, FILLER = "ours", "stranger", "stranger's marker", "filler"
 IDS = {OURS: 1, STRANGER: 3, STRANGERS_MARKER: 3, FILLER: 2, "repeated": 2}
 LARGEST = 5
+MOST_MARKERS = 4
+"""The longest hole that is filled at the leader."""
 _BATCHES = {count: build_batch([NewRecord(None, b"x", 0)] * count) for count in range(1, LARGEST + 1)}
 
 
@@ -195,11 +208,19 @@ class Owner:
     source: list[bool]
     log: PositionsLog
     assignment: TaskAssignment
-    sent: dict[Produce | EmptyRecords, Send[OutgoingBatch]] = field(default_factory=dict)
+    at_leader: bool = False
+    """The target lets it write markers at the leader."""
+    sent: dict[Request, Send[OutgoingBatch]] = field(default_factory=dict)
     reading: ReadEnd | None = None
     filling: Fill | None = None
     fill_stage: int = 0
     filler_epoch: int = -1
+    marker_epoch: int = field(init=False)
+    marker_state: MarkerState | None = None
+    """None = it has to be read."""
+    writing: Markers | None = None
+    filled_count: int = 0
+    """Of the hole, by markers at the leader that were answered."""
     awake: bool = True
     fenced: bool = False
     """Its commits fail: another owner has taken its ids over."""
@@ -216,6 +237,7 @@ class Owner:
         nothing: Any = None
         clock = FakeClock()
         self.connection = self.leader.connect()
+        self.marker_epoch = self.leader.new_marker_epoch()
         self.copies = PreservedCopies(
             source_alias="A",
             make_writer=self._make_writer,
@@ -262,7 +284,10 @@ class Owner:
         elif self.reading is not None:
             self._read_end()
         elif self.filling is not None:
-            self._fill()
+            if self.at_leader and self.fill_stage == 0:
+                self._fill_at_leader(self.filling)
+            elif self.writing is None:
+                self._fill(self.filling)
         elif self.copies.judge.waiting:
             at_once(self.copies.judge.look_at(self.copies.by_source[P]))
 
@@ -431,6 +456,10 @@ class Owner:
 
     def _take_answer(self) -> None:
         request = self.connection.answers.popleft()
+        if isinstance(request, Markers):
+            if request is self.writing:
+                self._markers_answered(request)
+            return
         if isinstance(request, EmptyRecords):
             self.fill_stage = 2 if isinstance(request.outcome, int) else 3
             return
@@ -449,6 +478,10 @@ class Owner:
         self.sent.clear()
         if self.filling is not None and self.fill_stage == 1:
             self.fill_stage = 3
+        if self.writing is not None:
+            # It may be carried out late: what is sent next has to exclude it.
+            self.writing, self.marker_state, self.fill_stage = None, None, 3
+            self.marker_epoch = self.leader.new_marker_epoch()
         self.connection = self.leader.connect()
         self.appends.meet_connection()
         self.changed(self.at_target)
@@ -457,10 +490,11 @@ class Owner:
         assert self.reading is not None
         leader, reading = self.leader, self.reading
         self.reading = None
-        if leader.high_watermark != len(leader.log) or self.fenced:
+        if leader.high_watermark != len(leader.log) or (self.fenced and not self.at_leader):
             self.appends.end_not_read()
             return
-        self.filler_epoch = leader.init_filler()
+        if not self.fenced:
+            self.filler_epoch = leader.init_filler()
         leader.replicate()
         end, last = len(leader.log), leader.last_sequence(OURS)
         foreign, filled = self._look(reading)
@@ -471,20 +505,62 @@ class Owner:
         self.appends.end_read(tail)
         self.changed(self.at_target)
 
-    def _fill(self) -> None:
+    def _fill_at_leader(self, fill: Fill) -> None:
+        """Step by step, as `LeaderFiller` does it: read the numbers with the end, write one marker, then the
+        others; what is longer is left to a transaction."""
+        leader = self.leader
+        if self.writing is not None:
+            return
+        if self.marker_state is None:
+            if not len(leader.log) == leader.high_watermark == fill.first:
+                self.fill_stage = 3
+                return
+            self.marker_state = leader.marker_state
+            if self.marker_state.producer_epoch > self.marker_epoch:
+                self.marker_state, self.fill_stage = None, 3
+                self.marker_epoch = leader.new_marker_epoch()
+            return
+        left = fill.count - self.filled_count
+        if self.marker_state.producer_epoch < self.marker_epoch:
+            number = first_number(self.marker_state, self.marker_epoch)
+            assert number is not None
+            self._write_markers([number])
+        elif left == 0:
+            self.fill_stage = 4
+        elif fill.count > MOST_MARKERS:
+            self._begin_transaction(fill)
+        else:
+            numbers = following_numbers(self.marker_state, left)
+            assert numbers is not None
+            self._write_markers(numbers)
+
+    def _write_markers(self, numbers: Sequence[int]) -> None:
+        self.writing = Markers(self.marker_epoch, deque(numbers), self.connection)
+        self.marker_state = MarkerState(self.marker_epoch, numbers[-1])
+        self.filled_count += len(numbers)
+        self.connection.requests.append(self.writing)
+
+    def _markers_answered(self, request: Markers) -> None:
+        self.writing = None
+        if isinstance(request.outcome, Refusal):
+            self.marker_state, self.fill_stage = None, 3
+
+    def _begin_transaction(self, fill: Fill) -> None:
+        left = fill.count - self.filled_count
+        if not self.leader.add_to_fill(self.filler_epoch):
+            self.fill_stage = 3
+        elif left == 1:
+            self.fill_stage = 2
+        else:
+            self.fill_stage = 1
+            self.connection.requests.append(EmptyRecords(self.filler_epoch, left - 1, self.connection))
+
+    def _fill(self, fill: Fill) -> None:
         """Step by step, as the filler does it: add the partition, write the empty records, end the
         transaction, look where the log ends."""
-        assert self.filling is not None
-        fill, leader = self.filling, self.leader
+        leader = self.leader
         if self.fill_stage == 0:
-            if not leader.add_to_fill(self.filler_epoch):
-                self.fill_stage = 3
-            elif fill.count == 1:
-                self.fill_stage = 2
-            else:
-                self.fill_stage = 1
-                request = EmptyRecords(self.filler_epoch, fill.count - 1, self.connection)
-                self.connection.requests.append(request)
+            self._begin_transaction(fill)
         elif self.fill_stage == 2:
             leader.end_fill(self.filler_epoch)
             self.fill_stage = 4 if leader.filler_epoch == self.filler_epoch else 3
@@ -495,7 +571,9 @@ class Owner:
             last = fill.first + fill.count - 1
             is_certain = self.fill_stage == 4 and leader.high_watermark == last + 1
             is_certain = is_certain and is_marker_at(headers(leader, last)[0], last, IDS[FILLER])
-            self.filling, self.fill_stage = None, 0
+            self.filling, self.fill_stage, self.filled_count = None, 0, 0
+            if not is_certain:
+                self.marker_state = None
             self.appends.filled(for_certain=is_certain)
             self.changed(self.at_target)
 

@@ -20,7 +20,15 @@ from twinlog_source.preserved.append_log import (
 )
 from twinlog_source.preserved.own_batches import FilledRanges
 from unit.histories import histories
-from unit.source.preserved.broker_model import Connection, EmptyRecords, Entry, Leader, Produce, Refusal
+from unit.source.preserved.broker_model import (
+    Connection,
+    EmptyRecords,
+    Entry,
+    Leader,
+    Produce,
+    Refusal,
+    Request,
+)
 
 OURS = "ours"
 SCHEDULES = histories(600, 30_000)
@@ -46,7 +54,7 @@ class Writer:
     source: list[bool]
     log: AppendLog[None]
     connection: Connection
-    sent: dict[Produce | EmptyRecords, Send[None]] = field(default_factory=dict)
+    sent: dict[Request, Send[None]] = field(default_factory=dict)
     reading: ReadEnd | None = None
     filling: Fill | None = None
     fill_stage: int = 0

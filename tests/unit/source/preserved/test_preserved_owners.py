@@ -34,6 +34,8 @@ class Schedule:
     recreated: bool
     repeated: bool = False
     """The target's coordinator is killed, and ends transactions twice."""
+    at_leader: bool = False
+    """Holes are filled by markers at the leader."""
     truncated: bool = False
     """The target loses records that were acknowledged."""
     random: Random = field(init=False)
@@ -175,7 +177,9 @@ class Schedule:
             self.driver.read_log()
         assignment = self.driver.assignment
         if assignment is not None:
-            self.owners.append(Owner(self.random, self.leader, self.source, self.log, assignment))
+            self.owners.append(
+                Owner(self.random, self.leader, self.source, self.log, assignment, self.at_leader)
+            )
 
     def _finish(self) -> None:
         is_recreated = self.topics > 1 and self.log.copy.target_topic_id == "id"
@@ -230,6 +234,15 @@ def test_owners_that_are_killed_between_any_two_writes_leave_the_source(
 ) -> None:
     for seed in range(block * SCHEDULES // 10, (block + 1) * SCHEDULES // 10):
         Schedule(seed, mode, strangers=False, recreated=False).run()
+
+
+@pytest.mark.parametrize("mode", [OffsetsMode.AUTO, OffsetsMode.PRESERVED])
+@pytest.mark.parametrize("block", range(3))
+def test_owners_whose_markers_come_late_leave_the_source_and_the_copy_keeps_its_offsets(
+    block: int, mode: OffsetsMode
+) -> None:
+    for seed in range(block * SCHEDULES // 3, (block + 1) * SCHEDULES // 3):
+        Schedule(seed, mode, strangers=False, recreated=False, at_leader=True).run()
 
 
 @pytest.mark.parametrize("mode", [OffsetsMode.AUTO, OffsetsMode.PRESERVED])

@@ -30,6 +30,12 @@ def filler_id(flow: SourceFlow, epoch: int, slot: int) -> str:
     return _transactional_id(flow, slot, _FILLER + epoch % 2) if flow.settings.exactly_once else ""
 
 
+def marker_id(flow: SourceFlow) -> str:
+    """The id whose identities write markers at leaders: one for the flow, as their numbers are compared.
+    Nobody begins a transaction with it, so there is nothing to fence. Empty as `filler_id`."""
+    return f"{transactional_id_prefix(flow.flow)}markers" if flow.settings.exactly_once else ""
+
+
 def ids_of_slot(flow: SourceFlow, epoch: int, slot: int) -> tuple[str, ...]:
     """Every id that the task of a slot uses in an epoch."""
     filler = filler_id(flow, epoch, slot)
@@ -89,5 +95,6 @@ class TaskSettings:
             if writer is None
             else pb.WriterIdentity(producer_id=writer.producer_id, producer_epoch=writer.producer_epoch),
             filler_transactional_id=filler_id(flow, epoch, slot),
+            marker_transactional_id=marker_id(flow),
             report_interval=reports,
         )

@@ -43,6 +43,7 @@ def setup_of(told: pb.Prepare) -> TaskSetup:
         target_topics=tuple(told.target_topics),
         preserved_writer=_writer(told.preserved_writer) if told.HasField("preserved_writer") else None,
         filler_transactional_id=told.filler_transactional_id,
+        marker_transactional_id=told.marker_transactional_id,
         traceparent=told.traceparent,
     )
 

@@ -178,7 +178,7 @@ class PreservedCopies:
         if self._stands_still(taken) or taken.copy.sent != taken.at_target.appends.wanted:
             chunk.copy.drop_queued()
             return
-        hole = None if taken.required else taken.visible_hole(chunk)
+        hole = None if taken.required else taken.visible_hole(chunk, self.writer.filler.most_markers)
         if hole is not None:
             chunk.copy.drop_queued()
             self.give_up(
@@ -261,7 +261,9 @@ class PreservedCopies:
 
     def fills(self, partition: TopicPartition, first: int, end: int) -> bool:
         """Whether the copy fills a range that the source has lost, or ends there."""
-        return self.by_source[partition].required or not is_visible(end - first)
+        return self.by_source[partition].required or not is_visible(
+            end - first, self.writer.filler.most_markers
+        )
 
     def seconds_before_alone(self, partition: TopicPartition) -> float:
         """How long the task before this one may still write; 0 = it cannot any more."""

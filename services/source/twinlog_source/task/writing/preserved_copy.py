@@ -118,7 +118,7 @@ class PreservedCopy:
         self.copy.sent = self.copy.fetched
         self._settle(now)
 
-    def visible_hole(self, chunk: PreparedChunk) -> Hole | None:
+    def visible_hole(self, chunk: PreparedChunk, most_markers: int) -> Hole | None:
         """The first hole before or in what was fetched at the log's `wanted` that consumers of the copy would
         see as empty records; None = there is none, or nothing is filled now."""
         appends = self.at_target.appends
@@ -126,7 +126,7 @@ class PreservedCopy:
             return None
         before = appends.last_hole
         for item in items_of(chunk.prepared, from_offset=appends.wanted):
-            if isinstance(item, Hole) and is_visible(before + item.count):
+            if isinstance(item, Hole) and is_visible(before + item.count, most_markers):
                 return Hole(item.first - before, before + item.count)
             before = 0
         return None

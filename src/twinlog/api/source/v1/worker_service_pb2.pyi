@@ -897,6 +897,7 @@ class Prepare(_message.Message):
     FILLER_TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     REPORT_INTERVAL_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    MARKER_TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     positions_topic: _builtins.str
     """Topic that holds the positions, and its partition count."""
     positions_partition_count: _builtins.int
@@ -915,6 +916,8 @@ class Prepare(_message.Message):
     """Transactional id with which this task fills offsets of preserved copies; not one of transactional_ids."""
     traceparent: _builtins.str
     """W3C's traceparent of the span in which the epoch was made ready; empty = nobody traces."""
+    marker_transactional_id: _builtins.str
+    """Transactional id of the flow that is never in a transaction: its identities write markers at leaders."""
     @_builtins.property
     def clients(self) -> _containers.MessageMap[_builtins.str, Global___Properties]:
         """Client properties in Kafka's Java names: cluster role ("source_consumer", "data_producer", ...) -> properties."""
@@ -967,10 +970,11 @@ class Prepare(_message.Message):
         filler_transactional_id: _builtins.str = ...,
         report_interval: _duration_pb2.Duration | None = ...,
         traceparent: _builtins.str = ...,
+        marker_transactional_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer", "lease", b"lease", "preserved_writer", b"preserved_writer", "report_interval", b"report_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer", "clients", b"clients", "connector_name", b"connector_name", "filler_transactional_id", b"filler_transactional_id", "lease", b"lease", "offset_lag_max", b"offset_lag_max", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "preserved_writer", b"preserved_writer", "read_committed", b"read_committed", "report_interval", b"report_interval", "settings", b"settings", "source_topics", b"source_topics", "target_topics", b"target_topics", "traceparent", b"traceparent", "transactional_ids", b"transactional_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer", "clients", b"clients", "connector_name", b"connector_name", "filler_transactional_id", b"filler_transactional_id", "lease", b"lease", "marker_transactional_id", b"marker_transactional_id", "offset_lag_max", b"offset_lag_max", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "preserved_writer", b"preserved_writer", "read_committed", b"read_committed", "report_interval", b"report_interval", "settings", b"settings", "source_topics", b"source_topics", "target_topics", b"target_topics", "traceparent", b"traceparent", "transactional_ids", b"transactional_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved_writer: _TypeAlias = _typing.Literal["preserved_writer"]  # noqa: Y015
     _WhichOneofArgType__preserved_writer: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer"]  # noqa: Y015

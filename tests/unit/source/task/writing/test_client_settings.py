@@ -121,6 +121,18 @@ def test_holes_are_filled_as_an_id_of_the_slot_and_the_epoch_that_every_owner_fe
     assert not TaskSettings(flow=plain).prepare(1, 3, positions_partition_count=25).filler_transactional_id
 
 
+def test_markers_are_written_as_one_id_of_the_flow_whichever_slot_and_epoch() -> None:
+    flow = flow_of("")
+    ids = {
+        TaskSettings(flow=flow).prepare(epoch, slot, positions_partition_count=25).marker_transactional_id
+        for epoch in (1, 2)
+        for slot in (0, 3)
+    }
+    assert ids == {"twinlog-A-B-markers"}
+    plain = flow_of("B.exactly.once.source.support = disabled")
+    assert not TaskSettings(flow=plain).prepare(1, 3, positions_partition_count=25).marker_transactional_id
+
+
 def test_tasks_learn_who_writes_the_preserved_copies() -> None:
     tasks = TaskSettings(flow=flow_of(""))
     assert not tasks.prepare(1, 0, positions_partition_count=25).HasField("preserved_writer")

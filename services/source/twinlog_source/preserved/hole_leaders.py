@@ -1,0 +1,40 @@
+"""Which holes have a leader that can be asked to fill them."""
+
+from collections.abc import Iterable
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
+from twinlog.kafka.raw import DataClientPool
+from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
+from twinlog.model import TopicPartition
+from twinlog_source.preserved.fillers import Holes, LeftOut
+
+DOING = "fill offsets"
+
+
+class HoleLeaders:
+    """A leader that did not answer is asked for again before the next hole."""
+
+    def __init__(self, session: DataClientPool) -> None:
+        self._session = session
+        self._doubtful: set[TopicPartition] = set()
+
+    def doubt(self, partitions: Iterable[TopicPartition]) -> None:
+        """Their leaders did not answer."""
+        self._doubtful.update(partitions)
+
+    async def led(self, holes: Holes, left_out: LeftOut) -> dict[TopicPartition, tuple[int, int]]:
+        """The holes that have a leader; of the others `left_out` is told. Raises KafkaError."""
+        client = await self._session.client(DOING)
+        asked = {each for each in holes if each in self._doubtful or leader_of(client, each) is None}
+        if asked:
+            await refresh_metadata(self._session, client, {each.topic for each in asked})
+        absent = {each for each in asked if leader_of(client, each) is None}
+        self._doubtful -= asked - absent
+        for partition in absent:
+            left_out(partition, self.absent(partition, DOING))
+        return {partition: hole for partition, hole in holes.items() if partition not in absent}
+
+    def absent(self, partition: TopicPartition, doing: str) -> KafkaError:
+        return partition_error(ErrorCode.LEADER_NOT_AVAILABLE, partition, doing, alias=self._session.alias)

@@ -1,0 +1,258 @@
+"""Fills offsets of copies by abort markers that are sent to the leader of the partition (docs/adr/0014).
+
+Invariant: a request is sent on the numbers that belong to the end of the log, which is where the hole begins,
+and of all requests on the same numbers the leader carries out one (`marker_numbers`). So a request that is
+late does nothing, and two owners fill no hole twice.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import structlog
+
+from twinlog.errors import FatalKafkaError, KafkaError, StateError
+from twinlog.kafka.codes import ErrorCode
+from twinlog.kafka.deadline import deadline
+from twinlog.kafka.raw import (
+    BatchReader,
+    DataClientPool,
+    ProducerIdentity,
+    ProducerSettings,
+    TransactionCoordinator,
+)
+from twinlog.kafka.raw.errors import about, not_told, partition_error
+from twinlog.kafka.raw.leaders import leader_of
+from twinlog.kafka.raw.transactions.leader_markers import AbortMarker, write_markers
+from twinlog.model import TopicPartition
+from twinlog_source.preserved.fill_limits import MOST_AT_LEADER
+from twinlog_source.preserved.fillers import Ended, Holes, LeftOut
+from twinlog_source.preserved.hole_leaders import DOING, HoleLeaders
+from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
+from twinlog_source.preserved.marker_rights import may_write_markers
+from twinlog_source.preserved.marker_states import MarkerStates
+from twinlog_source.preserved.own_batches import is_marker_at
+
+_LEADER_SECONDS = 10.0
+"""How long a leader may take for an answer: the holes of other leaders wait for it."""
+_BEATEN = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+"""Somebody else has written a marker since the numbers were read."""
+
+log = structlog.get_logger(__name__)
+
+
+class LeaderFiller:
+    """One identity of the flow's marker id at a time, which nobody else ever has."""
+
+    def __init__(
+        self,
+        session: DataClientPool,
+        marker_id: str,
+        settings: ProducerSettings,
+        *,
+        reads: DataClientPool,
+        known_topic: str,
+    ) -> None:
+        """`reads` may read the copies; `known_topic` is one that the target has."""
+        self._session = session
+        self._reader = BatchReader(reads, read_committed=False)
+        self._settings = settings
+        self._known_topic = known_topic
+        self._coordinator = TransactionCoordinator(
+            session, marker_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
+        )
+        self._is_allowed: bool | None = None
+        self._is_withdrawn = False
+        """It was allowed when the task began, and is not any more."""
+        self._identity: ProducerIdentity | None = None
+        self._states = MarkerStates(reads, timeout_seconds=_LEADER_SECONDS)
+        self._leaders = HoleLeaders(session)
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_allowed is False or self._is_withdrawn or self._identity is not None
+
+    @property
+    def is_allowed(self) -> bool:
+        """When the task began."""
+        return bool(self._is_allowed)
+
+    async def open(self) -> None:
+        """Ask for the right once, then take an identity that is newer than all before. Raises KafkaError."""
+        if self._is_allowed is None:
+            is_allowed = await may_write_markers(self._session, self._known_topic)
+            try:
+                self._identity = await self._new_identity() if is_allowed else None
+            except FatalKafkaError as error:
+                log.warning("markers_not_used", cluster=self._session.alias, error=str(error))
+            self._is_allowed = self._identity is not None
+        elif self._is_allowed:
+            self._states.forget()
+            try:
+                self._identity = await self._new_identity()
+            except FatalKafkaError as error:
+                self._withdraw(error)
+
+    def _withdraw(self, error: KafkaError) -> None:
+        log.warning("markers_withdrawn", cluster=self._session.alias, error=str(error))
+        self._is_withdrawn = True
+
+    async def _new_identity(self) -> ProducerIdentity:
+        return await self._coordinator.new_identity(timeout_seconds=self._settings.delivery_timeout_seconds)
+
+    async def fill(
+        self, holes: Holes, ended: Ended, left_out: LeftOut
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """As `HoleFiller.fill`; returns what of the holes is left to transactions."""
+        if not self._is_allowed or self._is_withdrawn:
+            return dict(holes)
+        identity = self._identity
+        if identity is None:
+            raise StateError("the filler has no identity: open it")
+        led = await self._leaders.led(holes, left_out)
+        try:
+            at_end = await self._states.at_end(led, identity.producer_id, ended, left_out)
+            for partition in at_end:
+                if self._states[partition].producer_epoch > identity.producer_epoch:
+                    raise self._overtaken(partition)
+            return await self._fill_all(at_end, identity, ended, left_out)
+        except BaseException:
+            # What was sent may be carried out late: what is sent next has to exclude it.
+            self._identity = None
+            raise
+
+    def _overtaken(self, partition: TopicPartition) -> KafkaError:
+        detail = "another task has filled offsets there since this one got its identity"
+        code = ErrorCode.CONCURRENT_TRANSACTIONS
+        return partition_error(code, partition, DOING, alias=self._session.alias, detail=detail)
+
+    async def _fill_all(
+        self, holes: Holes, identity: ProducerIdentity, ended: Ended, left_out: LeftOut
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        client = await self._session.client(DOING)
+        by_node: dict[int, dict[TopicPartition, tuple[int, int]]] = {}
+        for partition, hole in holes.items():
+            leader = leader_of(client, partition)
+            if leader is None:
+                left_out(partition, self._leaders.absent(partition, DOING))
+            else:
+                by_node.setdefault(leader, {})[partition] = hole
+        rest: dict[TopicPartition, tuple[int, int]] = {}
+        failures: list[KafkaError] = []
+
+        async def fill_at(node: int, led: Holes) -> None:
+            try:
+                rest.update(await self._fill_at(node, led, identity, ended, left_out))
+            except KafkaError as error:
+                self._leaders.doubt(led)
+                failures.append(error)
+
+        async with asyncio.TaskGroup() as tasks:
+            for node, led in by_node.items():
+                tasks.create_task(fill_at(node, led), name=f"fill offsets at broker {node}")
+        if failures:
+            raise failures[0]
+        return rest
+
+    async def _fill_at(
+        self, node: int, holes: Holes, identity: ProducerIdentity, ended: Ended, left_out: LeftOut
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """At one leader. Raises KafkaError when an answer is lost."""
+        firsts: dict[TopicPartition, Sequence[int]] = {}
+        rest: dict[TopicPartition, tuple[int, int]] = {}
+        for partition, hole in holes.items():
+            state = self._states[partition]
+            if state.producer_epoch < identity.producer_epoch:
+                number = first_number(state, identity.producer_epoch)
+                if number is None:
+                    rest[partition] = hole
+                else:
+                    firsts[partition] = (number,)
+        refused = await self._write(node, identity, firsts)
+        following: dict[TopicPartition, Sequence[int]] = {}
+        for partition, (first, count) in holes.items():
+            if partition in refused or partition in rest:
+                continue
+            begun = int(partition in firsts)
+            numbers = following_numbers(self._states[partition], count - begun)
+            # By its whole length: its consumers were promised something about that.
+            if numbers is None or count > MOST_AT_LEADER:
+                rest[partition] = first + begun, count - begun
+            else:
+                following[partition] = numbers
+        for group in _groups(following):
+            refused |= await self._write(node, identity, {each: following[each] for each in group})
+        for partition, code in refused.items():
+            self._refuse(partition, code, ended, left_out)
+        async with asyncio.TaskGroup() as tasks:
+            for partition in following.keys() - refused.keys():
+                first, count = holes[partition]
+                look = self._look(partition, first + count - 1, identity.producer_id, ended, left_out)
+                tasks.create_task(look, name=f"look for the marker at {partition}")
+        return rest
+
+    async def _write(
+        self, node: int, identity: ProducerIdentity, numbers: Mapping[TopicPartition, Sequence[int]]
+    ) -> dict[TopicPartition, int | None]:
+        """What was refused, all of it or in part: error codes. Raises KafkaError when the answer is lost."""
+        written = {partition: each for partition, each in numbers.items() if each}
+        if not written:
+            return {}
+        markers = [
+            AbortMarker(partition, *identity, number)
+            for partition, each in written.items()
+            for number in each
+        ]
+        async with deadline(_LEADER_SECONDS, DOING, alias=self._session.alias):
+            answers = await self._session.send(node, write_markers(markers), DOING)
+        codes = {partition: answers.get((partition, identity.producer_id)) for partition in written}
+        for partition, each in written.items():
+            self._states[partition] = MarkerState(identity.producer_epoch, each[-1])
+        return {partition: code for partition, code in codes.items() if code != ErrorCode.NONE}
+
+    def _refuse(self, partition: TopicPartition, code: int | None, ended: Ended, left_out: LeftOut) -> None:
+        """The end of the log tells what was written."""
+        self._states.forget([partition])
+        if code in _BEATEN:
+            ended(partition, False)
+        elif code is None:
+            left_out(partition, not_told(partition, DOING, alias=self._session.alias))
+        else:
+            self._leaders.doubt([partition])
+            error = partition_error(code, partition, DOING, alias=self._session.alias)
+            if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                self._withdraw(error)
+            left_out(partition, error)
+
+    async def _look(
+        self, partition: TopicPartition, last: int, producer_id: int, ended: Ended, left_out: LeftOut
+    ) -> None:
+        """The answer says neither where the markers are nor that all of them are: the log has to end with one
+        at `last`, so that nothing else lies in the hole."""
+        try:
+            async with deadline(_LEADER_SECONDS, DOING, alias=self._session.alias):
+                fetched = await self._reader.fetch(partition, last, max_bytes=1)
+        except KafkaError as error:
+            self._states.forget([partition])
+            left_out(partition, about(partition, error))
+            return
+        header = fetched.batches[0].header if fetched.batches else None
+        is_filled = (
+            header is not None and fetched.end_offset == last + 1 and is_marker_at(header, last, producer_id)
+        )
+        if not is_filled:
+            self._states.forget([partition])
+        ended(partition, is_filled)
+
+
+def _groups(numbers: Mapping[TopicPartition, Sequence[int]]) -> Iterator[Iterable[TopicPartition]]:
+    """Partitions whose markers go into one request."""
+    group: list[TopicPartition] = []
+    size = 0
+    for partition, each in numbers.items():
+        if group and size + len(each) > MOST_AT_LEADER:
+            yield group
+            group, size = [], 0
+        group.append(partition)
+        size += len(each)
+    if group:
+        yield group
