@@ -32,6 +32,8 @@ class TopicAdminContract:
         )
         assert failure(made[name]).reason == "TOPIC_EXISTS"
         assert made[other] is None
+        made = await rig.cluster.create_topics([NewTopic(name=name, partition_count=1, replication_factor=1)])
+        assert f"create topic {name}: " in str(failure(made[name]))
 
     async def test_the_broker_chooses_the_replication_factor(self, rig: ClusterRig) -> None:
         name = unique_name("default-replication")

@@ -1,7 +1,9 @@
 """What keeps `twinlog status --check` from saying that everything moves. Pure."""
 
+import shlex
 from dataclasses import dataclass
 
+from twinlog.cli.common.next_command import next_command
 from twinlog.cli.status.rows import HEARTBEAT_MISSING, SERVING, STANDS_BY, WAITING, FlowRow, Status
 
 RUNNING = "RUNNING"
@@ -17,6 +19,8 @@ class Problem:
     reason: str
     """Stable."""
     message: str
+    command: str = ""
+    """The command that helps."""
 
 
 def problems_of(status: Status) -> list[Problem]:
@@ -30,6 +34,7 @@ def problems_of(status: Status) -> list[Problem]:
             about=row.name,
             reason=row.reason or row.health,
             message=row.message or f"the service at {row.endpoint} does not serve",
+            command=next_command(row.reason, {}) if row.health == SERVING else "",
         )
         for row in status.services
         if row.health != SERVING or row.reason
@@ -38,7 +43,12 @@ def problems_of(status: Status) -> list[Problem]:
         found += _of_flow(status.flows[name])
     for alias in sorted(status.clusters):
         found += [
-            Problem(about=alias, reason=note.reason, message=f"{note.service}: {note.message}")
+            Problem(
+                about=alias,
+                reason=note.reason,
+                message=f"{note.service}: {note.message}",
+                command=next_command(note.reason, {}),
+            )
             for note in status.clusters[alias].notes
         ]
     if not status.flows and not found:
@@ -53,7 +63,12 @@ def standing_by(status: Status) -> list[str]:
 
 def _of_flow(row: FlowRow) -> list[Problem]:
     found = [
-        Problem(about=row.flow, reason=note.reason, message=f"{note.service}: {note.message}")
+        Problem(
+            about=row.flow,
+            reason=note.reason,
+            message=f"{note.service}: {note.message}",
+            command=next_command(note.reason, {"flow": row.flow}),
+        )
         for note in row.notes
         if note.reason not in _AS_CONFIGURED
         and note.reason != STANDS_BY
@@ -63,18 +78,25 @@ def _of_flow(row: FlowRow) -> list[Problem]:
     as_it_should = {RUNNING, _WAITS} if row.stands_by("source") else {RUNNING}
     still = {state: count for state, count in row.partitions.items() if count and state not in as_it_should}
     found += [
-        Problem(about=row.flow, reason=state, message=_partitions(count, state))
+        Problem(
+            about=row.flow,
+            reason=state,
+            message=f"{partitions(count)} {'is' if count == 1 else 'are'} {state}",
+            command=f"twinlog partitions {shlex.quote(row.flow)} --trouble",
+        )
         for state, count in sorted(still.items())
     ]
     if row.path == "UNKNOWN" and not any(note.service == "heartbeat" for note in row.notes):
         told = "the heartbeat service does not know whether heartbeats arrive"
-        found.append(Problem(about=row.flow, reason="PATH_UNKNOWN", message=told))
+        command = next_command("PATH_UNKNOWN", {"flow": row.flow})
+        found.append(Problem(about=row.flow, reason="PATH_UNKNOWN", message=told, command=command))
     if row.partitions_of_unknown_lag or (row.records is not None and row.lag_records is None):
         count = row.partitions_of_unknown_lag or 0
-        told = f"the lag of {count} partitions is not known" if count else "its positions are not known"
-        found.append(Problem(about=row.flow, reason="LAG_UNKNOWN", message=told))
+        told = f"the lag of {partitions(count)} is not known" if count else "its positions are not known"
+        command = f"twinlog partitions {shlex.quote(row.flow)}"
+        found.append(Problem(about=row.flow, reason="LAG_UNKNOWN", message=told, command=command))
     found += [
-        Problem(about=row.flow, reason="TOPICS_WAITING", message=each.message)
+        Problem(about=row.flow, reason="TOPICS_WAITING", message=each.message, command=each.command)
         for each in row.in_force
         if each.kind == WAITING
     ]
@@ -84,6 +106,5 @@ def _of_flow(row: FlowRow) -> list[Problem]:
     return found
 
 
-def _partitions(count: int, state: str) -> str:
-    words = "1 partition is" if count == 1 else f"{count} partitions are"
-    return f"{words} {state} (`twinlog partitions --trouble`)"
+def partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count:,} partitions"

@@ -1,5 +1,7 @@
 """What checkpoint adds to `twinlog status`: groups, and what a failover left in force: fences, cut moves."""
 
+import shlex
+
 import grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
@@ -101,18 +103,19 @@ def left_of_move(flow: str, last: checkpoint.LastMove, *, running: bool) -> list
     since = shown_stamp(last.started)
     left: list[InForce] = []
     if not last.finished:
-        done = ", ".join(last.steps) or "nothing"
-        told = (
-            f"{last.kind} {last.run_id} is under way, done: {done}"
-            if running
-            else f"{last.kind} {last.run_id} was cut, done: {done} (`twinlog {last.kind} run` continues it)"
-        )
-        left.append(InForce(kind=MOVE, about=flow, message=told, by=last.by, since=since))
+        done = f"done: {', '.join(last.steps)}" if last.steps else "no step is done"
+        told = f"{last.kind} {last.run_id} {'is running' if running else 'was interrupted'}; {done}"
+        command = f"twinlog {last.kind} {'attach' if running else 'run'} {shlex.quote(flow)}"
+        left.append(InForce(kind=MOVE, about=flow, message=told, by=last.by, since=since, command=command))
     source, target = flow.split("->")
     left_alias, entered_alias = (source, target) if last.kind == "failover" else (target, source)
     for cluster, topics in ((left_alias, last.fenced_where_left), (entered_alias, last.fenced_where_entered)):
         if topics:
             named = ", ".join(topics[:NAMED_TOPICS]) + (", …" if len(topics) > NAMED_TOPICS else "")
-            told = f"nobody may write to {len(topics)} topics on {cluster}: {named}"
-            left.append(InForce(kind=FENCE, about=flow, message=told, by=last.by, since=since))
+            count = "1 topic" if len(topics) == 1 else f"{len(topics):,} topics"
+            told = f"nobody may write to {count} on {cluster}: {named}"
+            command = f"twinlog failover status {shlex.quote(flow)}"
+            left.append(
+                InForce(kind=FENCE, about=flow, message=told, by=last.by, since=since, command=command)
+            )
     return left

@@ -1,6 +1,7 @@
 """What configsync adds to `twinlog status`: topics, those that wait, rules that are not the file's."""
 
 import asyncio
+import shlex
 
 import grpc
 
@@ -46,10 +47,14 @@ async def _rules(
     for rule in rules.rules:
         if rule.changed:
             told = f"{rule.key} = {rule.value}; the file says {rule.file_value or 'nothing'}"
-            row.in_force.append(InForce(kind=RULE, about=row.flow, message=told, since=since))
+            command = f"twinlog rules get {shlex.quote(row.flow)}"
+            row.in_force.append(
+                InForce(kind=RULE, about=row.flow, message=told, since=since, command=command)
+            )
         if rule.key == SYNC_MODE and rule.value == "manual":
             told = "topics, configs and ACLs change by `twinlog apply` only"
-            row.in_force.append(InForce(kind=MANUAL, about=row.flow, message=told))
+            command = f"twinlog plan {shlex.quote(row.flow)}"
+            row.in_force.append(InForce(kind=MANUAL, about=row.flow, message=told, command=command))
 
 
 async def _waiting(
@@ -73,6 +78,7 @@ async def _waiting(
         names = [topic.source_topic for topic in topics]
         more = f" and {len(names) - NAMED_TOPICS} more" if len(names) > NAMED_TOPICS else ""
         told = (
-            f"selected and not copied: {', '.join(names[:NAMED_TOPICS])}{more}: {reason} {topics[0].message}"
+            f"selected but not copied: {', '.join(names[:NAMED_TOPICS])}{more}: {reason} {topics[0].message}"
         )
-        row.in_force.append(InForce(kind=WAITING, about=row.flow, message=told.rstrip()))
+        command = f"twinlog topics {shlex.quote(row.flow)} --waiting"
+        row.in_force.append(InForce(kind=WAITING, about=row.flow, message=told.rstrip(), command=command))

@@ -64,6 +64,8 @@ class InForce:
     by: str | None = None
     since: str | None = None
     """RFC 3339."""
+    command: str = ""
+    """What shows more of it, or ends it."""
 
 
 @dataclass(slots=True, kw_only=True)

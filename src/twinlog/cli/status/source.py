@@ -1,12 +1,13 @@
 """What the source service adds to `twinlog status`: the copy, its lag, pauses, limits and gaps."""
 
+import shlex
 from collections.abc import Sequence
 
 import grpc
 
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.source.client import every_gap, partition_name, scope_name, shown_bytes
+from twinlog.cli.source.client import every_gap, partition_name, scope_name, scope_words, shown_bytes
 from twinlog.cli.status.rows import (
     DIFFERS,
     FOREIGN,
@@ -21,6 +22,9 @@ from twinlog.cli.status.rows import (
     shown_stamp,
 )
 from twinlog.clock import SystemClock
+
+NOT_COPIED_HERE = "FLOW_NOT_READY"
+"""Of a ledger that is not known. Why the flow is not copied is told once, by the flow itself."""
 
 
 async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
@@ -44,6 +48,7 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
                 message="paused",
                 by=each.by,
                 since=shown_stamp(each.since),
+                command=shlex.join(["twinlog", "resume", *scope_words(each.scope)]),
             )
             for each in flow.pauses
         ]
@@ -52,6 +57,7 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
                 kind=LIMIT,
                 about=scope_name(each.scope),
                 message=f"limited to {shown_bytes(each.bytes_per_second)}/s",
+                command=f"twinlog throttle {shlex.quote(row.flow)}",
             )
             for each in flow.throttles
         ]
@@ -65,10 +71,10 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         return
     by_flow: dict[str, list[source.LedgerGap]] = {}
     for unknown in gaps.unknown:
-        told = f"gaps are not known: {unknown.message}"
         row = status.flow(unknown.flow)
         row.gaps_known = False
-        row.add_note("source", unknown.reason, told)
+        if unknown.reason != NOT_COPIED_HERE or not row.notes:
+            row.add_note("source", unknown.reason, f"gaps are not known: {unknown.message}")
     for gap in gaps.gaps:
         if gap.acknowledged_by:
             continue
@@ -84,12 +90,18 @@ def _add_proof(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
         row.proven_age_seconds = age_seconds(flow.proven_at, now_ms)
     row.foreign_records = flow.foreign_records
     if different := row.proofs.get("DIFFERENT"):
-        count = "1 copy differs" if different == 1 else f"{different} copies differ"
-        told = f"{count} from the source: `twinlog partitions --trouble`, `twinlog verify`"
-        row.in_force.append(InForce(kind=DIFFERS, about=row.flow, message=told))
+        told = "1 copy differs" if different == 1 else f"{different:,} copies differ"
+        row.in_force.append(
+            InForce(kind=DIFFERS, about=row.flow, message=f"{told} from the source", command=_trouble(row))
+        )
     if flow.foreign_records:
-        told = f"others wrote {flow.foreign_records} records into copies: `twinlog partitions --trouble`"
-        row.in_force.append(InForce(kind=FOREIGN, about=row.flow, message=told))
+        count = "1 record" if flow.foreign_records == 1 else f"{flow.foreign_records:,} records"
+        told = f"other producers wrote {count} into the copies"
+        row.in_force.append(InForce(kind=FOREIGN, about=row.flow, message=told, command=_trouble(row)))
+
+
+def _trouble(row: FlowRow) -> str:
+    return f"twinlog partitions {shlex.quote(row.flow)} --trouble"
 
 
 def _add_lag(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
@@ -117,13 +129,14 @@ def _add_lag(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
 
 def _gaps_in_force(flow: str, gaps: Sequence[source.LedgerGap]) -> InForce:
     """Losses on record: what was copied again since stays in the ledger until somebody acknowledges it."""
-    counted = "1 gap is" if len(gaps) == 1 else f"{len(gaps)} gaps are"
+    counted = "1 gap" if len(gaps) == 1 else f"{len(gaps):,} gaps"
     newest = max(gaps, key=lambda gap: gap.found_at.ToMilliseconds())
     offsets = sum(gap.lost_offsets for gap in gaps)
     return InForce(
         kind=GAPS,
         about=flow,
-        message=f"{offsets:,} offsets in {counted} on record as lost, not acknowledged, the newest:"
-        f" {newest.reason} of {partition_name(newest.partition)} (`twinlog gaps`)",
+        message=f"{counted} not acknowledged: {offsets:,} source offsets are recorded as lost;"
+        f" newest: {newest.reason} in {partition_name(newest.partition)}",
         since=shown_stamp(newest.found_at),
+        command=f"twinlog gaps {shlex.quote(flow)}",
     )

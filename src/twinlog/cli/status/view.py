@@ -83,7 +83,9 @@ def check_as_json(problems: Sequence[Problem], standing_by: Sequence[str] = ()) 
 def check_lines(problems: Sequence[Problem], standing_by: Sequence[str] = ()) -> list[str]:
     """One line for each thing that does not move."""
     if problems:
-        return [f"{each.about}: {each.reason}: {each.message}" for each in problems]
+        return [
+            f"{each.about}: {each.reason}: {with_command(each.message, each.command)}" for each in problems
+        ]
     others = f"; on standby here, copied by another process: {', '.join(standing_by)}" if standing_by else ""
     return [f"everything moves{others}"]
 
@@ -177,7 +179,12 @@ def in_force_cells(status: Status) -> list[Sequence[str]]:
 def _in_force(each: InForce) -> str:
     by = f", by {each.by}" if each.by else ""
     since = f" since {each.since}" if each.since else ""
-    return f"{each.message}{by}{since}"
+    return with_command(f"{each.message}{by}{since}", each.command)
+
+
+def with_command(message: str, command: str) -> str:
+    """A message that names a command itself needs no other."""
+    return f"{message} (`{command}`)" if command and "`" not in message else message
 
 
 def _topics(counts: Mapping[str, int]) -> str:

@@ -137,7 +137,7 @@ class TopicAdminMixin:
     async def _create(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
         wanted = librdkafka_topics(topics)
         return await self._admin.each(
-            "create topics",
+            f"create topic {wanted[0].topic}" if len(wanted) == 1 else "create topics",
             lambda admin, seconds: admin.create_topics(
                 wanted, request_timeout=seconds, operation_timeout=seconds
             ),

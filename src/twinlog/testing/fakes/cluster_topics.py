@@ -115,7 +115,7 @@ class FakeTopicAdmin(FakeClusterBase):
         )
 
     def _create(self, topic: NewTopic) -> KafkaError | None:
-        doing = "create topics"
+        doing = f"create topic {topic.name}"
         if topic.name in self.topics:
             return from_code(ErrorCode.TOPIC_ALREADY_EXISTS, doing, alias=self.alias)
         if topic.partition_count < 1:

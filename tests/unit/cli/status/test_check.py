@@ -46,7 +46,7 @@ def cluster_away(status: Status) -> None:
 
 
 def waiting_topic(status: Status) -> None:
-    told = "selected and not copied: orders: PLAN_PENDING"
+    told = "selected but not copied: orders: PLAN_PENDING"
     flow(status).in_force.append(InForce(kind="WAITING", about="A->B", message=told))
 
 
@@ -159,8 +159,18 @@ def test_what_does_not_move_or_is_not_known_is_named(
     status = healthy()
     what(status)
     assert [(each.about, each.reason) for each in problems_of(status)] == [(about, reason)]
-    (line,) = check_lines(problems_of(status))
+    (problem,) = problems_of(status)
+    (line,) = check_lines([problem])
     assert line.startswith(f"{about}: {reason}: ")
+    assert problem.command in line
+
+
+def test_a_problem_names_the_command_that_shows_more_of_it() -> None:
+    status = healthy()
+    stalled(status)
+    assert check_lines(problems_of(status)) == [
+        "A->B: STALLED: 1 partition is STALLED (`twinlog partitions 'A->B' --trouble`)"
+    ]
 
 
 def test_heartbeats_of_a_paused_flow_are_no_trouble_of_their_own() -> None:

@@ -22,14 +22,16 @@ def test_a_cut_move_and_one_under_way_say_how_far_they_are() -> None:
     cut = last(finished=False, steps=["CHECK", "FENCE"])
     (shown,) = left_of_move("A->B", cut, running=False)
     assert (shown.kind, shown.by) == ("MOVE", "ann")
-    assert "was cut, done: CHECK, FENCE" in shown.message
+    assert shown.message == "failover r1 was interrupted; done: CHECK, FENCE"
+    assert shown.command == "twinlog failover run 'A->B'"
     (shown,) = left_of_move("A->B", cut, running=True)
-    assert "is under way" in shown.message
+    assert shown.message.startswith("failover r1 is running")
+    assert shown.command == "twinlog failover attach 'A->B'"
 
 
 def test_a_fence_names_the_cluster_that_it_is_on_and_its_topics() -> None:
     (shown,) = left_of_move("A->B", last(fenced_where_left=["orders"]), running=False)
-    assert (shown.kind, shown.message) == ("FENCE", "nobody may write to 1 topics on A: orders")
+    assert (shown.kind, shown.message) == ("FENCE", "nobody may write to 1 topic on A: orders")
     (shown,) = left_of_move("A->B", last(kind="failback", fenced_where_left=["a"]), running=False)
     assert "on B" in shown.message
 
