@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from twinlog.cli.common.output import print_table
 from twinlog.cli.common.table import Column, table_lines
+from twinlog.cli.common.tones import toned
 
 KEYS = (Column(title="key"), Column(title="value"), Column(title="lag", right=True))
 LONG = "__consumer_offsets, .*[\\-\\.]internal, .*\\.replica, __.*, " * 3
@@ -69,3 +70,8 @@ def test_without_rows_it_says_so_instead_of_showing_a_head(capsys: pytest.Captur
     assert capsys.readouterr().out == "no topics\n"
     print_table("", KEYS, [])
     assert capsys.readouterr().out.split() == ["key", "value", "lag"]
+
+
+def test_states_are_in_colour_and_names_that_hold_such_a_word_are_not() -> None:
+    assert toned("orders-0  FAULTED  7") == "orders-0  \x1b[31mFAULTED\x1b[0m  7"
+    assert toned("RUNNING.orders  DOWN-0  _READY") == "RUNNING.orders  DOWN-0  _READY"

@@ -11,18 +11,22 @@ from twinlog.cli.common.output import Column
 from twinlog.cli.configsync.client import flow_name
 
 COLUMNS = (
-    Column(title="flow"),
+    Column(title="flow", spare=4),
     Column(title="group"),
     Column(title="partition"),
-    Column(title="offset", right=True),
+    Column(title="offset", right=True, spare=3),
     Column(title="source lag", right=True),
-    Column(title="on target", right=True),
-    Column(title="target lag", right=True),
-    Column(title="committed", right=True),
+    Column(title="on target", right=True, spare=2),
+    Column(title="target lag", right=True, spare=1),
+    Column(title="committed", right=True, spare=6),
     Column(title="verdict"),
-    Column(title="age", right=True),
+    Column(title="age", right=True, spare=5),
     Column(title="message"),
 )
+
+
+_SAY_ALL = frozenset({"PRESERVED", "EXACT", "UP_TO_DATE"})
+"""Verdicts of which the message is the same in every row; --help has it."""
 
 
 class Order(StrEnum):
@@ -57,7 +61,7 @@ def group_cells(row: pb2.GroupPartition, confirmed_ms: int, now_ms: int) -> list
         shown(row.offset_on_target if row.HasField("offset_on_target") else None),
         verdict_name(row.verdict),
         age(age_ms),
-        row.message,
+        "" if verdict_name(row.verdict) in _SAY_ALL else row.message,
     ]
 
 

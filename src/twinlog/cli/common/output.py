@@ -1,6 +1,7 @@
 """How commands print: a table for people, JSON for programs."""
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,7 @@ import typer
 
 from twinlog.cli.common.failures import ANSWERS_IN_JSON
 from twinlog.cli.common.table import Column, table_lines
+from twinlog.cli.common.tones import toned
 from twinlog.printable import PrintableStream, printable_json
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "OutputOption",
     "clear_screen",
     "filter_output",
+    "in_colour",
     "print_json",
     "print_json_line",
     "print_table",
@@ -68,6 +71,11 @@ def screen_rows() -> int | None:
     return max(1, shutil.get_terminal_size().lines - 4) if sys.stdout.isatty() else None
 
 
+def in_colour(line: str) -> str:
+    """States in colour on a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    return toned(line) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else line
+
+
 def print_table(
     title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, empty: str = ""
 ) -> None:
@@ -83,6 +91,6 @@ def print_table(
     if title:
         typer.secho(title, bold=True)
     for number, line in enumerate(lines):
-        typer.secho(line, bold=number == 0)
+        typer.secho(line if number == 0 else in_colour(line), bold=number == 0)
     if width is not None:
         typer.echo()

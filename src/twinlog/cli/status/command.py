@@ -10,6 +10,7 @@ from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
 
 if TYPE_CHECKING:
+    from twinlog.cli.status.check import Problem
     from twinlog.cli.status.rows import Status
 
 _HELP = """Show every service, flow and cluster as they are now.
@@ -63,7 +64,7 @@ def status_command(
         return
     with reported_failures():
         status = run_async(asked())
-    problems = problems_of(status) if check else []
+    problems = problems_of(status)
     with reported_failures():
         if output is Output.JSON:
             document = view.as_json(status)
@@ -73,12 +74,12 @@ def status_command(
         elif check:
             typer.echo("\n".join(view.check_lines(problems, standing_by(status))))
         else:
-            _print_tables(status)
-    if problems or not (check or status.all_serving):
+            _print_tables(status, problems)
+    if (problems and check) or not (check or status.all_serving):
         raise typer.Exit(EXIT_FAILED)
 
 
-def _print_tables(status: "Status") -> None:
+def _print_tables(status: "Status", problems: "list[Problem]") -> None:
     from twinlog.cli.status import view
 
     for line in view.deployment(status):
@@ -97,6 +98,8 @@ def _print_tables(status: "Status") -> None:
         print_table("", view.IN_FORCE_COLUMNS, in_force)
     if notes := view.note_cells(status):
         print_table("", view.NOTE_COLUMNS, notes)
+    colour = typer.colors.RED if problems else typer.colors.GREEN
+    typer.secho(view.verdict_line(status, problems), fg=colour)
 
 
 status_command.__doc__ = _HELP

@@ -10,12 +10,27 @@ from twinlog.cli.source.partition_rows import shown_catch_up, shown_seconds
 from twinlog.cli.status.check import Problem
 from twinlog.cli.status.deployment import deployment_lines
 from twinlog.cli.status.producers import State, producers_of
-from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
+from twinlog.cli.status.rows import (
+    DIFFERS,
+    FOREIGN,
+    GAPS,
+    MOVE,
+    ClusterRow,
+    FlowRow,
+    InForce,
+    Note,
+    ServiceRow,
+    Status,
+)
 
 UNKNOWN = "-"
 """Shown in place of what no service told."""
 NOT_KNOWN = "?"
 """Shown in place of what a service was asked for and does not know now."""
+
+_REASONS_NAMED = 3
+_TO_ACT_ON = frozenset({GAPS, DIFFERS, FOREIGN, MOVE})
+"""In force, and no problem of `--check`; somebody should look at them all the same."""
 
 _INSECURE = (
     "the port is open to other machines, and asks nobody who calls or speaks no TLS: twinlog.insecure is true"
@@ -88,6 +103,19 @@ def check_lines(problems: Sequence[Problem], standing_by: Sequence[str] = ()) ->
         ]
     others = f"; on standby here, copied by another process: {', '.join(standing_by)}" if standing_by else ""
     return [f"everything moves{others}"]
+
+
+def verdict_line(status: Status, problems: Sequence[Problem]) -> str:
+    """What a person reads first: whether everything moves, else what does not, by reason."""
+    if not problems:
+        left = [
+            each.kind for row in _sorted_flows(status) for each in row.in_force if each.kind in _TO_ACT_ON
+        ]
+        return f"everything moves; in force: {', '.join(dict.fromkeys(left))}" if left else "everything moves"
+    reasons = list(dict.fromkeys(each.reason for each in problems))
+    named = ", ".join(reasons[:_REASONS_NAMED]) + (", …" if len(reasons) > _REASONS_NAMED else "")
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return f"{count}: {named} (`twinlog status --check`)"
 
 
 def service_cells(row: ServiceRow) -> Sequence[str]:

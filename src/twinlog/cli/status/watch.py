@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import typer
 
-from twinlog.cli.common.output import Column, Output, print_json_line
+from twinlog.cli.common.output import Column, Output, in_colour, print_json_line
 from twinlog.cli.common.table import table_lines
 from twinlog.cli.common.times import shown_clock
 from twinlog.cli.status import view
+from twinlog.cli.status.check import problems_of
 from twinlog.cli.status.rows import Status
 from twinlog.clock import SystemClock
 from twinlog.service.runtime import wait_or_stop
@@ -22,7 +23,13 @@ def screen_lines(status: Status, *, at_ms: int, width: int, height: int) -> list
     """As many lines as the screen has: what is wrong stands above what is there, and what does not fit is
     counted. `at_ms`: the time of the status, which is older than two seconds while a service does not answer.
     Pure."""
-    lines = [line[:width] for line in (f"as of {shown_clock(at_ms)}", *view.deployment(status), "")]
+    head = (
+        f"as of {shown_clock(at_ms)}",
+        *view.deployment(status),
+        view.verdict_line(status, problems_of(status)),
+        "",
+    )
+    lines = [line[:width] for line in head]
     lines += [line for block in _blocks(status, width) for line in (*block, "")][:-1]
     if len(lines) <= height:
         return lines
@@ -65,7 +72,9 @@ async def watch_status(ask: Callable[[], Awaitable[Status]], output: Output) -> 
             size = shutil.get_terminal_size()
             status = await ask()
             lines = screen_lines(status, at_ms=clock.now_ms(), width=size.columns, height=size.lines - 1)
-            live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
+            shown = Text.from_ansi("\n".join(map(in_colour, lines)))
+            shown.no_wrap = True
+            live.update(shown, refresh=True)
             await wait_or_stop(stop, SECONDS)
 
 

@@ -8,7 +8,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.status.check import problems_of, standing_by
 from twinlog.cli.status.query import explain_silence
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
-from twinlog.cli.status.view import check_as_json, check_lines
+from twinlog.cli.status.view import check_as_json, check_lines, verdict_line
 
 
 def healthy() -> Status:
@@ -163,6 +163,18 @@ def test_what_does_not_move_or_is_not_known_is_named(
     (line,) = check_lines([problem])
     assert line.startswith(f"{about}: {reason}: ")
     assert problem.command in line
+
+
+def test_the_first_line_says_whether_everything_moves_and_hides_no_loss() -> None:
+    status = healthy()
+    assert verdict_line(status, problems_of(status)) == "everything moves"
+    flow(status).in_force.append(InForce(kind="GAPS", about="A->B", message="3 offsets"))
+    assert verdict_line(status, problems_of(status)) == "everything moves; in force: GAPS"
+    stalled(status)
+    silent(status)
+    assert verdict_line(status, problems_of(status)) == (
+        "2 problems: HEARTBEAT_MISSING, STALLED (`twinlog status --check`)"
+    )
 
 
 def test_a_problem_names_the_command_that_shows_more_of_it() -> None:

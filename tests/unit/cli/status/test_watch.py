@@ -29,7 +29,7 @@ def test_no_line_is_longer_and_no_screen_fuller_than_the_terminal(width: int, he
 
 def test_what_is_wrong_stands_above_services() -> None:
     text = "\n".join(screen_lines(status(1), at_ms=AT_MS, width=120, height=40))
-    assert text.index("A0->B") < text.index("NO_TASK") < text.index("SERVING")
+    assert text.index("1 problem: NO_TASK") < text.index("A0->B") < text.index("SERVING")
     assert "more lines" not in text
 
 
