@@ -40,7 +40,7 @@ READ_TIMEOUT_SECONDS = 30.0
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
-    """Connect the parts; waits for no broker."""
+    """Connect the parts. Does not wait for any broker."""
     topics = TopicsWatch(
         context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
     )
@@ -104,14 +104,15 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
 
 
 def _reachable(context: ServiceContext, alias: ClusterAlias) -> bool:
-    """By the last probe; a cluster that was not probed yet counts as there."""
+    """Whether the last probe reached the cluster; True before the first probe."""
     return all(status.reachable or not status.as_of_ms for status in context.clusters.statuses([alias]))
 
 
 async def _clusters(context: ServiceContext, stack: AsyncExitStack, entry: CheckpointFlow) -> FlowClusters:
     clients = entry.clients
     source, target = clients.source_reader, clients.target_reader
-    # The source is seen as the copy saw it; on the target only what was committed is a copy.
+    # On the source, use the isolation level of the copy. On the target, only committed records count as
+    # copied.
     copied = fetch_options(source.properties, alias=source.alias).read_committed
     return FlowClusters(
         source=await context.clusters.get(clients.source_admin),

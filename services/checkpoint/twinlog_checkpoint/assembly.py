@@ -1,4 +1,4 @@
-"""Puts the parts of one flow together, on whatever clusters it is given. No I/O."""
+"""Assembles the parts of one flow for given clusters. No I/O."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -45,7 +45,7 @@ from twinlog_checkpoint.translation.translation import Translator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowClusters:
-    """Connections of one flow, each with the client settings of its use."""
+    """The connections of one flow, each with the client settings for its purpose."""
 
     source: KafkaCluster
     target: KafkaCluster
@@ -70,11 +70,11 @@ class SharedDependencies:
     aliases: Collection[ClusterAlias]
     """Every cluster of the configuration."""
     copy_states: CopyStates
-    """What the source service says of its partitions."""
+    """Asks the source service for the state of the copies."""
 
 
 def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedDependencies) -> FlowParts:
-    """The parts of one flow; nothing runs yet."""
+    """Assemble the parts of one flow; starts nothing."""
     settings = entry.settings
     tail = SyncTail(
         flow=entry.flow,
@@ -148,7 +148,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
 
 
 def _away(flow: Flow, around: SharedDependencies) -> TwinlogError | None:
-    """The cluster of a flow that did not answer the last probe."""
+    """Return the cluster of the flow that did not answer the last probe, if any."""
     for alias in (flow.source, flow.target):
         if not around.reachable(alias):
             return TransientKafkaError(
@@ -197,8 +197,8 @@ def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> Group
 
 
 def assemble_moves(flows: Mapping[Flow, FlowParts], around: SharedDependencies) -> dict[Flow, ServedFlow]:
-    """What moves the groups of each flow, there and back; a failback also uses the reverse flow, if there is
-    one."""
+    """Assemble what moves the groups of each flow in both directions. A failback also uses the reverse flow
+    if it is configured."""
     served: dict[Flow, ServedFlow] = {}
     for flow, parts in flows.items():
         lock = asyncio.Lock()
@@ -248,14 +248,14 @@ def _journal(parts: FlowParts) -> MoveJournal:
 
 
 async def watch_fences(stop: asyncio.Event, *, parts: FlowParts, around: SharedDependencies) -> None:
-    """Loop of the process that owns the flow."""
+    """Loop of the process that owns the flow: watch the fences."""
     await parts.fences.run(stop, load=_journal(parts).load, clock=around.clock)
 
 
 def _forward(
     entry: CheckpointFlow, clusters: FlowClusters, tail: SyncTail, instruments: CheckpointInstruments
 ) -> Translator:
-    """Exact, unless the configuration allows no reading."""
+    """From source to target; exact, unless the configuration forbids reading the logs."""
     floor = FloorTranslator(lambda: tail.store)
     if entry.settings.translation_max_bytes == 0:
         return floor
@@ -273,7 +273,7 @@ def _forward(
 def _back(
     entry: CheckpointFlow, clusters: FlowClusters, tail: SyncTail, instruments: CheckpointInstruments
 ) -> Translator:
-    """From copies to originals; only asked for partitions that are copies."""
+    """From copies to originals; called only for partitions that are copies."""
     pairs = partial(pairs_of_copy, entry, tail)
     floor = ReverseFloor(lambda: tail.store.read_to_end, pairs)
     return ExactTranslator(

@@ -1,4 +1,4 @@
-"""What the checkpoint service takes from the configuration."""
+"""The part of the configuration that the checkpoint service uses."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ from twinlog.selection_configured import topic_selector
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointClients:
-    """The clients a flow's checkpoints need, by what they do."""
+    """The Kafka clients of a flow's checkpoints, by purpose."""
 
     source_admin: ClientConfig
-    """Groups, their offsets and log ends on the source."""
+    """Reads groups, their offsets and log ends on the source."""
     target_admin: ClientConfig
-    """The same on the target; group offsets are written with it."""
+    """The same on the target; also commits group offsets."""
     source_reader: ClientConfig
     target_reader: ClientConfig
     syncs_reader: ClientConfig
@@ -35,7 +35,8 @@ class CheckpointFlow:
     flow: Flow
     policy: ReplicationPolicy
     topics: TopicSelector
-    """MM2 checkpoints what its raw topic filter takes; the rest of the rules explains what has no sync."""
+    """Decides which topics get checkpoints. As MM2, it uses the raw topic filter; the other rules explain why
+    a topic has no sync."""
     groups: GroupFilter
     syncs_topic: HostedTopic
     checkpoints_topic: str

@@ -1,4 +1,4 @@
-"""Many things done side by side, a few at a time, or one by one without keeping others waiting."""
+"""Processes many items, a few at a time, without blocking the event loop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -9,16 +9,16 @@ from twinlog.errors import TwinlogError
 T = TypeVar("T")
 
 TURN_ITEMS = 500
-"""Offsets that are handled in a row: some milliseconds."""
+"""Offsets processed in a row: a few milliseconds."""
 TURN_GROUPS = 50
-"""The same of groups with all of their offsets."""
+"""Groups processed in a row, with all of their offsets."""
 
 
 async def in_turns(items: Iterable[T], *, most: int = TURN_ITEMS) -> AsyncIterator[T]:
-    """Give the items one by one, and let other tasks run after every `most` of them.
+    """Yield the items, and let other tasks run after every `most` of them.
 
-    A list of all offsets of a large flow takes seconds. Who keeps the flow's lease, or answers calls,
-    must not wait for that long: the lease would be lost.
+    A list of all offsets of a large flow takes seconds. The task that keeps the flow's lease must run
+    meanwhile, or the lease would be lost; so must calls.
     """
     for number, item in enumerate(items, start=1):
         yield item
@@ -29,9 +29,10 @@ async def in_turns(items: Iterable[T], *, most: int = TURN_ITEMS) -> AsyncIterat
 async def each_at_once(
     items: Iterable[T], work: Callable[[T], Coroutine[Any, Any, None]], *, most: int, name: str
 ) -> None:
-    """Await `work(item)` for every item, begun in order, at most `most` at a time.
+    """Await `work(item)` for every item, in order, with at most `most` at the same time.
 
-    The first TwinlogError is raised once what was begun has ended; nothing is begun after it.
+    After the first TwinlogError no further item is started; the error is raised once the started ones have
+    ended.
     """
     wanted = list(items)
     waiting = iter(wanted)

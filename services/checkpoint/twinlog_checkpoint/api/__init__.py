@@ -1,1 +1,1 @@
-"""CheckpointService over gRPC: requests, messages, and what RPCs ask of the flows."""
+"""CheckpointService over gRPC: requests, conversion of messages, and how each RPC is answered."""

@@ -13,36 +13,36 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.progress import GroupProgress
 
 HISTORY_SIZE = 1_000_000
-"""The last change of each state is kept, so this bounds the removed rows. A pass that changes every
-row lets no watcher fall behind."""
+"""How many changes of each kind are kept; it also bounds the number of removed rows. A pass that changes
+every row must not make watchers fall behind."""
 PAUSE_SECONDS = 0.5
-"""Between two batches of changes on one stream: what changes meanwhile is told once."""
+"""Pause between two batches of changes on one stream. Changes of the same row within it are sent once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowProgress:
-    """How the translation of one flow's groups goes."""
+    """The state of the translation of one flow's groups."""
 
     flow: Flow
     ready: bool
     """The first pass over the offset syncs is done."""
     blocker: str
-    """What is in the way now; empty when nothing is."""
+    """Why groups cannot be translated now; empty when they can."""
     confirmed_ms: int | None
-    """When every group was last looked at."""
+    """When the last complete pass over all groups ended."""
     blocker_reason: str = ""
     deletions_held: tuple[str, str] = ("", "")
-    """Why groups that are gone from the source are not deleted on the target: reason and words; empty when
-    nothing holds them."""
+    """Why groups that no longer exist on the source are not deleted on the target: reason and message. Empty
+    when they may be deleted."""
 
 
 ItemKey = tuple[Flow, str, TopicPartition | None]
-"""Flow, group and source partition; "" and None for the flow itself."""
+"""Flow, group and source partition. For the row of the flow itself: "" and None."""
 Item = GroupProgress | FlowProgress
 
 
 def flow_progress(parts: FlowParts) -> FlowProgress:
-    """As of now."""
+    """The current progress of a flow."""
     return FlowProgress(
         flow=parts.flow,
         ready=parts.syncs_are_read,
@@ -54,7 +54,7 @@ def flow_progress(parts: FlowParts) -> FlowProgress:
 
 
 class CheckpointBoard:
-    """What WatchCheckpoints answers from. Used from one event loop only."""
+    """The state behind WatchCheckpoints. Use it from one event loop only."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class CheckpointBoard:
         history_size: int = HISTORY_SIZE,
         pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
-        """Follows the tables of these flows as soon as `run` runs."""
+        """Subscribe to the tables of these flows; changes are published while `run` runs."""
         self._flows = list(flows)
         self._pause_seconds = pause_seconds
         self._dirty = asyncio.Event()
@@ -80,14 +80,14 @@ class CheckpointBoard:
             parts.checkpointer.table.on_change = self._dirty.set
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop: tell what changed, until `stop`."""
+        """Loop: publish changes until `stop`."""
         self.publish()
         while not stop.is_set():
             await wait_for_any(stop, self._dirty)
             self.publish()
 
     def publish(self) -> None:
-        """Make what the tables hold now what watchers see."""
+        """Publish the present content of the tables."""
         self._dirty.clear()
         for parts in self._flows:
             changes = parts.checkpointer.table.take_changes()
@@ -106,7 +106,7 @@ class CheckpointBoard:
     def watch(
         self, token: bytes, *, stop: asyncio.Event, flow: Flow | None = None, group: str = ""
     ) -> AsyncGenerator[list[Event[ItemKey, Item]], None]:
-        """As ResumableRegistry.watch_batches, of one flow or all, one group or all."""
+        """As ResumableRegistry.watch_batches: of one flow or all flows, of one group or all groups."""
 
         def selects(key: ItemKey) -> bool:
             of_flow, of_group, partition = key

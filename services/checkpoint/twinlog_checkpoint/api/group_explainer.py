@@ -1,4 +1,4 @@
-"""Gathers what `group_explanation` decides on."""
+"""Gathers the facts from which `group_explanation` decides."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class GroupExplanation:
 
 
 async def explain_group(parts: FlowParts, group: str, statuses: Iterable[ClusterStatus]) -> GroupExplanation:
-    """Ask both clusters about the group. Never raises for one that is away: that is a finding."""
+    """Ask both clusters about the group. A cluster that does not answer is a finding, not an error."""
     away = {
         status.alias: f"{status.alias} does not answer: {status.message}"
         for status in statuses

@@ -1,4 +1,4 @@
-"""Why a group is translated or not: the rules in the order in which they are asked. Pure."""
+"""Why a group is translated or not: checks the rules in order. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Rule(StrEnum):
     EXISTS = "EXISTS"
     TYPE = "TYPE"
     OFFSETS = "OFFSETS"
-    """It has committed something on a topic of the flow."""
+    """It has committed an offset on a topic of the flow."""
     SYNCS = "SYNCS"
-    """The offset syncs are read."""
+    """The offset syncs have been read."""
     GROUP_SYNC = "GROUP_SYNC"
     """Its offsets are committed on the target."""
 
@@ -34,20 +34,20 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """What is known of a group; None where a cluster did not say."""
+    """What is known of a group; None where a cluster did not answer."""
 
     cluster_problem: str
     """Which cluster does not answer, and why; empty when both do."""
     verdict: FilterVerdict
     state_on_source: str | None
-    """DEAD = there is no such group."""
+    """DEAD = the group does not exist."""
     group_type: str
     offsets: Mapping[TopicPartition, str | None] | None
-    """Each committed partition with the rule that keeps its topic out, None when it is in."""
+    """Each committed partition with the rule that excludes its topic; None when the topic is included."""
     offsets_problem: str
-    """Why they cannot be read; empty when they can."""
+    """Why the offsets cannot be read; empty when they can."""
     listed: bool
-    """The service has found it already."""
+    """The service has already listed the group."""
     refresh_interval_seconds: float
     syncs_are_read: bool
     syncs_problem: str
@@ -56,7 +56,7 @@ class GroupFacts:
 
 
 def explain(facts: GroupFacts) -> list[Finding]:
-    """The findings, up to the first that decides against the group."""
+    """Return the findings up to the first one that excludes the group."""
     findings: list[Finding] = []
     for finding in (
         _cluster(facts),
@@ -74,7 +74,7 @@ def explain(facts: GroupFacts) -> list[Finding]:
 
 
 def is_translated(findings: list[Finding]) -> bool:
-    """True when no rule but the last one stands against it."""
+    """Whether no finding excludes the group; the last one (commit on the target) does not count."""
     return all(finding.passed for finding in findings if finding.rule is not Rule.GROUP_SYNC)
 
 

@@ -1,4 +1,4 @@
-"""Between the API's messages and the domain's words. Pure."""
+"""Converts between protobuf messages of the API and the domain's values. Pure."""
 
 from collections.abc import Iterable
 
@@ -39,13 +39,13 @@ def group_partition(row: GroupProgress) -> pb2.GroupPartition:
 
 
 def page_token(last: pb2.GroupPartition) -> str:
-    """The token of the page behind this row."""
+    """Return the token of the page that follows this row."""
     at = last.source
     return encode_key((last.flow.source, last.flow.target, last.group, at.topic, at.partition))
 
 
 def page_key(token: str) -> tuple[Flow, RowKey] | None:
-    """The row behind which a page begins; None for the first page.
+    """Return the row after which a page begins; None for the first page.
 
     Raises ConfigError (INVALID_PAGE_TOKEN).
     """
@@ -83,7 +83,7 @@ def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
 
 
 def watch_response(event: Event[ItemKey, Item], *, now_ms: int) -> pb2.WatchCheckpointsResponse:
-    """One step of a watch. Nothing sets marks, so none is told."""
+    """Convert one step of a watch. This watch has no marks, so none are converted."""
     response = pb2.WatchCheckpointsResponse(resume_token=event.token)
     match event:
         case SnapshotItem(item=item):
@@ -128,7 +128,7 @@ def direction_of(direction: "pb2.Direction.ValueType") -> Direction:
 
 
 def offset_queries(queries: Iterable[pb2.OffsetQuery]) -> list[OffsetQuery]:
-    """Raises ConfigError naming the query that says neither offset nor time, or a negative offset."""
+    """Raises ConfigError if a query has neither offset nor time, or a negative offset; it names the query."""
     found: list[OffsetQuery] = []
     for index, query in enumerate(queries):
         partition = TopicPartition(query.partition.topic, query.partition.partition)

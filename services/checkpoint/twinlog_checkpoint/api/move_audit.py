@@ -1,4 +1,4 @@
-"""What the audit log says of moves: short, however many groups there are. Pure."""
+"""Summarises moves for the audit log. The length does not grow with the number of groups. Pure."""
 
 from itertools import islice
 
@@ -9,11 +9,12 @@ from twinlog_checkpoint.moves.planning.plan import MoveAction
 from twinlog_checkpoint.moves.running.host import MoveRun
 
 MOST_NAMES = 20
-"""Groups, topics or offsets of one line; the number of all of them is beside them."""
+"""Most topics, groups or offsets in one line; their total number is always included."""
 
 
 def tell_outcome(begun: Begun, run: MoveRun) -> None:
-    """The second line of a run that has ended: the offsets on the target and what the run did."""
+    """Add the outcome of a run to its second audit line: the steps, and the offsets committed on the
+    target."""
     if run.report is None:
         reason = "FAILED" if run.error is None else run.error.reason
         begun.ended(reason, before={"steps": {}}, after=run_shown(run))
@@ -42,7 +43,7 @@ def tell_outcome(begun: Begun, run: MoveRun) -> None:
 
 
 def run_shown(run: MoveRun) -> dict[str, object]:
-    """A run as far as it has come; of each step what it told last."""
+    """Summarise a run up to now: for each step its latest message."""
     return {
         "kind": run.kind,
         "by": run.options.by,
@@ -53,7 +54,7 @@ def run_shown(run: MoveRun) -> dict[str, object]:
 
 
 def record_shown(record: MoveRecord) -> dict[str, object]:
-    """A move as it is on record."""
+    """Summarise a recorded move."""
     return {
         "run_id": record.run_id,
         "kind": record.kind,

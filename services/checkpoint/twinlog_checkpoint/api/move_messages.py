@@ -1,4 +1,4 @@
-"""Between the API's messages of moves and the domain's words. Pure."""
+"""Converts between protobuf messages of moves and the domain's values. Pure."""
 
 from collections.abc import Iterator
 
@@ -22,14 +22,14 @@ from twinlog_checkpoint.moves.running.host import MoveRun
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, counting, most_missing
 
 PART_ROWS = 5_000
-"""Rows of one message: about a megabyte. A plan with no more comes whole."""
+"""Rows in one message (about a megabyte). A plan with at most this many rows is sent whole."""
 
 _ACTIONS = {action: pb2.MoveAction.Value(f"MOVE_ACTION_{action.value}") for action in MoveAction}
 _KINDS = {kind: pb2.MoveKind.Value(f"MOVE_KIND_{kind.name}") for kind in MoveKind}
 
 
 def move_kind(kind: "pb2.MoveKind.ValueType") -> MoveKind:
-    """Raises ConfigError when it is neither."""
+    """Raises ConfigError if it is neither failover nor failback."""
     for known, value in _KINDS.items():
         if value == kind:
             return known
@@ -37,7 +37,8 @@ def move_kind(kind: "pb2.MoveKind.ValueType") -> MoveKind:
 
 
 def move_options(options: pb2.MoveOptions, *, by: str) -> MoveOptions:
-    """`by`: who asks, whatever the request says. Raises ConfigError for a negative wait or an empty id."""
+    """Read the options of a request. `by` is the authenticated caller; a name in the request is ignored.
+    Raises ConfigError for a negative wait or an empty group id."""
     wait_seconds = DEFAULT_WAIT_SECONDS
     if options.HasField("wait"):
         wait_seconds = options.wait.ToMilliseconds() / 1000
@@ -77,7 +78,7 @@ def move_plan(plan: MovePlan) -> pb2.MovePlan:
 
 
 def whole_plan(plan: MovePlan) -> pb2.MovePlan:
-    """In one message. Raises StateError (PLAN_TOO_LARGE)."""
+    """Convert the plan to a single message. Raises StateError (PLAN_TOO_LARGE)."""
     message = move_plan(plan)
     if message.ByteSize() > MAX_MESSAGE_BYTES * 9 // 10:
         raise StateError(
@@ -89,7 +90,8 @@ def whole_plan(plan: MovePlan) -> pb2.MovePlan:
 
 
 def split(plan: pb2.MovePlan) -> Iterator[pb2.MovePlanPart]:
-    """Take the rows out of a plan that is too large for one message, in parts; none of a small one."""
+    """Remove the rows of a plan that is too large for one message, and return them in parts; a smaller plan
+    has no parts."""
     if len(plan.partitions) <= PART_ROWS and len(plan.backlog) <= PART_ROWS:
         return
     for start in range(0, len(plan.partitions), PART_ROWS):

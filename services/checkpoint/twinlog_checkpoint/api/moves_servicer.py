@@ -1,4 +1,4 @@
-"""The part of CheckpointService that is about moves: plans, runs, and what becomes of a run."""
+"""The RPCs of CheckpointService about moves: plan, run, attach, cancel, abort, status."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -29,13 +29,13 @@ from twinlog_checkpoint.side_by_side import each_at_once
 
 _ERRORS = (KafkaError, WireFormatError, StateError)
 RECORD_SECONDS = 4.0
-"""How long the record of one flow may take to be read where those of all are asked for."""
+"""The longest time to read the record of one flow, when the records of all flows are requested."""
 RECORDS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedFlow:
-    """One flow and what moves its groups."""
+    """One flow and the parts that move its groups."""
 
     parts: FlowParts
     failover: MoveRunner
@@ -47,7 +47,7 @@ class ServedFlow:
 
 
 async def _last_move(served: ServedFlow) -> pb2.FlowMove:
-    """The run of this process, and what is on record or why that is not known."""
+    """Return the run of this process and the recorded move, or why the record is not known."""
     current = served.host.current
     last, problem = None, ""
     try:
@@ -64,7 +64,7 @@ async def _last_move(served: ServedFlow) -> pb2.FlowMove:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One of these."""
+    """A message of a move's stream; exactly one field is set."""
 
     step: pb2.MoveStep | None = None
     part: pb2.MovePlanPart | None = None
@@ -100,7 +100,8 @@ class MovesServicer:
         async with aclosing(runner.look(options)) as told:
             async for each in told:
                 if isinstance(each, MovePlan):
-                    # Of many offsets it takes seconds, which the keeper of the lease does not have.
+                    # Converting many offsets takes seconds. In a thread it does not delay the task that keeps
+                    # the lease.
                     plan = await asyncio.to_thread(messages.move_plan, each)
                     for part in messages.split(plan):
                         yield pb2.PlanMoveResponse(part=part)
@@ -182,8 +183,8 @@ class MovesServicer:
         return pb2.AbortMoveResponse(unfenced_topics=aborted.unfenced_topics)
 
     def _at_owner(self, flow: types_pb2.Flow) -> ServedFlow:
-        """Raises StateError (OWNED_ELSEWHERE) where another process works at the flow and none of its moves
-        runs here: what this process could say of them is old, or nothing."""
+        """Raises StateError (OWNED_ELSEWHERE) if another process owns the flow and no move of the flow runs
+        here: this process would answer with old data or none."""
         served = self._served(flow)
         refusal, run = served.parts.duty.refusal(), served.host.current
         if (
@@ -195,13 +196,13 @@ class MovesServicer:
         return served
 
     def _begun(self, flow: types_pb2.Flow, kind: MoveKind, options: MoveOptions) -> MoveRun:
-        """A run that has a line in the audit log now, and one more when it ends."""
+        """Write the first audit line of a run; the second one follows when the run ends."""
         run = self._at_owner(flow).host.start(kind, options)
         run.on_end = partial(tell_outcome, begun())
         return run
 
     async def _events(self, run: MoveRun) -> AsyncGenerator[_Event, None]:
-        """What the run tells, also when it began long ago. The run does not depend on who follows it."""
+        """Yield the run's events from its first one. The run continues when its followers leave."""
         async with aclosing(run.follow(self._stop)) as events:
             async for event in events:
                 if not isinstance(event, MoveReport):
@@ -213,7 +214,7 @@ class MovesServicer:
                 yield _Event(report=report)
 
     def _served(self, flow: types_pb2.Flow) -> ServedFlow:
-        """Raises NotFoundError naming the flows there are."""
+        """Raises NotFoundError, which lists the known flows."""
         wanted = Flow(flow.source, flow.target)
         served = self._flows.get(wanted)
         if served is None:

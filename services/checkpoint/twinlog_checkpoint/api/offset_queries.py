@@ -17,7 +17,7 @@ MAX_QUERIES = 10_000
 
 class Direction(Enum):
     FORWARD = "FORWARD"
-    """From the source's topics to their copies."""
+    """From topics of the source to their copies."""
     BACK = "BACK"
 
 
@@ -34,19 +34,20 @@ class OffsetQuery:
 class OffsetTranslation:
     query: OffsetQuery
     offset: int | None
-    """The offset asked for, or the one of the time; None when the log has no record at or after it."""
+    """The requested offset, or the offset of the requested time; None when the log has no record at or after
+    that time."""
     partition: TopicPartition | None
-    """On the other cluster; None when the topic is not one of the flow."""
+    """The partition on the other cluster; None when the flow does not copy the topic."""
     translation: Translation
 
 
 async def answer_queries(
     parts: FlowParts, direction: Direction, queries: Sequence[OffsetQuery]
 ) -> list[OffsetTranslation]:
-    """Translate each query, in order; what is wrong with one is its verdict.
+    """Translate each query, in order. A problem with a single query becomes its verdict.
 
-    Raises ConfigError (TOO_MANY_QUERIES), StateError (NOT_READY) before the offset syncs are read, KafkaError
-    when a cluster does not answer.
+    Raises ConfigError (TOO_MANY_QUERIES), StateError (NOT_READY) before the offset syncs are read, and
+    KafkaError when a cluster does not answer.
     """
     if len(queries) > MAX_QUERIES:
         raise ConfigError(
@@ -96,7 +97,8 @@ async def answer_queries(
 
 
 def not_ready(parts: FlowParts) -> StateError:
-    """Nothing can be translated before the offset syncs are read; the blocker is named when there is one."""
+    """Nothing can be translated before the offset syncs are read. The error names the blocker if there is
+    one."""
     why = f": {parts.blocker}" if parts.blocker else ""
     return StateError(
         f"flow {parts.flow}: the offset syncs have not been read yet{why}",
@@ -106,11 +108,11 @@ def not_ready(parts: FlowParts) -> StateError:
 
 
 async def _resolved(admin: LogAdmin, queries: Sequence[OffsetQuery]) -> list[int | None]:
-    """The offset of each query; times are looked up. Raises KafkaError."""
+    """Return the offset of each query; times are looked up. Raises KafkaError."""
     offsets = [query.offset for query in queries]
     waiting = [index for index, query in enumerate(queries) if query.timestamp_ms is not None]
     while waiting:
-        # One look-up asks for one time per partition; most requests need one.
+        # A lookup takes one time per partition. Most requests need a single lookup.
         asked: dict[TopicPartition, int] = {}
         for index in waiting:
             asked.setdefault(queries[index].partition, queries[index].timestamp_ms or 0)
@@ -153,5 +155,5 @@ def _answer(
 
 
 def _without(verdict: Verdict, message: str) -> Translation:
-    """An answer that has no offset."""
+    """Return an answer without an offset."""
     return Translation(verdict=verdict, downstream_offset=None, message=message)

@@ -1,4 +1,4 @@
-"""CheckpointService over gRPC: request, question to the flows, response."""
+"""CheckpointService over gRPC: converts requests, asks the flows, converts the answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -54,7 +54,8 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
             flows=[messages.flow_progress(flow_progress(served.parts)) for served in flows],
         )
         if after is None:
-            # The token first: what changes while the answer is made comes again, and is not missed.
+            # Take the token before the rows: a change that happens in between is then sent twice and not
+            # lost.
             response.resume_token = self._board.token
             response.unsupported_groups.extend(
                 messages.unsupported_group(served.parts.flow, group, kind)
@@ -115,7 +116,8 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         )
 
     def _both_ends_answer(self, flow: Flow) -> None:
-        """Raises TransientKafkaError naming the cluster that is away: sooner than a client's time-out."""
+        """Raises TransientKafkaError with the cluster that does not answer, before the client's call would
+        time out."""
         for status in self._statuses():
             if status.alias in (flow.source, flow.target) and status.as_of_ms and not status.reachable:
                 raise TransientKafkaError(
@@ -128,8 +130,8 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
 
 
 def _refuse_on_standby(flows: Sequence[ServedFlow]) -> None:
-    """Raises StateError (OWNED_ELSEWHERE) where one other process works at all of these flows: of flows with
-    several owners each process tells what it knows."""
+    """Raises StateError (OWNED_ELSEWHERE) if a single other process owns all of these flows. If several
+    processes own them, each process answers with what it knows."""
     refusals = [refusal for served in flows if (refusal := served.parts.duty.refusal()) is not None]
     away = [refusal for refusal in refusals if refusal.reason == OwnerReason.OWNED_ELSEWHERE]
     owners = {refusal.metadata.get(OWNER_ADDRESS, "") for refusal in away}
@@ -140,7 +142,7 @@ def _refuse_on_standby(flows: Sequence[ServedFlow]) -> None:
 def _rows_after(
     flows: Sequence[ServedFlow], group: str, after: tuple[Flow, RowKey] | None
 ) -> Iterator[GroupProgress]:
-    """Sorted by flow, group, topic, partition; of the flows given in their order."""
+    """Sorted by flow, group, topic and partition; the flows keep the order in which they are given."""
     for served in flows:
         flow = served.parts.flow
         if after is None or flow >= after[0]:

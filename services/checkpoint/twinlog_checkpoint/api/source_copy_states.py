@@ -1,4 +1,4 @@
-"""What the source service says of the copy of each partition."""
+"""Asks the source service for the state of each partition's copy."""
 
 import grpc
 
@@ -12,29 +12,29 @@ from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
 
 _PAGE = 5000
 _CALL_SECONDS = 10.0
-"""For one page; each is answered from memory."""
+"""For one page, which the source service answers from memory."""
 
 
 class _OnlyStandby(Exception):  # noqa: N818 - no error: the answer of another process is taken
-    """The owner of a flow cannot be reached."""
+    """The owner of a flow cannot be reached; only a process on standby answered."""
 
 
 class SourceCopyStates:
-    """Asks the source service; a `CopyStates`."""
+    """Asks the source service. Implements `CopyStates`."""
 
     def __init__(self, channel: grpc.aio.Channel, *, endpoint: str) -> None:
         self._stub = SourceServiceStub(channel)
         self._endpoint = endpoint
 
     async def of(self, flow: Flow) -> CopyReport:
-        """As the flow's owner tells it; where that one cannot be reached, as a process on standby does."""
+        """Return what the flow's owner reports. If the owner cannot be reached, ask a process on standby."""
         try:
             return await self._told(flow, from_owner=True)
         except _OnlyStandby:
             return await self._told(flow, from_owner=False)
 
     async def _told(self, flow: Flow, *, from_owner: bool) -> CopyReport:
-        """Raises _OnlyStandby where it was asked for the owner's word, and the owner was not reached."""
+        """Raises _OnlyStandby if the owner has to answer and cannot be reached."""
         request = pb2.ListPartitionsRequest(
             flow=types_pb2.Flow(source=flow.source, target=flow.target),
             page_size=_PAGE,
@@ -70,7 +70,7 @@ def copy_state(status: pb2.PartitionStatus) -> CopyState:
 
 
 def _equal_below(status: pb2.PartitionStatus) -> int | None:
-    """What a process on standby says may be old: it counts for nothing."""
+    """Return nothing for an answer from standby: it may be out of date."""
     if status.reason == OwnerReason.OWNED_ELSEWHERE:
         return 0
     return None if status.offsets == "preserved" else status.offsets_since

@@ -1,1 +1,1 @@
-"""One flow put together: its parts, and the rules that change while it runs."""
+"""The parts of one flow, and the rules that can change while it runs."""

@@ -1,6 +1,6 @@
-"""Puts the rules that were changed while the flows run into effect: groups, intervals, committing of offsets.
+"""Applies rules that change while flows run: groups, intervals, whether offsets are committed.
 
-Which topics are checkpointed follows from configsync's registry.
+Which topics get checkpoints follows from configsync's registry.
 """
 
 import asyncio
@@ -40,10 +40,11 @@ class RulesFollower:
         )
 
     async def learn(self) -> None:
-        """Take over the rules that configsync has stored, as it may be away now; its own word goes before.
+        """Apply the rules that configsync has stored, because configsync may be down now; rules from
+        configsync itself take precedence.
 
-        Raises KafkaError while the target does not answer. Stored rules that cannot be read are said, and the
-        file counts.
+        Raises KafkaError while the target does not answer. If the stored rules cannot be read, this is logged
+        and the file applies.
         """
         flow = self.checkpointer.entry.flow
         try:
@@ -56,7 +57,7 @@ class RulesFollower:
             _log.warning("stored_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
 
     def follow(self, entry: CheckpointFlow) -> None:
-        """Take over what may change while the flow runs."""
+        """Apply the rules that may change while the flow runs."""
         self.checkpointer.follow(entry)
         self.syncer.follow(
             enabled=entry.settings.sync_group_offsets_enabled,

@@ -1,4 +1,4 @@
-"""What the service has of one flow: the parts that RPCs and moves ask."""
+"""The parts of one flow that RPCs and moves use."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -21,24 +21,24 @@ T = TypeVar("T")
 
 
 class LeaseGuard(Protocol):
-    """Whether this process is the one that works at the flow: `twinlog.service.owner.lease.FlowLease`."""
+    """Tells whether this process owns the flow. Implemented by `twinlog.service.owner.lease.FlowLease`."""
 
     def refusal(self) -> TwinlogError | None:
-        """Why it must not now; None when it may."""
+        """Why this process must not act for the flow; None when it may."""
         ...
 
     async def require(self) -> None:
-        """Return when it may. Raises TwinlogError when another process does."""
+        """Return if this process owns the flow. Raises TwinlogError if another process does."""
         ...
 
     async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = ...) -> T:
-        """Await `step()` while it may; once it may no longer the step is cancelled. Raises as `require`, and
-        what `step` raises."""
+        """Await `step()` while this process owns the flow, and cancel the step when it loses the flow. Raises
+        as `require`, and what `step` raises."""
         ...
 
 
 class AlwaysOwner:
-    """There is no other."""
+    """For a service without other processes: it is always the owner."""
 
     def refusal(self) -> TwinlogError | None:
         return None
@@ -54,7 +54,7 @@ class AlwaysOwner:
 class FlowParts:
     checkpointer: Checkpointer
     forward: Translator
-    """From the source's topics to their copies; the checkpointer's own."""
+    """From topics of the source to their copies; the checkpointer uses the same translator."""
     back: Translator
     """From the copies to the source's topics."""
     source_log: LogSide
@@ -64,7 +64,7 @@ class FlowParts:
 
     @property
     def entry(self) -> CheckpointFlow:
-        """The rules in force: they may change while the service runs."""
+        """The rules that apply now; they may change while the service runs."""
         return self.checkpointer.entry
 
     @property
@@ -85,7 +85,7 @@ class FlowParts:
 
     @property
     def blocker(self) -> str:
-        """What keeps groups from being translated just now, in words; empty when nothing does."""
+        """Why groups cannot be translated now; empty when they can."""
         refused = self.duty.refusal()
         if refused is not None:
             return str(refused)
@@ -103,20 +103,21 @@ class FlowParts:
         return "" if error is None or not self.blocker else error.reason
 
     def copy_of(self, partition: TopicPartition) -> TopicPartition:
-        """The partition of the target that holds the copy."""
+        """Return the partition of the target that holds the copy."""
         return target_partition(self.entry.policy, self.flow, partition)
 
     def origin_of(self, partition: TopicPartition) -> TopicPartition | None:
-        """The partition of the source that this one of the target is a copy of; None when it is no copy."""
+        """Return the partition of the source of which this partition of the target is a copy; None if it is
+        no copy."""
         return origin_of(self.entry, partition)
 
     def copies(self, topic: str) -> bool:
-        """Whether the flow's rules have a topic of the source copied, be anything of it there yet or not."""
+        """Whether the rules of the flow select a topic of the source; the copy need not exist yet."""
         topics = self.checkpointer.topics
         return topics.refusal(topic) is None and topics.why_never_copied(topic) is None
 
     def is_void(self, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint is of records that the copy lost: the offset syncs contradict it."""
+        """Whether the offset syncs contradict a checkpoint: the copy has lost its records."""
         origin = self.origin_of(checkpoint.partition)
         return origin is not None and is_void(self.pairs(origin), checkpoint)
 
@@ -126,10 +127,10 @@ class FlowParts:
 
 
 def origin_of(entry: CheckpointFlow, partition: TopicPartition) -> TopicPartition | None:
-    """The partition of the flow's source that this one of the target is a copy of; None when it is none of
-    the flow.
+    """Return the partition of the flow's source of which this partition of the target is a copy; None if the
+    flow does not copy it.
 
-    Where names are kept, every selected topic is a copy.
+    If copies keep the names, every selected topic counts as a copy.
     """
     policy = entry.policy
     if policy.topic_source(partition.topic) != entry.flow.source:
@@ -141,7 +142,7 @@ def origin_of(entry: CheckpointFlow, partition: TopicPartition) -> TopicPartitio
 
 
 def pairs_of_copy(entry: CheckpointFlow, tail: SyncTail, partition: TopicPartition) -> ReversedPairs | None:
-    """The known pairs seen from a partition of the target; None when nothing of it is known."""
+    """The known pairs, seen from a partition of the target; None when there are none."""
     origin = origin_of(entry, partition)
     pairs = None if origin is None else tail.history.of(origin)
     return None if pairs is None else ReversedPairs(pairs)

@@ -1,2 +1,2 @@
-"""The consumer groups of a flow: which are translated, their progress, checkpoints, and group offsets on
-the target."""
+"""The consumer groups of a flow: which are translated, their progress, checkpoints, and their offsets on the
+target."""

@@ -1,4 +1,4 @@
-"""What a pass is about: every committed offset of every group."""
+"""The input of a pass: every committed offset of every group."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""The service's own topic `<A>.checkpoints.internal`: made, read once at start, written to."""
+"""The service's own topic `<A>.checkpoints.internal`: creates it, reads it once at start, and writes to
+it."""
 
 from dataclasses import dataclass
 
@@ -28,10 +29,11 @@ class CheckpointLog:
     reader_cluster: KafkaCluster
 
     async def restore(self, history: CheckpointHistory) -> bool:
-        """Make the topic if need be and load what it holds. True when all could be read.
+        """Create the topic if needed, and load its content. Return whether all of it could be read.
 
-        False (MM2's loadOk): we may not read it, so nothing of earlier checkpoints is known. Raises
-        TransientKafkaError while the target is away: then nothing could be written either, so try again.
+        False (MM2's loadOk) means no right to read the topic, so earlier checkpoints are not known. Raises
+        TransientKafkaError while the target does not answer; try again then, because nothing could be written
+        either.
         """
         await ensure_compacted_topic(self.admin, self.topic, replication_factor=self.replication_factor)
         loaded = 0

@@ -36,19 +36,21 @@ from twinlog_checkpoint.translation.translation import (
 )
 
 WRITES_AT_ONCE = 256
-"""Checkpoints on their way at a time: they share batches, and none waits for another's acknowledgement."""
+"""Checkpoints that are being written at the same time. They share batches and do not wait for each other's
+acknowledgement."""
 CLUSTER_LOOK_SECONDS = 1.0
 
 
 async def no_rules() -> None:
-    """There are none but the file's."""
+    """The default of `learn_rules`: only the rules of the file apply."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Checkpointer:
-    """One flow. A pass every emit.checkpoints.interval.seconds: read, translate, guard, emit (§6.4).
+    """The checkpoints of one flow. Every emit.checkpoints.interval.seconds a pass reads the groups,
+    translates their offsets, and writes the checkpoints that the guard accepts (§6.4).
 
-    Nothing is emitted before the checkpoint history is restored and the first pass over the offset syncs is
+    It writes nothing before the checkpoint history is restored and the first pass over the offset syncs is
     done.
     """
 
@@ -56,7 +58,7 @@ class Checkpointer:
     source: KafkaCluster
     target: KafkaCluster
     writer_cluster: KafkaCluster
-    """The target, with the settings of the checkpoints' producer."""
+    """The target cluster, with the settings of the checkpoints' producer."""
     groups: GroupDirectory
     topics: TopicChoice
     tail: SyncTail
@@ -68,17 +70,17 @@ class Checkpointer:
     clock: Clock
     refusal: Callable[[Flow], TwinlogError | None]
     away: Callable[[], TwinlogError | None]
-    """Which of the two clusters did not answer the last probe; None when both did."""
+    """Returns the cluster that did not answer the last probe; None when both did."""
     learn_rules: Callable[[], Awaitable[None]] = no_rules
-    """Takes over the rules that were changed while the flow ran, before anything is written."""
+    """Applies the stored changed rules; called before the first write."""
     passes: int = 0
-    """Passes done since the offset syncs were read."""
+    """Number of passes since the offset syncs were read."""
     verdicts: Verdicts = field(init=False)
     rows: ProgressRows = field(init=False)
     _restored: bool = False
     _next_pass_at: float = field(default=0.0)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
-    """A pass may be due at once: the rules have changed, or the offset syncs have just been read."""
+    """Set when a pass may be due at once: rules have changed, or the offset syncs have just been read."""
     _targets: dict[TopicPartition, TopicPartition] = field(default_factory=dict)
     """The target partitions of this pass."""
 
@@ -91,7 +93,8 @@ class Checkpointer:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop: a pass when one is due, until `stop`. May run again after another process had the flow."""
+        """Loop: do a pass whenever one is due, until `stop`. May run again after another process owned the
+        flow."""
         longest_wait = max(1.0, min(self.entry.settings.emit_interval_seconds, 30.0))
         self._restored, self.passes, self._next_pass_at = False, 0, 0.0
         self.tail.kept.begin()
@@ -114,7 +117,7 @@ class Checkpointer:
         self.table.on_all_unreadable(error)
 
     async def _watch_clusters(self, stop: asyncio.Event) -> None:
-        """Say of the rows that a cluster is away while a pass still waits for its answer."""
+        """Mark the rows when a cluster stops answering, also while a pass still waits for that cluster."""
         while not stop.is_set():
             away = self.away()
             if away is not None and (self.table.problem is None or str(self.table.problem) != str(away)):
@@ -123,11 +126,11 @@ class Checkpointer:
 
     @property
     def restored(self) -> bool:
-        """The checkpoints of earlier times are known."""
+        """Whether the earlier checkpoints are known."""
         return self._restored
 
     def follow(self, entry: CheckpointFlow) -> None:
-        """Take over changed rules (groups, intervals) with a pass that begins at once."""
+        """Apply changed rules (groups, intervals) by a pass that begins at once."""
         self.entry = entry
         self.groups.follow(
             entry.groups,
@@ -141,11 +144,11 @@ class Checkpointer:
         self._woken.set()
 
     async def _tick(self, writer: LogWriter) -> None:
-        """Do a pass when one is due."""
+        """Do a pass if one is due."""
         now = self.clock.monotonic()
         if now < self._next_pass_at:
             return
-        # Before it: one that is asked for meanwhile follows at once.
+        # Clear it before the pass: a pass that is requested meanwhile follows at once.
         self._next_pass_at = now + self.entry.settings.emit_interval_seconds
         flow = self.entry.flow
         try:
@@ -156,7 +159,8 @@ class Checkpointer:
             raise
 
     async def do_pass(self, writer: LogWriter) -> None:
-        """Read the groups, translate, emit what the guard admits, renew the table. Raises KafkaError."""
+        """Read the groups, translate their offsets, write the checkpoints that the guard accepts, and renew
+        the table. Raises KafkaError."""
         refused = self.refusal(self.entry.flow)
         if refused is not None:
             raise refused
@@ -217,7 +221,7 @@ class Checkpointer:
         ends = await log_ends(self.target, {checkpoint.partition for checkpoint in held_back})
         for checkpoint in held_back:
             end = ends.get(checkpoint.partition)
-            # The log was created again or cut: what the last checkpoint points at is gone.
+            # The log was created again or truncated: the offset of the last checkpoint no longer exists.
             if end is not None and self._last(checkpoint).downstream_offset > end:
                 due.append(checkpoint)
 
@@ -226,7 +230,7 @@ class Checkpointer:
                 await self.log.append(writer, checkpoint)
             except KafkaError as error:
                 if error.reason == KafkaReason.TOPIC_UNKNOWN:
-                    # It could not be made at the start, or somebody deleted it: the next pass makes it.
+                    # The topic could not be created at the start, or was deleted: the next pass creates it.
                     self._restored = False
                 raise
             self.history.remember(checkpoint)
@@ -235,19 +239,20 @@ class Checkpointer:
         await each_at_once(due, write, most=WRITES_AT_ONCE, name="write checkpoints")
 
     def _may_be_lower(self, candidate: Candidate, checkpoint: Checkpoint, translation: Translation) -> bool:
-        """Whether it replaces a last one that is ahead of it: records were compared, or the offset syncs
-        contradict the last one, as after the copy lost its tail."""
+        """Whether the checkpoint may replace a last one with a higher offset: its records were compared, or
+        the offset syncs contradict the last one (the copy lost its tail)."""
         last = self.history.latest(checkpoint.group).get(checkpoint.partition)
         return translation.verdict in COMPARED or (
             last is not None and is_void(self.tail.history.of(candidate.source), last)
         )
 
     def _last(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint before it, which there is."""
+        """The previous checkpoint, which exists here."""
         return self.history.latest(checkpoint.group)[checkpoint.partition]
 
     def _target(self, source: TopicPartition) -> TopicPartition:
-        """The same object each time within a pass: a flow has far more offsets than partitions."""
+        """Return the same object each time within a pass, because a flow has far more offsets than
+        partitions."""
         target = self._targets.get(source)
         if target is None:
             target = self._targets[source] = target_partition(self.entry.policy, self.entry.flow, source)
@@ -255,5 +260,5 @@ class Checkpointer:
 
 
 def is_void(pairs: PairHistory | None, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint is of records that the copy lost: the offset syncs contradict it."""
+    """Whether the offset syncs contradict a checkpoint: the copy has lost its records."""
     return pairs is not None and pairs.contradicts(checkpoint.upstream_offset, checkpoint.downstream_offset)

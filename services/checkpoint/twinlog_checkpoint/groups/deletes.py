@@ -1,11 +1,10 @@
-"""twinlog.sync.group.deletes.enabled: a group that was deleted on the source is deleted on the target as
-well.
+"""twinlog.sync.group.deletes.enabled: deletes groups on the target that were deleted on the source.
 
-Deleting offsets cannot be undone, so a group goes only when nothing on the target can be its own: it was
-translated, is known to be gone on the source (whose topics are still there), has no members on the target,
-and has there no other offsets than those that were written for it. It goes after a grace, a few groups an
-hour, and none goes while a failover is in effect, or after the source lost all its groups or became another
-cluster.
+Deleting offsets cannot be undone. So a group is deleted only if all of its offsets on the target came from
+Twinlog: it was translated, does not exist on the source any more (whose topics still exist), has no members
+on the target, and has no other offsets there. Deletion waits for a grace period and is limited to a few
+groups an hour. No group is deleted while a failover is in effect, nor after the source lost all its groups or
+was replaced by another cluster.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -53,9 +52,9 @@ def may_go(
     current: Mapping[TopicPartition, CommittedOffset],
     ranges: Mapping[TopicPartition, LogRange],
 ) -> bool:
-    """Whether nothing of the group on the target is its own. Pure.
+    """Whether all offsets of the group on the target came from Twinlog. Pure.
 
-    `current` and `ranges` are the target's.
+    `current` and `ranges` describe the target.
     """
     if state_on_source != "DEAD" or state_on_target != "EMPTY" or not current:
         return False
@@ -70,14 +69,14 @@ def may_go(
 
 @dataclass(slots=True, kw_only=True)
 class GroupDeleter:
-    """One flow."""
+    """Deletes the groups of one flow."""
 
     flow: Flow
     source: KafkaCluster
     target: KafkaCluster
     history: CheckpointHistory
     is_void: Callable[[Checkpoint], bool]
-    """Whether the offset syncs contradict a checkpoint: what the group holds may be its own then."""
+    """Whether the offset syncs contradict a checkpoint; then the group's offset may be its own."""
     journal: MoveJournal
     group_filter: Callable[[], GroupFilter]
     origin_of: Callable[[TopicPartition], TopicPartition | None]
@@ -85,17 +84,18 @@ class GroupDeleter:
     rules: Callable[[], GroupDeleteRules]
     clock: Clock
     on_held: Callable[[str, str], None]
-    """Told why groups that are gone from the source are kept, as reason and words; empty when they are not.
-    """
+    """Called with reason and message while groups that are gone from the source are kept; with empty texts
+    otherwise."""
     pace: DeletePace = field(default_factory=DeletePace)
     _source: SourceRecord | None = None
-    """What is on record; None before it was read."""
+    """The record of the source; None before it was read."""
     _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(interval_seconds=3600.0))
     _settled: set[str] = field(default_factory=set)
-    """Gone on both sides: not asked about again until they come back."""
+    """Groups that are gone from both clusters. They are not checked again until they come back."""
 
     async def follow(self, present: Collection[str]) -> list[str]:
-        """Delete what may go; `present`: the groups on the source. Raises KafkaError, WireFormatError."""
+        """Delete the groups that may be deleted. `present` are the groups on the source. Raises KafkaError,
+        WireFormatError."""
         known = await self._known_source()
         now = self.clock.monotonic()
         wanted = {
@@ -139,7 +139,7 @@ class GroupDeleter:
         return deleted
 
     async def _known_source(self) -> SourceRecord:
-        """What is on record; the first look puts the source on record that there is."""
+        """Return the recorded source. The first call records the present one."""
         if self._source is None:
             found = await self.record.load()
             if found is None:
@@ -206,12 +206,14 @@ class GroupDeleter:
         return deleted
 
     async def _failed_over(self) -> bool:
-        """Whether groups move, or work on the target: those that the source lost may be among them."""
+        """Whether groups are being moved, or work on the target after a failover: the missing ones may be
+        among them."""
         last = await self.journal.load()
         return last is not None and (last.state is MoveState.RUNNING or last.on_target)
 
     async def _with_topics(self, groups: set[str]) -> set[str]:
-        """Those with a topic that the source still has: a source that lost everything deletes nothing."""
+        """Keep the groups with a topic that the source still has: a source that lost its topics causes no
+        deletion."""
         if not groups:
             return set()
         topics = set(await self.source.list_topics())

@@ -1,4 +1,4 @@
-"""Which groups of the source are translated, and where they stand."""
+"""Which groups of the source are translated, and their committed offsets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from twinlog.kafka.ports import CommittedOffset, GroupAdmin
 from twinlog.model import TopicPartition
 
 TRANSLATABLE_TYPES = frozenset({"classic", "consumer", "streams"})
-"""Streams groups (KIP-1071) commit as consumer groups do. Share groups have no committed offset per
+"""Streams groups (KIP-1071) commit offsets like consumer groups. Share groups have no committed offset per
 partition."""
 
 GroupOffsets = Mapping[TopicPartition, CommittedOffset]
@@ -18,7 +18,7 @@ GroupOffsets = Mapping[TopicPartition, CommittedOffset]
 
 @dataclass(slots=True, kw_only=True)
 class GroupDirectory:
-    """The groups that pass the filter, looked for now and then (refresh.groups.*)."""
+    """The groups that pass the filter, listed at an interval (refresh.groups.*)."""
 
     admin: GroupAdmin
     group_filter: GroupFilter
@@ -27,11 +27,11 @@ class GroupDirectory:
     clock: Clock
     groups: frozenset[str] = frozenset()
     unsupported: Mapping[str, str] = field(default_factory=dict)
-    """Group id -> type of those that pass the filter and cannot be translated."""
+    """Groups that pass the filter and cannot be translated, with their type."""
     _listed_at: float | None = None
 
     async def refresh_if_due(self) -> frozenset[str]:
-        """The present groups. Lists them at first, then each interval. Raises KafkaError."""
+        """Return the groups. Lists them on the first call, then at each interval. Raises KafkaError."""
         now = self.clock.monotonic()
         first = self._listed_at is None
         due = self._listed_at is not None and now - self._listed_at >= self.refresh_interval_seconds
@@ -50,18 +50,19 @@ class GroupDirectory:
         return self.groups
 
     def follow(self, group_filter: GroupFilter, *, refresh_enabled: bool, interval_seconds: float) -> None:
-        """Take over changed rules; the groups are listed again with the next look."""
+        """Apply changed rules; the next call lists the groups again."""
         self.group_filter = group_filter
         self.refresh_enabled = refresh_enabled
         self.refresh_interval_seconds = interval_seconds
         self._listed_at = None
 
     async def present(self) -> frozenset[str]:
-        """The groups as of now, listed again whatever the interval. Raises KafkaError."""
+        """List the groups now, whatever the interval. Raises KafkaError."""
         self._listed_at = None
         return await self.refresh_if_due()
 
     async def offsets(self) -> Mapping[str, GroupOffsets | KafkaError]:
-        """Committed offsets of the present groups, or why they cannot be read. Raises KafkaError."""
+        """Return the committed offsets of the listed groups, or why they cannot be read. Raises
+        KafkaError."""
         groups = await self.refresh_if_due()
         return await self.admin.group_offsets(groups) if groups else {}

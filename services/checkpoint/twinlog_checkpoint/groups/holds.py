@@ -1,6 +1,5 @@
-"""When groups that are gone from the source may be deleted on the target: late, a few at a time, and not
-while the source itself may be what is gone. Pure.
-"""
+"""When groups that are gone from the source may be deleted on the target: after a grace period, a few at a
+time, and not while the source itself may be lost. Pure."""
 
 from collections import deque
 from collections.abc import Collection, Mapping
@@ -15,18 +14,18 @@ HOUR_SECONDS = 3600.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeleteRules:
     grace_seconds: float
-    """How long a group must have been gone."""
+    """How long a group has to be gone before it may be deleted."""
     max_per_hour: int
 
 
 def source_now(
     known: SourceRecord, *, cluster_id: str, missing: Collection[str], present: Collection[str]
 ) -> SourceRecord:
-    """What to know of the source after this look.
+    """Return the record of the source after this check.
 
-    `missing`: translated groups that are gone from the source and still on the target; `present`: those that
-    the source has. A source is lost when it has none of them any more. What was seen once holds until no
-    group is missing: each is back on the source, or was deleted on the target by hand.
+    `missing` are translated groups that exist on the target only, `present` the groups of the source. The
+    source counts as lost when it has none of the groups it had. A loss stays recorded until no group is
+    missing: until each one is back on the source or was deleted on the target by hand.
     """
     if not missing:
         return SourceRecord(cluster_id=cluster_id or known.cluster_id)
@@ -40,25 +39,25 @@ def source_now(
 
 @dataclass(slots=True)
 class DeletePace:
-    """Grace and brake. Takes monotonic seconds."""
+    """The grace period and the hourly limit. Takes monotonic seconds."""
 
     _gone_since: dict[str, float] = field(default_factory=dict)
     _deleted_at: deque[float] = field(default_factory=deque)
 
     def see(self, gone: Collection[str], *, now: float, since: Mapping[str, float] | None = None) -> None:
-        """Take note of the groups that are gone now; `since`: what processes before this one saw."""
+        """Record the groups that are missing now. `since` tells since when, as seen by earlier processes."""
         before = {**(since or {}), **self._gone_since}
         self._gone_since = {group: before.get(group, now) for group in gone}
 
     def due(self, groups: Collection[str], rules: GroupDeleteRules, *, now: float) -> list[str]:
-        """Those whose grace is over, the ones gone longest first."""
+        """The groups whose grace period is over; those that are gone longest come first."""
         return sorted(
             (group for group in groups if now - self._gone_since.get(group, now) >= rules.grace_seconds),
             key=lambda group: (self._gone_since.get(group, now), group),
         )
 
     def budget(self, rules: GroupDeleteRules, *, now: float) -> int:
-        """How many may be deleted now."""
+        """How many groups may be deleted now."""
         while self._deleted_at and now - self._deleted_at[0] >= HOUR_SECONDS:
             self._deleted_at.popleft()
         return max(0, rules.max_per_hour - len(self._deleted_at))

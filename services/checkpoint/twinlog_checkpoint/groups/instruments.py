@@ -1,6 +1,5 @@
-"""The checkpoint service's metrics: counted of one flow where things happen, observed of all when somebody
-scrapes.
-"""
+"""The checkpoint service's metrics: counters are incremented where things happen, gauges are computed at each
+scrape."""
 
 import heapq
 from collections import Counter
@@ -31,7 +30,7 @@ from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.translation.translation import Verdict
 
 MOST_GROUPS = 200
-"""Whose lag is shown: those furthest behind on the source."""
+"""Lag is shown for this many groups: those furthest behind on the source."""
 
 
 class ObservedTail(Protocol):
@@ -59,7 +58,7 @@ class ObservedFences(Protocol):
 
 
 class ObservedFlow(Protocol):
-    """A flow as the scraper sees it."""
+    """A flow as the scrape sees it."""
 
     @property
     def flow(self) -> Flow: ...
@@ -83,24 +82,26 @@ class CheckpointInstruments:
         self._failures = instruments.counter(meter, CHECKPOINT_FAILURES)
 
     def failed(self, reason: str) -> None:
-        """A pass, or the commit of one group's offsets, failed."""
+        """Count a pass, or a commit of one group's offsets, that failed."""
         self._failures.add(1, {**self._flow, ERROR_TYPE: reason})
 
     def considered(self, verdict: Verdict) -> None:
-        """A committed offset was judged. Not counted by group: such series stay when groups have gone."""
+        """Count the verdict of a committed offset. Not per group, because series of deleted groups would
+        remain."""
         self._offsets.add(1, {**self._flow, "twinlog.outcome": verdict.value.lower()})
 
     def on_read_bytes(self, size_bytes: int) -> None:
-        """Both logs were read to align them."""
+        """Count bytes read from both logs to align them."""
         self._read.add(size_bytes, self._flow)
 
     def emitted(self, latency_seconds: float) -> None:
-        """The target has a checkpoint; the latency counts from the reading of the group's offsets."""
+        """Count a checkpoint that the target acknowledged. The latency begins when the group's offsets were
+        read."""
         self._latency.record(latency_seconds, self._flow)
 
 
 def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) -> None:
-    """Publish the gauges of all flows. They are asked from another thread: they read, and change nothing."""
+    """Publish the gauges of all flows. Scrapes run in another thread, so the callbacks only read."""
 
     def publish(
         spec: MetricSpec, observe: Callable[[ObservedFlow], Iterable[tuple[float, dict[str, str]]]]

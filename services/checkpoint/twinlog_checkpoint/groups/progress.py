@@ -1,4 +1,4 @@
-"""What is known of every group of a flow: the table behind ListGroups. Pure."""
+"""The progress of every group of a flow: the table behind ListGroups. Pure."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -22,17 +22,18 @@ class GroupProgress:
     """Committed on the source: the next offset to read."""
     translation: Translation
     as_of_ms: int = field(compare=False)
-    """When the verdict was reached; a row that only was looked at again is the same row."""
+    """When the verdict was reached. Does not count when rows are compared: a row that was only checked again
+    has not changed."""
     offset_on_target: int | None = None
-    """What the group has committed on the target; None when nothing, or when it could not be read."""
+    """The group's committed offset on the target; None when there is none, or it could not be read."""
     source_lag: int | None = None
     """Records (offsets) between the group and the end of the source log."""
     target_lag: int | None = None
-    """The same from the translated offset to the end of the target log."""
+    """Records (offsets) between the translated offset and the end of the target log."""
 
     @property
     def committed_on_target(self) -> bool:
-        """The translated offset is the group's committed one on the target."""
+        """Whether the translated offset is committed for the group on the target."""
         return (
             self.translation.downstream_offset is not None
             and self.translation.downstream_offset == self.offset_on_target
@@ -45,7 +46,7 @@ RowKey = tuple[str, TopicPartition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressSummary:
-    """A table, counted."""
+    """Counts of a table's rows."""
 
     group_count: int
     partitions_by_verdict: Mapping[Verdict, int]
@@ -55,9 +56,9 @@ class ProgressTable:
     """The latest progress of each (group, partition) of one flow.
 
     Invariants:
-    - A. a group with members on the target stays ACTIVE_ON_TARGET until somebody saw it without;
-    - B. what a cluster that is away hides is kept: the row with its offsets and its age;
-    - C. what happens to one group costs no more than that group's rows.
+    - A. a group with members on the target stays ACTIVE_ON_TARGET until it was seen without members;
+    - B. while a cluster does not answer, rows keep their offsets and their age;
+    - C. an event of one group costs no more than that group's rows.
     """
 
     def __init__(self, flow: Flow, on_change: Callable[[], None] = lambda: None) -> None:
@@ -65,19 +66,19 @@ class ProgressTable:
         self.flow = flow
         self.on_change = on_change
         self.problem: TwinlogError | None = None
-        """Why the last pass was not done; None when it was."""
+        """Why the last pass failed; None when it succeeded."""
         self.confirmed_ms: int | None = None
-        """When the last pass was done."""
+        """When the last successful pass ended."""
         self.deletions_held: tuple[str, str] = ("", "")
-        """Why groups that are gone from the source stay on the target: reason and words; empty = they do
-        not."""
+        """Why groups that are gone from the source are kept on the target: reason and message; empty when
+        nothing keeps them."""
         self._rows: dict[str, dict[TopicPartition, GroupProgress]] = {}
         """By group and source partition."""
         self._changed: set[RowKey] = set()
-        """Since `take_changes`."""
+        """The keys of the rows that changed since `take_changes`."""
         self._active: set[str] = set()
         self._translated: dict[str, dict[TopicPartition, Translation]] = {}
-        """The last offset by group and target partition, as of the last pass that read the group."""
+        """The last translated offset by group and target partition, of the last pass that read the group."""
 
     def replace_all(
         self,
@@ -86,9 +87,10 @@ class ProgressTable:
         now_ms: int,
         unreadable: Mapping[str, KafkaError] | None = None,
     ) -> None:
-        """Take a whole pass: what is not in it is gone, but for the groups whose offsets cannot be read."""
+        """Replace the table by the result of a whole pass. Rows that are not in it are removed, except those
+        of groups whose offsets cannot be read."""
         unreadable = unreadable or {}
-        # Metrics are read in another thread: the table is replaced whole, and never grows while it is shown.
+        # Another thread reads the table for metrics, so it is replaced as a whole and never changed in place.
         before = self._rows
         found: dict[str, dict[TopicPartition, GroupProgress]] = {}
         translated, self._translated = self._translated, {}
@@ -109,20 +111,20 @@ class ProgressTable:
         self.on_change()
 
     def on_all_unreadable(self, error: TwinlogError) -> None:
-        """A cluster did not answer at all: the verdict says which."""
+        """A cluster did not answer at all; the verdict tells which."""
         self.problem = error
         for group in self._rows:
             self._change(group, lambda row: self._unread(row, error))
         self.on_change()
 
     def on_deletions_held(self, reason: str, message: str) -> None:
-        """Empty when nothing holds them."""
+        """Set why groups are kept; empty texts when nothing keeps them."""
         if self.deletions_held != (reason, message):
             self.deletions_held = reason, message
             self.on_change()
 
     def on_active(self, group: str) -> None:
-        """The group has members on the target: its offsets there are its own."""
+        """The group has members on the target, which own its offsets there."""
         if group in self._active:
             return
         self._active.add(group)
@@ -138,7 +140,7 @@ class ProgressTable:
         self.on_change()
 
     def on_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Offsets of the group were written on the target, by target partition."""
+        """Offsets of the group were committed on the target; by target partition."""
 
         def committed(row: GroupProgress) -> GroupProgress:
             if row.target not in offsets:
@@ -156,7 +158,7 @@ class ProgressTable:
         ]
 
     def rows_after(self, group: str = "", after: RowKey | None = None) -> Iterator[GroupProgress]:
-        """As `rows`, one by one, those that come behind `after`. To be used up before anything changes."""
+        """As `rows`, lazily, the rows that follow `after`. Use them up before the table changes."""
         groups = [group] if group else sorted(self._rows)
         for name in groups if after is None else groups[bisect_left(groups, after[0]) :]:
             of_group = self._rows.get(name, {})
@@ -165,18 +167,19 @@ class ProgressTable:
                     yield of_group[at]
 
     def summary(self, group: str = "") -> ProgressSummary:
-        """How many groups there are, and how many of their partitions have which verdict."""
+        """Count the groups, and their partitions by verdict."""
         chosen = [rows for name, rows in self._rows.items() if rows and group in ("", name)]
         verdicts = Counter(row.translation.verdict for rows in chosen for row in rows.values())
         return ProgressSummary(group_count=len(chosen), partitions_by_verdict=verdicts)
 
     def take_changes(self) -> dict[RowKey, GroupProgress | None]:
-        """The rows that changed since this was last asked, None for those that are gone."""
+        """Return the rows that changed since the last call; None for removed ones."""
         changed, self._changed = self._changed, set()
         return {(group, at): self._rows.get(group, {}).get(at) for group, at in sorted(changed)}
 
     def last_translation(self, group: str, target: TopicPartition) -> Translation | None:
-        """The last one that gave an offset, also while a cluster is away; None when there was none."""
+        """Return the last translation that had an offset, also while a cluster does not answer; None when
+        there is none."""
         return self._translated.get(group, {}).get(target)
 
     def _change(self, group: str, change: Callable[[GroupProgress], GroupProgress]) -> None:
@@ -204,7 +207,7 @@ class ProgressTable:
         return replace(row, translation=known)
 
     def _unread(self, row: GroupProgress, error: TwinlogError) -> GroupProgress:
-        """The row as it was known, with what is in the way now; its age grows."""
+        """Return the last known row with the present problem; it keeps its age."""
         known = self.last_translation(row.group, row.target)
         translation = Translation(
             verdict=unreadable_verdict(self.flow, error),
@@ -215,6 +218,6 @@ class ProgressTable:
 
 
 def unreadable_verdict(flow: Flow, error: TwinlogError) -> Verdict:
-    """Which end of the flow an error is about; the source when it does not say."""
+    """Return the verdict for an error of a cluster; the source's if the error does not name one."""
     at_target = error.metadata.get("cluster") == flow.target
     return Verdict.TARGET_UNREADABLE if at_target else Verdict.SOURCE_UNREADABLE

@@ -1,4 +1,4 @@
-"""The rows that show how far each group is, on both clusters."""
+"""The rows of the table that show the progress of each group on both clusters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ class ProgressRows:
     source: KafkaCluster
     target: KafkaCluster
     target_of: Callable[[TopicPartition], TopicPartition]
-    """The copy of a partition."""
+    """Return the copy of a partition."""
     clock: Clock
 
     async def of(
         self, candidates: Sequence[Candidate], translations: Mapping[SourcePosition, Translation]
     ) -> list[GroupProgress]:
-        """With where each group stands on the target and the lags on both sides."""
+        """Add each group's committed offset on the target and the lags on both clusters."""
         groups = {candidate.group for candidate in candidates}
         on_target = await self.target.group_offsets(groups) if groups else {}
         source_ends = await log_ends(self.source, {candidate.source for candidate in candidates})

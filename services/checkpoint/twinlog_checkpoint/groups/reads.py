@@ -1,4 +1,4 @@
-"""Questions about groups where none may be overlooked: one that does not answer is an error."""
+"""Reads about groups in which a single failed answer is an error."""
 
 from collections.abc import Collection, Mapping
 
@@ -8,7 +8,7 @@ from twinlog.model import TopicPartition
 
 
 async def group_states(admin: GroupAdmin, groups: Collection[str]) -> dict[str, str]:
-    """The state of each group. Raises KafkaError if one of them cannot be read."""
+    """Return the state of each group. Raises KafkaError if one of them cannot be read."""
     states: dict[str, str] = {}
     for group, description in (await admin.describe_groups(groups) if groups else {}).items():
         if isinstance(description, KafkaError):
@@ -20,7 +20,7 @@ async def group_states(admin: GroupAdmin, groups: Collection[str]) -> dict[str, 
 async def readable_offsets(
     admin: GroupAdmin, groups: Collection[str]
 ) -> dict[str, Mapping[TopicPartition, CommittedOffset]]:
-    """All committed offsets of each group. Raises KafkaError, also for one of them."""
+    """Return all committed offsets of each group. Raises KafkaError if those of one group cannot be read."""
     held: dict[str, Mapping[TopicPartition, CommittedOffset]] = {}
     for group, offsets in (await admin.group_offsets(groups) if groups else {}).items():
         if isinstance(offsets, KafkaError):

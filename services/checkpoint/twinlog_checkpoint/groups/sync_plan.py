@@ -1,10 +1,9 @@
-"""sync.group.offsets: which translated offsets are committed for a group on the target. Pure (mirrormaker2.md
-§6.5).
+"""sync.group.offsets: decides which translated offsets are committed for a group on the target. Pure
+(mirrormaker2.md §6.5).
 
-Stricter than MM2 where MM2 surprises: a group with members is never asked for (MM2 leaves that to the
-coordinator's refusal, which remains the last guard), an offset before the target's log becomes its start, one
-past its end is not committed, and what was written for the group goes back where a lower checkpoint proves it
-wrong.
+Stricter than MM2: offsets of a group with members are never sent (MM2 relies on the coordinator's refusal,
+which remains the last guard); an offset before the target's log becomes its start; an offset past its end is
+not committed; and an offset that Twinlog committed is set back if a lower checkpoint proves it wrong.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,29 +20,29 @@ WRITABLE_STATES = frozenset({"EMPTY", "DEAD"})
 
 
 class SyncOutcome(StrEnum):
-    """What happens to one partition of one group; an attribute of the metric and part of the explanation."""
+    """What happens to one partition of one group; an attribute of the metric, and part of the explanation."""
 
     COMMITTED = "COMMITTED"
     ALREADY_THERE = "ALREADY_THERE"
-    """The group's offset on the target is exactly this one."""
+    """The group's offset on the target is already this one."""
     TARGET_AHEAD = "TARGET_AHEAD"
-    """The group's offset on the target is larger, and its own: it is never moved back."""
+    """The group's own offset on the target is larger; it is never moved back."""
     PAST_END = "PAST_END"
     """The copy ends before the checkpoint: it lost its tail or was created again."""
     ACTIVE_ON_TARGET = "ACTIVE_ON_TARGET"
     NO_TARGET_PARTITION = "NO_TARGET_PARTITION"
-    """The target has no such topic or partition (yet), so its log has no range to commit into."""
+    """The target has no such topic or partition (yet), so there is no log to commit into."""
     REFUSED = "REFUSED"
-    """The target's coordinator said no."""
+    """The target's coordinator refused the commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSyncPlan:
-    """What to commit for one group, and why the rest is left alone."""
+    """What to commit for one group, and why other offsets are not committed."""
 
     writes: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
     outcomes: Mapping[TopicPartition, SyncOutcome] = field(default_factory=dict)
-    """The outcome for every desired partition that is not written."""
+    """The outcome of every checkpoint that is not committed."""
 
 
 def plan_group_sync(
@@ -57,8 +56,8 @@ def plan_group_sync(
     """Decide what to commit for one group from its checkpoints.
 
     `current` holds the group's offsets on the target, `ranges` the target's logs; a partition without a range
-    does not exist there. `wrote` tells whether an offset on the target was committed for the group and is
-    proved wrong by a lower checkpoint: such a one goes back.
+    does not exist there. `wrote` tells whether an offset on the target was committed by Twinlog and is proved
+    wrong by a lower checkpoint; such an offset is set back.
     """
     if state_on_target not in WRITABLE_STATES:
         return GroupSyncPlan(outcomes=dict.fromkeys(desired, SyncOutcome.ACTIVE_ON_TARGET))

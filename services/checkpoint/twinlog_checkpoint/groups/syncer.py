@@ -1,4 +1,4 @@
-"""The loop behind sync.group.offsets: commits translated offsets for groups that are idle on the target."""
+"""The loop of sync.group.offsets: commits translated offsets for groups without members on the target."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -23,21 +23,22 @@ from twinlog_checkpoint.side_by_side import TURN_GROUPS, each_at_once, in_turns
 from twinlog_checkpoint.translation.log_ranges import log_ranges
 
 FIRST_PASS_SECONDS = 0.2
-"""How often it is looked whether the checkpointer's first pass is done."""
+"""How often to check whether the checkpointer's first pass is done."""
 GROUPS_AT_ONCE = 16
-"""Groups whose offsets are committed side by side: a coordinator takes one request for each."""
+"""Groups whose offsets are committed at the same time: a coordinator takes one request per group."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
 class GroupSyncer:
-    """One flow. Looks at the groups on the target right before it writes, so what it decides on is fresh."""
+    """The group offsets of one flow. It reads the groups on the target right before it writes, so decisions
+    use fresh data."""
 
     flow: Flow
     interval_seconds: float
     enabled: bool
-    """sync.group.offsets.enabled: may change while the loop runs."""
+    """sync.group.offsets.enabled; may change while the loop runs."""
     target: KafkaCluster
     history: CheckpointHistory
     is_void: Callable[[Checkpoint], bool]
@@ -47,9 +48,9 @@ class GroupSyncer:
     wanted_groups: Callable[[], frozenset[str]]
     """Groups that exist on the source and pass the filter."""
     passes: Callable[[], int]
-    """How many passes the checkpointer has done: nothing is committed before its first."""
+    """The number of passes that the checkpointer has done; nothing is committed before the first."""
     deletes_enabled: Callable[[], bool]
-    """twinlog.sync.group.deletes.enabled: of force only where offsets are committed."""
+    """twinlog.sync.group.deletes.enabled; has an effect only if offsets are committed."""
     deleter: GroupDeleter
     on_failure: Callable[[str], None] = lambda _reason: None
     """Called with the reason for each group whose offsets could not be committed."""
@@ -72,7 +73,7 @@ class GroupSyncer:
         return FIRST_PASS_SECONDS if self.passes() == 0 else self._next_at - self.clock.monotonic()
 
     def follow(self, *, enabled: bool, interval_seconds: float) -> None:
-        """Take over changed rules, at once."""
+        """Apply changed rules at once."""
         self.enabled = enabled
         self.interval_seconds = interval_seconds
         self._next_at = 0.0
@@ -86,7 +87,7 @@ class GroupSyncer:
         self._next_at = now + self.interval_seconds
 
     async def sync(self) -> None:
-        """See which groups are active on the target and, if enabled, commit what may be committed.
+        """Find the groups that are active on the target. If enabled, commit the offsets of the others.
 
         Raises KafkaError when a cluster does not answer at all.
         """
@@ -131,7 +132,8 @@ class GroupSyncer:
         )
 
     async def _idle(self, groups: Collection[str]) -> dict[str, str]:
-        """The groups without members on the target, with their states; the table learns of the others."""
+        """Return the groups without members on the target, with their states. The table is told about the
+        others."""
         described = await self.target.describe_groups(groups) if groups else {}
         idle: dict[str, str] = {}
         for group, description in described.items():
@@ -155,7 +157,7 @@ class GroupSyncer:
         written = {tp: writes[tp].next_offset for tp, error in results.items() if error is None}
         for partition, offset in written.items():
             checkpoint = self.history.latest(group).get(partition)
-            if checkpoint is not None:  # else the group left the source meanwhile, and was forgotten
+            if checkpoint is not None:  # Otherwise the group left the source meanwhile and was removed.
                 self.history.on_written(checkpoint, offset)
         if written:
             self.table.on_committed(group, written)

@@ -1,4 +1,4 @@
-"""Which topics of a flow are checkpointed, and why another is not."""
+"""Which topics of a flow get checkpoints, and why others do not."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -12,18 +12,18 @@ _FIRST_GENERATION = 1
 
 
 class CopyIdentity(Enum):
-    """Whether a topic and its copy, as they are now, are the ones that the flow copies."""
+    """Whether a topic and its copy are the same two topics that the flow has been copying."""
 
     UNKNOWN = "UNKNOWN"
-    """configsync does not say, or has not seen yet that one of them was created again."""
+    """configsync does not report it, or has not noticed yet that one of them was created again."""
     CURRENT = "CURRENT"
-    """They are; the source topic was created again at some time."""
+    """They are the same; the source topic was created again at some time."""
     ORIGINAL = "ORIGINAL"
-    """They are, and every offset ever noted of the source topic is one of this log."""
+    """They are the same, and every recorded offset of the source topic belongs to this log."""
 
 
 class KnownTopics(Protocol):
-    """What configsync says of a flow: `twinlog.service.feeds.topics.TopicsWatch`."""
+    """What configsync knows of a flow's topics. Implemented by `twinlog.service.feeds.topics.TopicsWatch`."""
 
     def settled(self, flow: Flow) -> bool: ...
 
@@ -33,12 +33,12 @@ class KnownTopics(Protocol):
 
 
 class TopicChoice:
-    """configsync's registry decides once it is known, for it has the live rules; the file's topic filter
-    until then.
+    """configsync's registry decides once it is known, because it has the live rules; until then the topic
+    filter of the file decides.
 
-    The filter alone is MM2's rule (§6.4): internal topics and cycles have no offset syncs anyway. Copies of
-    the target's own topics are no topics of the flow, but their groups can go home: the filter decides about
-    them.
+    The filter alone is MM2's rule (§6.4): internal topics and cycles have no offset syncs anyway. The flow
+    does not select copies of the target's own topics, but their groups can move back, so the filter decides
+    about them.
     """
 
     def __init__(self, selector: TopicSelector, known: KnownTopics) -> None:
@@ -46,7 +46,7 @@ class TopicChoice:
         self._known = known
 
     def refusal(self, topic: str) -> str | None:
-        """Why the topic is not checkpointed; None when it is."""
+        """Why the topic gets no checkpoints; None when it does."""
         flow = self._selector.flow
         filtered = self._selector.topic_filter.judge_topic(topic).included
         if not self._known.settled(flow) or self._comes_from_target(topic):
@@ -59,13 +59,13 @@ class TopicChoice:
         )
 
     def why_never_copied(self, topic: str) -> str | None:
-        """The rule that keeps a checkpointed topic from ever being copied (internal, a cycle); None when none
-        does."""
+        """The rule that excludes a checkpointed topic from being copied (internal, a cycle); None when there
+        is none."""
         decision = self._selector.decide(topic)
         return None if decision.selected else decision.rule
 
     def identity(self, topic: str, *, source_id: str, target_id: str) -> CopyIdentity:
-        """The identity of a topic and its copy with these ids; "" (brokers without ids) proves nothing."""
+        """Compare a topic and its copy with these ids; "" (brokers without ids) proves nothing."""
         known = self._known.topics(self._selector.flow).get(topic)
         if not isinstance(known, ReplicatedTopic) or not source_id or not target_id:
             return CopyIdentity.UNKNOWN

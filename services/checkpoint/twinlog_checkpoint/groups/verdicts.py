@@ -1,4 +1,4 @@
-"""What becomes of each committed offset: translated, or why not."""
+"""Translates each committed offset, or tells why it has no translation."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Verdicts:
     translator: Translator
 
     async def of(self, candidates: Iterable[Candidate]) -> Mapping[SourcePosition, Translation]:
-        """A verdict for each position; those of topics that are not copied never reach the translator."""
+        """Return a verdict for each position. Topics that are not copied are never translated."""
         positions = {candidate.position for candidate in candidates}
         verdicts: dict[SourcePosition, Translation] = {}
         for position in positions:
@@ -51,7 +51,7 @@ class Verdicts:
         )
 
     def _explained(self, position: SourcePosition, answer: Translation) -> Translation:
-        """No sync, because the flow's other rules keep the topic from being copied: say which."""
+        """Replace NO_SYNC by the rule that excludes the topic, if there is one."""
         if answer.verdict is not Verdict.NO_SYNC:
             return answer
         rule = self.topics.why_never_copied(position.partition.topic)

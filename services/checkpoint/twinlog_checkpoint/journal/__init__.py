@@ -1,1 +1,1 @@
-"""What is recorded of a flow on its target: the last move, the groups that moved, and its source."""
+"""The records of a flow on its target: the last move, the moved groups, and the state of the source."""

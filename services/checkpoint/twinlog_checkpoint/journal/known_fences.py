@@ -1,4 +1,4 @@
-"""How many topics a flow's moves keep fenced, for the metrics."""
+"""The number of topics that a flow's moves keep fenced, for the metrics."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,23 +10,23 @@ from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 
 _LOOK_SECONDS = 600.0
-"""How often the journal is read again, by the process that owns the flow and writes it. A stop of the
-other process that is not finished may have written to it."""
+"""How often the owner of the flow reads the journal again. The previous owner may have written to it just
+before it stopped."""
 
 
 @dataclass(slots=True)
 class KnownFences:
-    """What the journal said last. `run` is a loop; `topics` may be asked from any thread."""
+    """The last known fences of the journal. `run` is a loop; `topics` may be called from any thread."""
 
     _topics: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def topics(self) -> Mapping[str, int]:
-        """Fenced topics by the end they are on: `source` or `target`. Empty while it is not known."""
+        """Return the fenced topics by cluster: `source` or `target`. Empty while unknown."""
         return self._topics
 
     def on_record(self, record: MoveRecord | None) -> None:
-        """The journal was read or written; None: nothing is in it."""
+        """The journal was read or written; None: it is empty."""
         left, entered = ("source", "target")
         if record is not None and record.kind is MoveKind.FAILBACK:
             left, entered = entered, left
@@ -38,7 +38,8 @@ class KnownFences:
     async def run(
         self, stop: asyncio.Event, *, load: Callable[[], Awaitable[MoveRecord | None]], clock: Clock
     ) -> None:
-        """Loop: read the journal now and then while this process owns the flow; nothing is known after it."""
+        """Loop: read the journal at an interval while this process owns the flow. Afterwards the fences are
+        unknown."""
 
         async def look() -> None:
             self.on_record(await load())

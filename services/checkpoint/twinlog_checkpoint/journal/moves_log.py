@@ -1,8 +1,8 @@
-"""The record of moves on the target: `mm2-failover.<A>.internal`, a compacted topic with one record for each
-flow and one for each group that was moved.
+"""The record of moves on the target, `mm2-failover.<A>.internal`: a compacted topic with one record for each
+flow and one for each moved group.
 
-A run writes it after every step that changes something, so one that was cut continues. The topic's name is
-one of MM2's internal ones, so nobody replicates it.
+A run writes it after every step that changes something, so an interrupted run can continue. The name of the
+topic has the form of MM2's internal topics, so no replicator copies it.
 """
 
 from collections.abc import Callable, Collection
@@ -28,26 +28,26 @@ _APPENDS_AT_ONCE = 500
 
 
 def failover_topic(flow: Flow) -> str:
-    """Name of the topic on the flow's target."""
+    """The name of the topic on the flow's target."""
     return f"mm2-failover.{flow.source}.internal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveJournal:
-    """Reads and writes the record of one flow. Each call opens what it needs and closes it."""
+    """Reads and writes the record of one flow. Each call opens and closes its connections."""
 
     flow: Flow
     cluster: KafkaCluster
     replication_factor: int
     on_record: Callable[[MoveRecord | None], None] = lambda _: None
-    """Called with what was read or written."""
+    """Called with the record that was read or written."""
 
     @property
     def topic(self) -> str:
         return failover_topic(self.flow)
 
     async def load(self) -> MoveRecord | None:
-        """The last move; None when there was none. Raises KafkaError, WireFormatError."""
+        """Return the last move; None when there was none. Raises KafkaError, WireFormatError."""
         found = await self._load()
         self.on_record(found)
         return found
@@ -76,8 +76,8 @@ class MoveJournal:
         return replace(last, stood_at=stood_at, moved=tuple(sorted({*last.moved, *stood_at})))
 
     async def store(self, record: MoveRecord, *, groups: Collection[str] = ()) -> None:
-        """Returns when the target has it; `groups` are those of `stood_at` to be written before it. Raises
-        KafkaError."""
+        """Store the record; return when the target has acknowledged it. `groups` names the groups of
+        `stood_at` to write before it. Raises KafkaError."""
         await ensure_compacted_topic(self.cluster, self.topic, replication_factor=self.replication_factor)
         async with self.cluster.writer() as writer:
             pairs = [

@@ -1,7 +1,7 @@
-"""What is recorded of a flow's last move, and its form in the journal. Pure.
+"""The record of a flow's last move, and its form in the journal. Pure.
 
-What is read is not believed blindly: who may write the journal's topic must not gain Twinlog's right to
-change ACLs. A record with an ACL that is no fence is refused as a whole (FENCE_NOT_OURS).
+The content of the journal is not trusted: whoever may write its topic must not gain Twinlog's right to change
+ACLs. A record that names an ACL of another form than Twinlog's fences is refused as a whole (FENCE_NOT_OURS).
 """
 
 import json
@@ -30,7 +30,7 @@ class MoveState(StrEnum):
 
 
 class Step(StrEnum):
-    """The steps in their order."""
+    """The steps of a move, in order."""
 
     CHECK = "CHECK"
     FENCE = "FENCE"
@@ -40,7 +40,7 @@ class Step(StrEnum):
     COMMIT = "COMMIT"
     VERIFY = "VERIFY"
     GRANT = "GRANT"
-    """Told, and never recorded as done: earlier releases do not know it."""
+    """Shown to users, but never recorded as done: earlier releases do not know it."""
     REVOKE = "REVOKE"
     """As GRANT."""
     UNFENCE = "UNFENCE"
@@ -58,44 +58,46 @@ class MoveRecord:
     kind: MoveKind
     state: MoveState
     groups: tuple[str, ...]
-    """Asked for; empty = all."""
+    """The requested groups; empty = all."""
     by: str
     started_ms: int
     finished_ms: int | None = None
     done: tuple[Step, ...] = ()
     fences: tuple[AclBinding, ...] = ()
-    """ACLs that keep writers out where the groups came from; they stay until the move back."""
+    """ACLs that deny writes on the cluster that the groups left. They stay until the move back."""
     former_fences: tuple[AclBinding, ...] = ()
-    """Those of the move before, where the groups move to: taken away at the end of this one."""
+    """The fences of the previous move, on the cluster that the groups move to. This move removes them at its
+    end."""
     aborted: bool = False
-    """The run was given up; its fences are gone. The state is DONE then: nothing continues it."""
+    """The run was given up and its fences were removed. Its state is DONE then, so nothing continues it."""
     on_target: bool = True
-    """Groups may work on the flow's target because of this run or one before it. False before a failover has
-    committed anything, and after a failback."""
+    """Groups may work on the flow's target because of this run or an earlier one. False before a failover has
+    committed any offset, and after a failback."""
     chain: str = ""
-    """Names the runs of one kind since the last move the other way: what they finished with counts."""
+    """Identifies the runs of one kind since the last move in the other direction. A group that one of them
+    finished is not moved again."""
     moved: tuple[str, ...] = ()
-    """Groups that these runs have finished with."""
+    """Groups that these runs have finished."""
     whole: bool = False
-    """Runs of this chain have finished for every group that was there: none was left out, or stayed because
-    it had members. Groups work on the target until that is so of a failback."""
+    """The runs of this chain have finished every group: none was left out, or stayed because it had members.
+    Until a failback reaches this, groups count as working on the target."""
     fences_before: tuple[AclBinding, ...] = ()
-    """Those of `fences` that earlier runs of the chain put up: giving this run up does not take them down."""
+    """Those of `fences` that earlier runs of the chain created. Giving up this run does not remove them."""
     left_behind: tuple[str, ...] = ()
-    """Why the cluster that was left must not be switched off yet; of a run that is done."""
+    """Why the cluster that the groups left must not be switched off yet; set when the run is done."""
     grants: tuple[AclBinding, ...] = ()
-    """ACLs that let writers of the source write to the copies; they stay until the move back."""
+    """ACLs that allow writers of the source to write to the copies; they stay until the move back."""
     former_grants: tuple[AclBinding, ...] = ()
-    """For a failback: the grants of the failover before it, removed at the end."""
+    """For a failback: the grants of the failover before it, which it removes at its end."""
     stood_at: Mapping[str, GroupOffsets] = field(default_factory=dict)
-    """Where these stood on the cluster that was left. A group of which an offset is larger now, or new, went
-    on there and is not finished with."""
+    """The offsets of the groups on the cluster that they left. If an offset of a group is larger now, or new,
+    the group continued to work there and has to be moved again."""
 
     def after(self, step: Step) -> "MoveRecord":
         return self if step in self.done else replace(self, done=(*self.done, step))
 
     def went_on(self, group: str, now: GroupOffsets) -> bool:
-        """Whether a group of `moved` has progress that the run which moved it did not see."""
+        """Whether a group of `moved` has made progress since the run that moved it."""
         then = self.stood_at.get(group)
         return then is None or any(
             partition not in then or offset > then[partition] for partition, offset in now.items()
@@ -107,7 +109,8 @@ def record_key(flow: Flow) -> bytes:
 
 
 def encode_record(flow: Flow, record: MoveRecord) -> tuple[bytes, bytes]:
-    """Without the groups, which have records of their own: thousands of them fit into no single one."""
+    """Encode the record without its groups. They have records of their own, because thousands of them do not
+    fit into one."""
     value = {
         "format": _FORMAT,
         "run_id": record.run_id,
@@ -129,7 +132,7 @@ def encode_record(flow: Flow, record: MoveRecord) -> tuple[bytes, bytes]:
         "grants": [asdict(grant) for grant in record.grants],
         "former_grants": [asdict(grant) for grant in record.former_grants],
         "moved": sorted(set(record.moved) - record.stood_at.keys()),
-        # Read by earlier releases.
+        # Earlier releases read this field.
         "stood_at": {},
         "final_offsets": [],
     }
@@ -187,7 +190,7 @@ def encode_group(flow: Flow, chain: str, group: str, offsets: GroupOffsets) -> t
 
 
 def decode_group(flow: Flow, key: bytes, value: bytes) -> tuple[str, str, GroupOffsets] | None:
-    """Group, chain and offsets; None for a record of another kind, flow or format."""
+    """Return group, chain and offsets; None for a record of another kind, flow or format."""
     try:
         name, place = json.loads(key)
         if name != "TwinlogMovedGroup" or place["flow"] != str(flow):
@@ -210,7 +213,7 @@ def _bindings(value: Any) -> tuple[AclBinding, ...]:
 
 
 def _grants(value: Any) -> tuple[AclBinding, ...]:
-    """Others are forgotten: a grant that is not known is only not taken back."""
+    """Keep the grants that have Twinlog's form. Others are dropped: an unknown grant is then not revoked."""
     return tuple(filter(is_write_grant, _bindings(value)))
 
 

@@ -1,6 +1,5 @@
-"""What is recorded of a flow's source, so that a restart does not forget it: which cluster it was, whether it
-was lost, and which groups are gone from it. One record in the journal's topic (`mm2-failover.<A>.internal`).
-"""
+"""The record of a flow's source: which cluster it is, whether it lost its groups, and which groups are gone.
+It survives restarts, as one record in the journal's topic (`mm2-failover.<A>.internal`)."""
 
 import json
 from collections.abc import Mapping
@@ -15,18 +14,18 @@ from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
 
 _FETCH_WAIT_SECONDS = 0.5
 MOST_GONE = 2_000
-"""Groups of one record, which has to fit into a message; of the others a new process begins the grace again.
-"""
+"""Most groups in the record, which has to fit into one message. For other groups a new process starts the
+grace period again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecord:
     cluster_id: str
-    """The id of the cluster that groups were read from; "" if it has none."""
+    """The id of the cluster from which the groups were read; "" if it has none."""
     held: str = ""
-    """Why no group is deleted (SOURCE_LOST, SOURCE_REPLACED); "" when nothing holds."""
+    """Why no group may be deleted (SOURCE_LOST, SOURCE_REPLACED); "" when nothing forbids it."""
     gone_ms: Mapping[str, int] = field(default_factory=dict)
-    """When each group that is gone from the source was first seen to be so; of at most `MOST_GONE`."""
+    """When each group was first seen to be gone from the source; at most `MOST_GONE` groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,7 @@ class SourceRecordLog:
     replication_factor: int
 
     async def load(self) -> SourceRecord | None:
-        """None when there is none. Raises KafkaError, WireFormatError."""
+        """Return the record; None when there is none. Raises KafkaError, WireFormatError."""
         topic = failover_topic(self.flow)
         if topic not in await self.cluster.list_topics():
             return None
@@ -53,7 +52,7 @@ class SourceRecordLog:
         return None if newest is None else decode(newest)
 
     async def store(self, record: SourceRecord) -> None:
-        """Returns when the target has it. Raises KafkaError."""
+        """Store the record; return when the target has acknowledged it. Raises KafkaError."""
         topic = failover_topic(self.flow)
         await ensure_compacted_topic(self.cluster, topic, replication_factor=self.replication_factor)
         async with self.cluster.writer() as writer:

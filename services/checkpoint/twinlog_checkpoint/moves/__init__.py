@@ -1,1 +1,2 @@
-"""Failover and failback: plan, run, record, and the write block on the cluster that is left."""
+"""Failover and failback: planning, running and recording them, and the write fence on the cluster that groups
+leave."""

@@ -1,4 +1,4 @@
-"""Where the logs end that a move leaves: what lies before belongs to it."""
+"""The ends of the logs on the cluster that a move leaves. Records before these ends belong to the move."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -12,16 +12,17 @@ from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import LogBounds
 
 FENCE_SETTLE_SECONDS = 30.0
-"""How long logs may keep growing behind a fence before their ends are taken as they are."""
+"""The longest time that logs may keep growing behind a fence; then their present ends are used."""
 _UNKNOWN = "TOPIC_UNKNOWN"
 
 
 async def bounds_of(
     side: LogSide, partitions: Collection[TopicPartition]
 ) -> Mapping[TopicPartition, LogBounds | KafkaError]:
-    """First offset and end of each log, or why they cannot be looked up; one that does not exist is left out.
+    """Return first offset and end of each log, or why they cannot be looked up; partitions that do not exist
+    are left out.
 
-    Two requests for each broker. Raises KafkaError.
+    Two requests per broker. Raises KafkaError.
     """
     if not partitions:
         return {}
@@ -44,7 +45,8 @@ async def bounds_of(
 
 
 async def ends_now(side: LogSide, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The ends of what may be copied. Raises KafkaError if one is unreadable: all belong to the move."""
+    """Return the ends of what may be copied. Raises KafkaError if one cannot be read, because all of them
+    belong to the move."""
     ends: dict[TopicPartition, int] = {}
     for partition, bounds in (await bounds_of(side, partitions)).items():
         if isinstance(bounds, KafkaError):
@@ -61,11 +63,10 @@ async def ends_behind_fence(
     stop: asyncio.Event,
     look_seconds: float,
 ) -> tuple[dict[TopicPartition, int], frozenset[TopicPartition]]:
-    """The same once nothing comes any more, and those of which a transaction was still open in the end.
+    """Wait until the logs no longer grow, then return their ends, and the partitions that still have an open
+    transaction. Raises KafkaError.
 
-    Raises KafkaError.
-
-    Brokers hear of a fence a little later, and it does not keep an open transaction from being committed.
+    Brokers apply a fence with a delay, and a fence does not keep an open transaction from being committed.
     """
     ends = await ends_now(side, partitions)
     latest: Mapping[TopicPartition, int | KafkaError] = {}

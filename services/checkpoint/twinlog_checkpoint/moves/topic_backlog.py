@@ -1,4 +1,4 @@
-"""What is not copied yet of a topic, and how long that may take. Pure."""
+"""The records of a partition that are not copied yet, and the time that copying them may take. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from twinlog.model import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicBacklog:
-    """What the copy of one partition lacks."""
+    """The records that the copy of one partition lacks."""
 
     partition: TopicPartition
     end_offset: int | None
-    """End of the committed log; None when the cluster does not answer."""
+    """The end of the committed log; None when the cluster does not answer."""
     records_not_copied: int | None
-    """None when it cannot be known, or is not counted yet."""
+    """None when the number is unknown, or not counted yet."""
     copied_to: int | None = None
     """The source offset after the last copied record."""
     message: str = ""
-    """Why it is not known, or why what is missing is not copied."""
+    """Why the number is unknown, or why the missing records are not copied."""
     counting: bool = False
-    """The count continues with the next look: `records_not_copied` is None, and `at_most` is known."""
+    """The next measurement continues to count: `records_not_copied` is None, and `at_most` is known."""
     at_most: int | None = None
-    """No more records than this are missing; None when even that is not known."""
+    """The most records that can be missing; None when even that is unknown."""
 
 
 def total_backlog(backlog: Sequence[TopicBacklog]) -> int | None:
@@ -35,13 +35,13 @@ def total_backlog(backlog: Sequence[TopicBacklog]) -> int | None:
 
 
 def counting(backlog: Sequence[TopicBacklog]) -> bool:
-    """Whether counting on is all that is missing to know the backlog."""
+    """Whether only the count is missing, which further measurements will complete."""
     unknown = [entry for entry in backlog if entry.records_not_copied is None]
     return bool(unknown) and all(entry.counting for entry in unknown)
 
 
 def most_missing(backlog: Sequence[TopicBacklog]) -> int | None:
-    """The most records that can be missing; None when a part of it is not known."""
+    """The most records that can be missing; None when a part of it is unknown."""
     total = 0
     for entry in backlog:
         most = entry.at_most if entry.records_not_copied is None else entry.records_not_copied
@@ -52,7 +52,7 @@ def most_missing(backlog: Sequence[TopicBacklog]) -> int | None:
 
 
 def blocking(backlog: Sequence[TopicBacklog], most: int = 5) -> str:
-    """What is not copied, partition by partition, with the cause; empty when all is."""
+    """Describe the missing records of each partition, with the cause; empty when everything is copied."""
     missing = [entry for entry in backlog if entry.records_not_copied != 0]
     shown = "; ".join(f"{entry.partition}: {_missing(entry)} ({entry.message})" for entry in missing[:most])
     more = f"; and {len(missing) - most} more partitions" if len(missing) > most else ""
@@ -68,7 +68,8 @@ def _missing(entry: TopicBacklog) -> str:
 def estimated_seconds(
     before: Sequence[TopicBacklog], after: Sequence[TopicBacklog], elapsed_seconds: float
 ) -> float | None:
-    """Until the backlog is copied, at the rate between two looks. None when it cannot be said."""
+    """Estimate when the backlog is copied, from the rate between two measurements. None when it cannot be
+    estimated."""
     total = total_backlog(after)
     if total is None:
         return None

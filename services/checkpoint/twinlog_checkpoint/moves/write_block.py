@@ -1,4 +1,4 @@
-"""Keeping writers out of the cluster that is left, and letting them in again."""
+"""Denies writes on the cluster that groups leave, and allows them again."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from twinlog.write_blocks import fence_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBlockScope:
-    """Which topics a fence is about."""
+    """The topics of a fence."""
 
     topics: Sequence[str] = ()
-    """That applications write to."""
+    """Topics that applications write to."""
     conflicts: Sequence[str] = ()
-    """That a flow of Twinlog writes to under the same name: a fence would keep it out."""
+    """Topics that a flow of Twinlog writes to under the same name; a fence would deny its writes."""
 
 
 def fence_scope(
@@ -27,10 +27,10 @@ def fence_scope(
     policy: ReplicationPolicy,
     reverse: Flow | None,
 ) -> WriteBlockScope:
-    """Sort out the flow's topics at `here`. Pure; `reverse`: the flow that copies to `here`, if there is one.
+    """Select the flow's topics at `here`. Pure. `reverse` is the flow that copies to `here`, if there is one.
 
-    A copy of another cluster's topic is left out, for only Twinlog writes to it; `others` are the clusters
-    there are, since a topic of `here` may have a name that looks like a copy's.
+    Copies of another cluster's topics are left out, because only Twinlog writes to them. `others` are the
+    clusters that exist, since an own topic of `here` may have a name that looks like a copy's.
     """
     copied_from = set(others) - {here}
     written = sorted(topic for topic in topics if policy.topic_source(topic) not in copied_from)
@@ -40,7 +40,7 @@ def fence_scope(
 
 
 async def missing_fences(cluster: AclAdmin, topics: Collection[str]) -> tuple[AclBinding, ...] | None:
-    """The fences that are not there yet; None when the cluster has no authorizer. Raises KafkaError."""
+    """Return the fences that do not exist yet; None when the cluster has no authorizer. Raises KafkaError."""
     present = await cluster.describe_acls("TOPIC")
     if present is None:
         return None
@@ -48,7 +48,8 @@ async def missing_fences(cluster: AclAdmin, topics: Collection[str]) -> tuple[Ac
 
 
 async def create_rules(cluster: AclAdmin, rules: Collection[AclBinding]) -> None:
-    """Returns when the cluster has them; its brokers follow soon. Raises KafkaError."""
+    """Return when the cluster has stored the ACLs; its brokers apply them shortly after. Raises
+    KafkaError."""
     results = await cluster.create_acls(rules) if rules else {}
     for error in results.values():
         if error is not None:

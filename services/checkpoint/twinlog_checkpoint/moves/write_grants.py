@@ -1,12 +1,12 @@
-"""WRITE on the copies for those who may write the originals: granted by a failover when asked, taken back
-by the failback.
+"""WRITE on the copies for principals that may write to the originals: granted by a failover on request,
+revoked by the failback.
 
-Invariant (a property test holds it against Kafka's rules of evaluation): who may do something to a copy
-because of a grant may do the same to its origin on the source.
+Invariant (a property test checks it against Kafka's rules of evaluation): a grant never gives a principal a
+right on a copy that it lacks on the original.
 
-An ALLOW is granted name by name, for copies that exist. One that any DENY of the source may limit is left out
-as a whole: the copy would give more than the original. A fence of this move is no such DENY; one that looks
-the same and was there before is.
+An ALLOW is granted name by name, for copies that exist. If a DENY of the source may limit it, it is left out
+as a whole, because the copy would allow more than the original. A fence of this move does not count as such a
+DENY; an identical DENY that existed before does.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,16 +19,16 @@ from twinlog.kafka.ports import AclBinding
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteGrants:
     missing: tuple[AclBinding, ...] = ()
-    """What the copies lack, sorted."""
+    """The missing ACLs of the copies, sorted."""
     left_out: tuple[str, ...] = ()
-    """Which rights of the source are not granted, and why, in words."""
+    """Rights of the source that are not granted, and why."""
 
 
 def write_grants(
     source: Collection[AclBinding], target: Collection[AclBinding], copies: Mapping[str, str]
 ) -> WriteGrants:
-    """`source`: without the fences of this move; `copies`: the name on the target of each topic of the source
-    that has a copy there. Pure."""
+    """Pure. `source` are the ACLs without the fences of this move; `copies` maps each copied topic of the
+    source to its name on the target."""
     denials = [each for each in source if each.permission == DENY]
     wanted: set[AclBinding] = set()
     left_out: list[str] = []
@@ -46,7 +46,7 @@ def write_grants(
 
 
 def lets_write(binding: AclBinding) -> bool:
-    """Whether a binding of the source lets somebody write topics."""
+    """Whether an ACL of the source allows writing to topics."""
     return (binding.resource_type, binding.permission) == ("TOPIC", ALLOW) and binding.operation in (
         "WRITE",
         ALL,

@@ -1,1 +1,1 @@
-"""What a move would do now: looked at, decided and counted. Changes nothing."""
+"""What a move would do now: reads, decides and counts. Changes nothing."""

@@ -1,8 +1,8 @@
-"""What has been written where a move leaves, and not copied yet.
+"""The records on the cluster that groups leave that are not copied yet.
 
-Offsets decide first: both sides' logs are looked up with one request for each broker, and compared with how
-far the source service says it is and with the newest offset sync. Logs are read only where that does not
-decide, several at a time and within a budget; what the budget does not reach is counted with the next look.
+Offsets decide first: the ends of both logs, the position that the source service reports, and the newest
+offset sync. Only if they do not decide are logs read, several at a time and within a budget; partitions that
+the budget does not reach are counted by the next call.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,39 +20,40 @@ from twinlog_checkpoint.translation.aligner import Aligner
 from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side, count_visible
 
 LOOK_BYTES = 256 << 20
-"""Read at most for one look at the backlog."""
+"""The most bytes that one measurement reads."""
 LOGS_AT_ONCE = 16
 _LOST = "the logs do not show where the copy ends"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """One copied partition as the offsets of both sides show it."""
+    """A copied partition, as the offsets of both sides describe it."""
 
     entry: CopiedPartition
     here: LogBounds
     there: LogBounds | None
     stop: int
-    """What lies before it has to be copied."""
+    """Records before this offset have to be copied."""
     copied_to: int | None
-    """Known without reading a log: everything before it is copied, or recorded as a gap."""
+    """Everything before this offset is copied or recorded as a gap; known without reading a log."""
     position: int | None
-    """How far the source service says it is; it may be of an earlier topic of the name."""
+    """The position that the source service reports. It may belong to an earlier topic of this name."""
     cause: str
 
 
 @dataclass(slots=True, kw_only=True)
 class BacklogMeter:
-    """Measures the backlog of one route. Reads only what it has not seen copied before."""
+    """Measures the backlog of one route. It reads each part of a log only once."""
 
     route: Route
     copy_states: CopyStates
     look_bytes: int = LOOK_BYTES
     _copied: dict[TopicPartition, int] = field(default_factory=dict)
-    """Up to where each partition was seen to be copied."""
+    """For each partition, the offset up to which it is known to be copied."""
 
     async def measure(self, until: Mapping[TopicPartition, int] | None = None) -> list[TopicBacklog]:
-        """The backlog of every copied partition; with `until`, before these offsets. Raises KafkaError."""
+        """Return the backlog of every copied partition; with `until`, only of records before these offsets.
+        Raises KafkaError."""
         found: dict[TopicPartition, TopicBacklog] = {}
         unread: list[_Place] = []
         for place in await self._places(until, found):
@@ -75,8 +76,8 @@ class BacklogMeter:
     async def _places(
         self, until: Mapping[TopicPartition, int] | None, found: dict[TopicPartition, TopicBacklog]
     ) -> list[_Place]:
-        """Those whose log can be looked up; of the others `found` gets the reason."""
-        # How far the source is comes first: it may not be ahead of the ends that are looked up after it.
+        """Return the partitions whose logs can be looked up; the reason for the others goes into `found`."""
+        # Read the source's progress before the ends of the logs, so that it cannot be ahead of them.
         flow = self.route.copying_flow
         report = CopyReport() if flow is None else await self.copy_states.of(flow)
         written = await self.route.written()
@@ -118,7 +119,7 @@ class BacklogMeter:
             )
 
     def _by_offsets(self, place: _Place) -> TopicBacklog | None:
-        """The backlog where offsets alone show that there is none."""
+        """Return the backlog if offsets alone show that it is empty."""
         if place.here.start >= place.stop:
             return _told(place, missing=0, copied_to=place.stop)
         seen = self._copied.get(place.entry.here, 0)
@@ -129,7 +130,7 @@ class BacklogMeter:
         return None
 
     async def _by_logs(self, place: _Place, budget: ByteBudget) -> TopicBacklog:
-        """The backlog by reading. What cannot be known is said, with the reason."""
+        """Count the backlog by reading the logs. What cannot be counted has a reason."""
         side = Side(log=self.route.here.log, partition=place.entry.here, bounds=place.here)
         copied_to = place.copied_to
         try:
@@ -150,14 +151,14 @@ class BacklogMeter:
             return _told(place, missing=None, copied_to=copied_to, message=str(error))
 
     async def _end_of_copy(self, place: _Place, side: Side, budget: ByteBudget) -> int | None:
-        """The source offset after the last copied record; None when nothing shows it. Raises BudgetSpent,
-        KafkaError or WireFormatError."""
+        """Return the source offset after the last copied record; None when nothing shows it. Raises
+        BudgetSpent, KafkaError or WireFormatError."""
         pairs = place.entry.pairs
         if pairs is None or place.there is None:
-            # Nothing is known to be copied, so everything visible is missing.
+            # Nothing is known to be copied, so every visible record is missing.
             return place.here.start if place.copied_to is None else place.copied_to
         if place.copied_to is not None and not await count_visible(side, place.copied_to, place.stop, budget):
-            # Nothing but markers lies behind the newest offset sync.
+            # Behind the newest offset sync there are only markers.
             return place.copied_to
         other = Side(log=self.route.there.log, partition=place.entry.there, bounds=place.there)
         last = await Aligner(here=side, there=other, pairs=pairs, budget=budget).copied_end()
@@ -165,14 +166,16 @@ class BacklogMeter:
             return max(last.upstream + 1, place.copied_to or 0)
         if place.copied_to is not None:
             return place.copied_to
-        # The copy lost what could be compared. What the source service continues with is all that is to come.
+        # The copy lost the records to compare with. The records from the source service's position on are
+        # missing.
         return None if place.entry.identity is CopyIdentity.UNKNOWN else place.position
 
 
 def _copied_to(
     entry: CopiedPartition, here: LogBounds, there: LogBounds | None, position: int | None
 ) -> int | None:
-    """What offsets alone prove: only where every offset ever noted is one of these logs."""
+    """Return the offset that offsets alone prove to be copied. They prove it only if every recorded offset
+    belongs to one of these two logs."""
     if entry.identity is not CopyIdentity.ORIGINAL:
         return None
     newest = None if entry.pairs is None else entry.pairs.newest()

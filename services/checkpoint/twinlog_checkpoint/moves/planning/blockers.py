@@ -1,4 +1,4 @@
-"""What stands against a move."""
+"""The reasons why a move cannot run now."""
 
 from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
@@ -9,7 +9,7 @@ from twinlog_checkpoint.moves.write_block import WriteBlockScope, missing_fences
 async def blockers_of(
     route: Route, options: MoveOptions, scope: WriteBlockScope, *, from_reachable: bool, to_reachable: bool
 ) -> list[str]:
-    """In words, with what can be done about each. Raises KafkaError."""
+    """Return each reason with its remedy. Raises KafkaError."""
     blockers: list[str] = []
     if not to_reachable:
         blockers.append(f"{route.to_alias}, which the groups would move to, does not answer")
@@ -54,7 +54,7 @@ async def _against_granting(route: Route, *, to_reachable: bool) -> list[str]:
 
 def _when_away(route: Route, options: MoveOptions) -> list[str]:
     if route.kind is MoveKind.FAILBACK:
-        # Nothing of it can be known elsewhere: its groups' progress and the record of moves are there.
+        # The groups' progress and the record of moves are on this cluster only.
         away = (
             f"{route.from_alias} is away, and with it where the groups stand: on {route.to_alias} they"
             " continue where they were; a fence there has to be taken away by hand (kafka-acls --remove)"

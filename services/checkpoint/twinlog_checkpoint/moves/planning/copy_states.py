@@ -1,4 +1,4 @@
-"""What the source service says of the copy of each partition: it knows why one does not move."""
+"""What the source service reports about the copy of each partition, including why it does not progress."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ class CopyState:
     """The copy of one partition."""
 
     state: str
-    """RUNNING, PAUSED, BACKOFF, FAULTED, WAITING, …: the names of the API."""
+    """RUNNING, PAUSED, BACKOFF, FAULTED, WAITING, …: names of the API's states."""
     position: int | None
-    """The next source offset to copy, committed on the target; None while it is not known."""
+    """The next source offset to copy, as committed on the target; None while unknown."""
     reason: str = ""
     message: str = ""
     equal_below: int | None = 0
-    """Below this offset the copy has the source's offsets; None = all of it has."""
+    """Below this offset the copy has the source's offsets; None = everywhere."""
 
     @property
     def cause(self) -> str:
-        """Why it does not move, or that it does."""
+        """Why the copy does not progress, or that it does."""
         told = " ".join(part for part in (self.reason, self.message) if part)
         if self.state == "RUNNING":
             return told or "it is being copied"
@@ -36,10 +36,10 @@ class CopyReport:
     partitions: Mapping[TopicPartition, CopyState] = field(default_factory=dict)
     """By source partition."""
     away: str = ""
-    """Why the source service did not say; empty when it did."""
+    """Why the source service did not answer; empty when it did."""
 
     def cause(self, partition: TopicPartition) -> str:
-        """Why what lies before the end of a partition is not copied, in words."""
+        """Why records before the end of a partition are not copied."""
         if self.away:
             return self.away
         state = self.partitions.get(partition)
@@ -47,6 +47,6 @@ class CopyReport:
 
 
 class CopyStates(Protocol):
-    """Bounded; what is wrong is part of the report, never an error."""
+    """Reads copy states within a bounded time. A failure is part of the report, never an error."""
 
     async def of(self, flow: Flow) -> CopyReport: ...

@@ -1,4 +1,4 @@
-"""What is done with one partition of a group that moves. Pure."""
+"""Decides what a move does with one partition of a group. Pure."""
 
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from twinlog_checkpoint.translation.translation import COMPARED, Translation, Ve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlace:
-    """Everything about one (group, partition) that the decision needs."""
+    """The facts about one (group, partition) that the decision needs."""
 
     group: str
     from_partition: TopicPartition
@@ -22,25 +22,24 @@ class GroupPlace:
     from_offset: int | None
     translation: Translation
     state_before: str | None
-    """The group's state on the cluster that it leaves; None = not known."""
+    """The group's state on the cluster that it leaves; None = unknown."""
     state_there: str | None
     present_offset: int | None
     log_there: LogRange | None
-    """None when the partition does not exist there."""
+    """The log on the cluster that the group moves to; None when the partition does not exist there."""
     metadata: str = ""
     wrote_present: bool = False
-    """`present_offset` was committed there because of a checkpoint, no later than `from_offset`: it may go
-    back."""
+    """Twinlog committed `present_offset` there because of a checkpoint, and that checkpoint is no later than
+    `from_offset`: the offset may be set back."""
 
 
 def decide(place: GroupPlace, *, include_active: bool) -> MovePartition:
-    """What is done with it. Never under members, never outside the log, and backwards only from where Twinlog
-    put the group itself.
-    """
+    """Decide what to do with the partition. A move never changes a group with members, never sets an offset
+    outside the log, and sets an offset back only if Twinlog committed it."""
     place = replace(place, translation=_readable(place.translation, place.log_there))
     action, message = _action(place, include_active=include_active)
     if action is MoveAction.KEEP_AHEAD and _is_past_end(place):
-        # It is of records that are gone, and who read them decides where the group continues.
+        # The records of this offset are gone; the operator decides where the group continues.
         place = replace(place, translation=_without_place(place))
         action, message = MoveAction.SKIP_NO_OFFSET, ""
     translation = place.translation
@@ -82,7 +81,7 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
 
 
 def _is_past_end(place: GroupPlace) -> bool:
-    """Whether no record can follow the group's offset there: its consumers would begin as their
+    """Whether the group's offset is past the end of the log there: its consumers would begin where their
     auto.offset.reset says."""
     present, log = place.present_offset, place.log_there
     return present is not None and log is not None and present > log.end
@@ -104,8 +103,8 @@ _NOWHERE = frozenset({Verdict.NO_SYNC, Verdict.TOO_OLD, Verdict.FLOOR, *COMPARED
 
 
 def _readable(translation: Translation, log: LogRange | None) -> Translation:
-    """A translation as the log there allows it: from its start on, and none past its end. Where that log
-    holds nothing its end is the place of every group: what comes is what the group has not read."""
+    """Limit a translation to the log there: not before its start, and none past its end. If the log is empty,
+    every group continues at its end, because no group has read the records to come."""
     offset = translation.downstream_offset
     if log is None:
         return translation

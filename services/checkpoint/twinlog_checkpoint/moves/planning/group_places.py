@@ -1,4 +1,4 @@
-"""Where groups stand where they come from, and what is done with each of their offsets where they go."""
+"""The committed offsets of the groups, and what a move does with each of them."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _NOT_REPLICATED = Translation(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """A group's place before it is decided what to do with it."""
+    """A group's offset before the decision about it."""
 
     group: str
     from_partition: TopicPartition
@@ -35,14 +35,16 @@ class _Wanted:
 class GroupPlaces:
     route: Route
     from_answers: Callable[[], Awaitable[bool]]
-    """Whether the cluster that the groups come from answers now."""
+    """Whether the cluster that the groups leave answers now."""
 
     async def partitions(
         self, options: MoveOptions, *, from_reachable: bool, without: Collection[str] = ()
     ) -> list[MovePartition]:
-        """Every (group, partition) with what is done with it, sorted. Raises KafkaError."""
+        """Return every (group, partition) with the decision about it, sorted. Raises KafkaError."""
         wanted = await self._wanted(options) if from_reachable else self._known(options)
-        done_with = frozenset(without)  # it comes as a list, and there are far more offsets than groups
+        done_with = frozenset(
+            without
+        )  # A set, because `without` is a list and there are far more offsets than groups.
         wanted = [entry for entry in wanted if entry.group not in done_with]
         groups = {entry.group for entry in wanted}
         before = await group_states(self.route.from_cluster, groups) if from_reachable else {}
@@ -77,10 +79,10 @@ class GroupPlaces:
         ]
 
     async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
-        """The groups' places as their own cluster has them."""
+        """Return the groups' offsets as the cluster that they leave has them."""
         groups = [group for group in await self.route.groups() if group in (options.groups or (group,))]
         committed = await self._committed(groups)
-        # Groups share partitions: the rules are asked once about each.
+        # Groups share partitions, so ask the rules once for each partition.
         held = {partition for _, partition in committed}
         destinations = {partition: self.route.destination(partition) async for partition in in_turns(held)}
         positions = {
@@ -104,8 +106,8 @@ class GroupPlaces:
         ]
 
     async def _committed(self, groups: Collection[str]) -> dict[tuple[str, TopicPartition], CommittedOffset]:
-        """Where these groups stand where they come from. Raises KafkaError, also for one of them: none must
-        stay behind unnoticed."""
+        """Return the committed offsets of these groups on the cluster that they leave. Raises KafkaError also
+        if only one group cannot be read: no group may be left behind unnoticed."""
         held = await readable_offsets(self.route.from_cluster, groups)
         return {
             (group, partition): offset
@@ -115,9 +117,9 @@ class GroupPlaces:
         }
 
     async def finished_with(self, last: MoveRecord, options: MoveOptions) -> set[str]:
-        """The groups that runs before have finished with, without those asked for that went on where they
-        came from: by each of their offsets there, or by their checkpoints while that cluster is away. Raises
-        KafkaError."""
+        """Return the groups that earlier runs have finished, without those that have made progress on the old
+        cluster since. Progress is read from their offsets there, or from their checkpoints while that cluster
+        does not answer. Raises KafkaError."""
         asked = last.stood_at.keys() & set(options.groups or last.stood_at)
         now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
         for group, partition, offset in await self._standing(asked):
@@ -125,7 +127,7 @@ class GroupPlaces:
         return {group for group in last.stood_at if not last.went_on(group, now.get(group, {}))}
 
     async def _standing(self, groups: Collection[str]) -> list[tuple[str, TopicPartition, int]]:
-        """The offset of each of their partitions that can move. Raises KafkaError."""
+        """Return the offsets of each group's partitions that can move. Raises KafkaError."""
         if not groups:
             return []
         if not await self.from_answers():
@@ -142,7 +144,7 @@ class GroupPlaces:
         ]
 
     def _known(self, options: MoveOptions) -> list[_Wanted]:
-        """The groups' places as their checkpoints have them."""
+        """Return the groups' offsets from their checkpoints."""
         return [
             _Wanted(
                 group=place.group,

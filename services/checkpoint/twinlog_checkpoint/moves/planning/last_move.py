@@ -1,4 +1,4 @@
-"""What a plan shows, and keeps, of the last move. Pure."""
+"""The part of the last move's record that a plan shows or keeps. Pure."""
 
 from collections.abc import Collection
 
@@ -8,14 +8,14 @@ from twinlog_checkpoint.moves.planning.plan import LastMove
 
 
 def fences_where_left(last: MoveRecord | None, kind: MoveKind) -> Collection[AclBinding]:
-    """The fences that are up on the cluster that a move of this kind leaves."""
+    """The fences that exist on the cluster that a move of this kind leaves."""
     if last is None:
         return ()
     return last.fences if last.kind is kind else last.former_fences
 
 
 def shown_move(last: MoveRecord) -> LastMove:
-    """As plans and answers show it."""
+    """Convert the record for plans and answers."""
     left = {fence.resource_name for fence in last.fences}
     entered = {fence.resource_name for fence in last.former_fences}
     return LastMove(

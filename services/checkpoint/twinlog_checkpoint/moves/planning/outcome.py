@@ -1,4 +1,4 @@
-"""What becomes of the groups of a move, read off its partitions. Pure."""
+"""Derives the outcome for each group from the partitions of a move. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -10,11 +10,11 @@ from twinlog_checkpoint.translation.translation import Verdict
 _THERE = (MoveAction.WRITE, MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
 _STAYING = (MoveAction.SKIP_ACTIVE_BEFORE, MoveAction.SKIP_ACTIVE_THERE)
 _LATER = frozenset({Verdict.NOT_READY, Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE})
-"""Verdicts that say nothing of the offset: asked again there may be an answer."""
+"""Verdicts that are not final: a later translation may succeed."""
 
 
 def writes(partitions: Sequence[MovePartition]) -> Mapping[str, Sequence[MovePartition]]:
-    """What is to be committed, by group."""
+    """The offsets to commit, by group."""
     by_group: dict[str, list[MovePartition]] = {}
     for entry in partitions:
         if entry.action is MoveAction.WRITE:
@@ -23,17 +23,17 @@ def writes(partitions: Sequence[MovePartition]) -> Mapping[str, Sequence[MovePar
 
 
 def going_on(partitions: Sequence[MovePartition]) -> set[str]:
-    """The groups that continue where they move to, with one partition at least."""
+    """The groups that continue on the new cluster with at least one partition."""
     return {entry.group for entry in partitions if entry.action in _THERE} - staying(partitions)
 
 
 def staying(partitions: Sequence[MovePartition]) -> set[str]:
-    """The groups that have members, on one side or the other, and are not moved."""
+    """The groups that are not moved because they have members on one of the clusters."""
     return {entry.group for entry in partitions if entry.action in _STAYING}
 
 
 def unread(partitions: Sequence[MovePartition]) -> dict[str, str]:
-    """The groups of which an offset could not be translated for now, with the reason."""
+    """The groups with an offset that could not be translated for now, with the reason."""
     return {
         entry.group: entry.message
         for entry in partitions
@@ -42,8 +42,8 @@ def unread(partitions: Sequence[MovePartition]) -> dict[str, str]:
 
 
 def lacking(partitions: Sequence[MovePartition]) -> list[MovePartition]:
-    """The offsets of groups on topics that are copied for which there is no place where they move to: their
-    consumers would begin there as their auto.offset.reset says."""
+    """The offsets on copied topics that have no translation. Consumers of these groups would begin where
+    their auto.offset.reset says."""
     return [
         entry
         for entry in partitions
@@ -57,13 +57,14 @@ def lacking(partitions: Sequence[MovePartition]) -> list[MovePartition]:
 
 
 def finished_with(partitions: Sequence[MovePartition]) -> set[str]:
-    """The groups of which nothing is left for a later run: what no flow copies never will be."""
+    """The groups that need no later run. Offsets on topics that no flow copies do not count."""
     left = {entry.group for entry in lacking(partitions)} | unread(partitions).keys()
     return going_on(partitions) - left
 
 
 def stood_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartition, int]]:
-    """Each group's offsets where it comes from: one that rises, or is new, says that it continues there."""
+    """Each group's offsets on the cluster that it leaves. If one is larger later, or new, the group is still
+    working there."""
     places: dict[str, dict[TopicPartition, int]] = {}
     for entry in partitions:
         if entry.from_offset is not None and entry.to_partition is not None:
@@ -79,11 +80,11 @@ def left_behind(
     accepted: bool,
     open_transactions: Collection[TopicPartition] = (),
 ) -> list[str]:
-    """Why the cluster that was left must not be switched off yet: groups with members, offsets without a
-    place on the other one, records that nobody waited for.
+    """Why the cluster that the groups left must not be switched off yet: groups with members, offsets without
+    a translation, records that are not copied.
 
-    What no flow copies is no reason: the rules say that it stays. `accepted`: the loss of what is not copied,
-    and groups without a place.
+    Topics that no flow copies are no reason, because the rules exclude them. `accepted` means that missing
+    records and groups without a translation are accepted.
     """
     reasons: list[str] = []
     stay = sorted(staying(partitions))
@@ -108,7 +109,7 @@ def left_behind(
 
 
 def _without_place(nowhere: Sequence[MovePartition], most: int = 10) -> str:
-    """Group by group and partition by partition, with the cause and the remedy."""
+    """Name each group and partition with cause and remedy."""
     first = sorted(nowhere, key=_place)[:most]
     shown = "; ".join(f"{entry.group} on {entry.from_partition}: {_cause(entry)}" for entry in first)
     more = f"; and {len(nowhere) - most} more" if len(nowhere) > most else ""

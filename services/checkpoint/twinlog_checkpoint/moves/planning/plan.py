@@ -1,7 +1,7 @@
-"""Moving groups from one cluster to the other: the values of a plan. Pure.
+"""The values of a plan that moves groups from one cluster to the other. Pure.
 
 A failover of flow A->B moves groups from A to B, a failback from B to A. Both are a `Move`: groups leave
-`from_alias` and continue at `to_alias` with translated offsets.
+`from_alias` and continue on `to_alias` with translated offsets.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ DEFAULT_WAIT_SECONDS = 300.0
 
 
 class MoveAction(StrEnum):
-    """What is done with one partition of one group; documented at the API's enum."""
+    """What a move does with one partition of one group; the API's enum documents each value."""
 
     WRITE = "WRITE"
     ALREADY_THERE = "ALREADY_THERE"
@@ -32,19 +32,19 @@ class MoveAction(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveOptions:
     groups: tuple[str, ...] = ()
-    """Empty = all of the flow."""
+    """The requested groups; empty = all of the flow."""
     fence: bool = False
-    """Deny writes where the groups come from, by ACL."""
+    """Deny writes on the cluster that the groups leave, by ACLs."""
     include_active: bool = False
-    """Also groups with members where they come from."""
+    """Also move groups that have members on the cluster that they leave."""
     wait_seconds: float = DEFAULT_WAIT_SECONDS
-    """For the backlog; 0 = do not wait."""
+    """How long to wait for the backlog; 0 = do not wait."""
     accept_loss: bool = False
-    """Go on with records not copied, with groups that have no place there, or with the cluster gone."""
+    """Continue although records are not copied, groups have no translated offset, or the cluster is lost."""
     grant_write: bool = False
-    """For a failover: principals that may write the source's topics get WRITE on the copies."""
+    """For a failover: principals that may write to the source's topics get WRITE on the copies."""
     by: str = ""
-    """Who asks, for the record."""
+    """The caller, for the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,14 @@ class MovePartition:
     from_partition: TopicPartition
     to_partition: TopicPartition | None
     from_offset: int | None
-    """None when the cluster is gone and only a checkpoint is known."""
+    """None when the cluster does not answer and only a checkpoint is known."""
     present_offset: int | None
-    """Committed where it moves to, before the move."""
+    """The offset that was committed on the new cluster before the move."""
     translation: Translation
     action: MoveAction
     message: str = ""
     metadata: str = ""
-    """What the group committed beside its offset; it moves along."""
+    """The metadata of the group's commit; it is copied with the offset."""
 
     @property
     def to_offset(self) -> int | None:
@@ -71,7 +71,7 @@ class MovePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastMove:
-    """The record of a flow's last move, as a plan shows it."""
+    """The last move of a flow, as a plan shows it."""
 
     run_id: str
     kind: MoveKind
@@ -80,15 +80,15 @@ class LastMove:
     by: str
     started_ms: int
     aborted: bool = False
-    """Given up: its fences are gone."""
+    """The run was given up; its fences were removed."""
     left_behind: Sequence[str] = ()
-    """Why the cluster that was left must not be switched off yet, as the finished run said."""
+    """Why the cluster that the groups left must not be switched off yet, according to the finished run."""
     fenced_topics: Sequence[str] = ()
-    """Topics that the fences of this move, or of the move before it, keep writers out of."""
+    """Topics that are fenced by this move or the move before it."""
     fenced_where_left: Sequence[str] = ()
-    """The topics of these that are on the cluster that the move leaves."""
+    """Those of `fenced_topics` on the cluster that the move leaves."""
     fenced_where_entered: Sequence[str] = ()
-    """The topics of these on the cluster that the move enters, fenced by the move before."""
+    """Those of `fenced_topics` on the cluster that the move enters; the previous move fenced them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,22 +99,22 @@ class MovePlan:
     to_alias: ClusterAlias
     from_reachable: bool
     looked: bool
-    """False when something kept from looking at offsets and logs: both are empty then."""
+    """False when offsets and logs could not be read; `partitions` and `backlog` are empty then."""
     partitions: Sequence[MovePartition]
     backlog: Sequence[TopicBacklog]
     estimated_seconds: float | None
     warnings: Sequence[str]
     blockers: Sequence[str]
     fenced_topics: Sequence[str] = ()
-    """Whose writers are kept out of `from_alias`, now or by this move."""
+    """Topics of `from_alias` whose writers are fenced now, or will be by this move."""
     write_grants: Sequence[AclBinding] = ()
-    """That let writers of the source's topics write the copies: those that are not there yet."""
+    """Missing ACLs that allow writers of the source's topics to write to the copies."""
     not_granted: Sequence[str] = ()
-    """Rights to write that the copies do not get, and why."""
+    """Rights to write that are not granted on the copies, and why."""
     last: LastMove | None = None
-    """What is recorded of the flow's last move."""
+    """The recorded last move of the flow."""
 
     @property
     def records_not_copied(self) -> int | None:
-        """None when a part of it is not known."""
+        """None when a part of it is unknown."""
         return total_backlog(self.backlog) if self.from_reachable and self.looked else None

@@ -1,4 +1,4 @@
-"""What somebody should know before a move. Pure."""
+"""Warnings that an operator should read before a move. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,9 +25,7 @@ def plan_warnings(
     fenced: bool,
     unsupported: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """What an operator should look at before the move; `unsupported` are groups by their type that no
-    translation is for.
-    """
+    """Return the warnings. `unsupported` maps groups that cannot be translated to their type."""
     warnings: list[str] = []
     if not from_reachable and partitions:
         warnings.append(

@@ -1,4 +1,4 @@
-"""Looks at both clusters and says what a move would do now. Changes nothing."""
+"""Reads both clusters and plans what a move would do now. Changes nothing."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
@@ -31,19 +31,19 @@ from twinlog_checkpoint.moves.write_grants import WriteGrants, write_grants
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What the record of the flow the other way says of a move."""
+    """What the last move of the flow in the other direction means for this move."""
 
     notes: Sequence[str] = ()
     """Warnings."""
     blockers: Sequence[str] = ()
-    """What stands against it."""
+    """Reasons why the move cannot run."""
 
 
 NOTHING_DUE = Due()
 ANSWER_SECONDS = 6.0
-"""A cluster that says nothing for so long is away."""
+"""A cluster that does not answer for this long counts as down."""
 MOST_LOOKS = 4
-"""At a backlog that is not counted yet: a plan is an answer within a minute."""
+"""The most measurements of a backlog that is still being counted: a plan has to answer within a minute."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,14 +51,14 @@ class MovePlanner:
     route: Route
     clock: Clock
     reachable: Callable[[ClusterAlias], bool]
-    """By the last probe, which may be some seconds old."""
+    """Whether the last probe, which may be some seconds old, reached the cluster."""
     others: Collection[ClusterAlias]
-    """Every cluster there is."""
+    """All configured clusters."""
     stop: asyncio.Event
     copy_states: CopyStates
-    """Copy states of the flow that copies what is written on the cluster that the groups leave."""
+    """The copy states of the flow from the cluster that the groups leave."""
     rate_seconds: float = 1.0
-    """Between the two looks that give the rate of the copy."""
+    """The time between the two measurements from which the rate of the copy is computed."""
     places: GroupPlaces = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,9 +72,9 @@ class MovePlanner:
         last: MoveRecord | None = None,
         due: Due = NOTHING_DUE,
     ) -> MovePlan:
-        """The move as of now; `without` names groups that are done with. Raises KafkaError.
+        """Plan the move as of now; `without` names groups that are finished. Raises KafkaError.
 
-        A cluster that does not answer now counts as away, whatever the last probe said.
+        A cluster that does not answer now counts as down, whatever the last probe found.
         """
         return await at_last(self.look(options, without=without, last=last, due=due))
 
@@ -86,7 +86,7 @@ class MovePlanner:
         last: MoveRecord | None = None,
         due: Due = NOTHING_DUE,
     ) -> AsyncGenerator[str | MovePlan, None]:
-        """As `plan`, which comes last; before it what is looked at, in words."""
+        """As `plan`, but first yield messages about the progress, then the plan."""
         yield "asking both clusters"
         from_reachable = await self._from_answers()
         to_reachable = await self._answers(self.route.to_alias, self.route.to_cluster)
@@ -131,18 +131,18 @@ class MovePlanner:
         )
 
     async def done(self, plan: MovePlan, partitions: Sequence[MovePartition]) -> MovePlan:
-        """The plan as it was carried out, with what is left to copy now. Raises KafkaError."""
+        """Return the plan as it was carried out, with the present backlog. Raises KafkaError."""
         backlog = await self._counted(self.meter(), plan.from_reachable)
         return self._with_warnings(
             replace(plan, partitions=partitions, backlog=backlog, estimated_seconds=None, last=None)
         )
 
     def meter(self) -> BacklogMeter:
-        """A fresh one, for one run or one plan."""
+        """A new meter, for one run or one plan."""
         return BacklogMeter(route=self.route, copy_states=self.copy_states)
 
     async def fence_scope(self) -> WriteBlockScope:
-        """Which topics a fence would be about. Raises KafkaError."""
+        """The topics that a fence would cover. Raises KafkaError."""
         return fence_scope(
             {entry.here.topic for entry in await self.route.written()},
             here=self.route.from_alias,
@@ -152,8 +152,8 @@ class MovePlanner:
         )
 
     async def write_grants(self, fences: Collection[AclBinding]) -> WriteGrants:
-        """What lets writers of the topics that are left write their copies; `fences`: those of this move.
-        Raises KafkaError."""
+        """Return the ACLs that allow writers of the topics to write to their copies. `fences` are those of
+        this move. Raises KafkaError."""
         copies = {entry.here.topic: entry.there.topic for entry in await self.route.written()}
         present = await self.route.to_cluster.list_topics()
         rules = await self.route.from_cluster.describe_acls("TOPIC") or ()
@@ -194,8 +194,7 @@ class MovePlanner:
         return True
 
     async def _counted(self, meter: BacklogMeter, from_reachable: bool) -> list[TopicBacklog]:
-        """What is written here and not there, counted to the end if a few looks suffice. Raises
-        KafkaError."""
+        """Measure the backlog; repeat it a few times while it is still being counted. Raises KafkaError."""
         if not from_reachable:
             return list(self.route.last_seen_backlog())
         for _ in range(MOST_LOOKS):
@@ -205,7 +204,7 @@ class MovePlanner:
         return backlog
 
     async def _backlog_and_rate(self, from_reachable: bool) -> tuple[list[TopicBacklog], float | None]:
-        """A second look gives the rate of the copy, when there is something left to copy."""
+        """If there is a backlog, measure it again to get the rate of the copy."""
         started = self.clock.monotonic()
         meter = self.meter()
         first = await self._counted(meter, from_reachable)
@@ -218,7 +217,7 @@ class MovePlanner:
 
 
 async def at_last(look: AsyncGenerator[str | MovePlan, None]) -> MovePlan:
-    """The plan that a look ends with."""
+    """Return the plan, which is the last value."""
     async with aclosing(look) as told:
         async for each in told:
             if isinstance(each, MovePlan):

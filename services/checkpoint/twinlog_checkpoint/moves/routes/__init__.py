@@ -1,1 +1,1 @@
-"""The two ways groups move along a flow: from its source to its target, and back."""
+"""The two directions in which groups move along a flow: from its source to its target, and back."""

@@ -10,17 +10,17 @@ from twinlog_checkpoint.translation.translation import SourcePosition, Translati
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRouter:
-    """The two flows between the clusters, seen from the one that groups leave."""
+    """The two flows between the clusters, as seen from the cluster that groups leave."""
 
     away: FlowParts | None
-    """Copies what is written here; None when this process has no such flow."""
+    """The flow from this cluster to the other one; None when this process has no such flow."""
     home: FlowParts | None
-    """Made the copies that are here."""
+    """The flow that writes the copies on this cluster."""
     home_first: bool
-    """Where names are kept a topic may look like both."""
+    """Ask `home` first: if copies keep the names, a topic may match both flows."""
 
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
-        """Where progress on a partition here is progress there; None where it is none."""
+        """Return the partition of the other cluster where the group continues; None when there is none."""
         if self.home is not None and self._goes_home(partition):
             return self.home.origin_of(partition)
         if self.away is None or self.away.checkpointer.topics.refusal(partition.topic) is not None:
@@ -28,7 +28,7 @@ class OffsetRouter:
         return self.away.copy_of(partition)
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        """Translate the positions of partitions that have a destination."""
+        """Translate the positions of the partitions that have a destination."""
         home = [position for position in positions if self._goes_home(position.partition)]
         away = [position for position in positions if not self._goes_home(position.partition)]
         answers: dict[SourcePosition, Translation] = {}
@@ -39,8 +39,8 @@ class OffsetRouter:
         return answers
 
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        """Whether a group's offset here is its own. One on a copy may have been put there by the flow that
-        made it (sync.group.offsets), for a group that lives on the other cluster."""
+        """Whether a group's offset on this cluster is its own. The flow that writes a copy may also have
+        committed an offset on it (sync.group.offsets) for a group that lives on the other cluster."""
         if self.home is None or not self._goes_home(partition):
             return True
         put = self.home.checkpointer.history.latest(group).get(partition)

@@ -1,4 +1,4 @@
-"""The two ways groups move along a flow: from its source to its target, and back."""
+"""The direction of a move: a failover goes from a flow's source to its target."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -22,19 +22,20 @@ from twinlog_checkpoint.translation.translation import SourcePosition, Translati
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedPartition:
-    """A partition that is written where the groups come from, and its copy where they move to."""
+    """A partition on the cluster that groups leave, and its copy on the other one."""
 
     here: TopicPartition
     there: TopicPartition
     pairs: Pairs | None
-    """None when nothing of it has been copied."""
+    """The known pairs; None when nothing is copied yet."""
     identity: CopyIdentity = CopyIdentity.UNKNOWN
-    """Whether what is known of its offsets is of these two logs."""
+    """Whether the known offsets belong to these two logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPlace:
-    """A group's translated offset as its last checkpoint says it: all there is when its cluster is gone."""
+    """A group's translated offset from its last checkpoint: the only source when its cluster does not
+    answer."""
 
     group: str
     from_partition: TopicPartition
@@ -72,45 +73,45 @@ class Route(Protocol):
     def to_cluster(self) -> KafkaCluster: ...
 
     def blocker(self, *, from_reachable: bool) -> str | None:
-        """Why it cannot be said yet where groups would continue; None when it can."""
+        """Why offsets cannot be translated yet; None when they can."""
         ...
 
     @property
     def policy(self) -> ReplicationPolicy:
-        """The policy of the flow that copies what is written on the cluster that the groups leave."""
+        """The policy of the flow from the cluster that the groups leave."""
         ...
 
     @property
     def reverse_flow(self) -> Flow | None:
-        """The flow that writes to where the groups come from, if this process has it."""
+        """The flow that writes to the cluster that groups leave, if this process has it."""
         ...
 
     @property
     def copying_flow(self) -> Flow | None:
-        """The flow that copies what is written where the groups come from; None when there is none."""
+        """The flow from the cluster that the groups leave; None when there is none."""
         ...
 
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
-        """Whether a topic of the cluster that is left (`here`), or of the other one, is the flow's: only
-        there a fence is one of ours."""
+        """Whether the flow's rules include a topic of the cluster that groups leave (`here`) or of the other
+        one. Only fences on such topics are Twinlog's."""
         ...
 
     def is_copy(self, topic: str) -> bool:
-        """Whether a topic of the flow's target is a copy that the flow makes: only there a grant is one of
-        ours."""
+        """Whether a topic of the flow's target is a copy that the flow writes. Only grants on such topics are
+        Twinlog's."""
         ...
 
     async def groups(self) -> Collection[str]:
-        """Groups that can move, present now. Raises KafkaError."""
+        """The groups that can move now. Raises KafkaError."""
         ...
 
     @property
     def unsupported(self) -> Mapping[str, str]:
-        """Id and type of the groups, as of the last `groups`, that no translation is for."""
+        """Id and type of the groups that cannot be translated, as of the last call of `groups`."""
         ...
 
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
-        """Where a group's partition continues; None when it cannot."""
+        """Return the partition where a group's partition continues; None when it cannot."""
         ...
 
     async def translate(
@@ -118,26 +119,28 @@ class Route(Protocol):
     ) -> Mapping[SourcePosition, Translation]: ...
 
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        """Whether the group has come there itself, where it comes from."""
+        """Whether the group itself committed this offset, on the cluster that it leaves."""
         ...
 
     def wrote(
         self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
     ) -> bool:
-        """Whether a flow put the group to `offset` there when it had read no more than up to `upstream`: a
-        lower translation proves it wrong."""
+        """Whether a flow committed `offset` for the group there when the group had read no further than
+        `upstream`; then a lower translation proves the offset wrong."""
         ...
 
     async def written(self) -> Collection[CopiedPartition]:
-        """What is written here and copied there: the backlog is of these. Raises KafkaError."""
+        """The partitions that are copied from the cluster that groups leave; the backlog is measured on
+        these. Raises KafkaError."""
         ...
 
     def known_places(self) -> Collection[KnownPlace]:
-        """What checkpoints say, without asking the cluster that is left."""
+        """The offsets from checkpoints, without a request to the cluster that groups leave."""
         ...
 
     def last_seen_backlog(self) -> Collection[TopicBacklog]:
-        """What may be missing there, as far as the cluster that is left was seen before it went away."""
+        """What may be missing on the other cluster, as far as this process saw the logs before their cluster
+        went down."""
         ...
 
 
@@ -145,13 +148,13 @@ class Route(Protocol):
 class FailoverRoute:
     """From the flow's source to its target.
 
-    Progress on the source's own topics goes to their copies. Progress on copies of the target's topics, which
-    the reverse flow made, goes home to the originals.
+    Progress on the source's own topics is translated to their copies. Progress on copies of the target's
+    topics, which the reverse flow wrote, is translated back to the originals.
     """
 
     parts: FlowParts
     reverse: FlowParts | None = None
-    """Parts of the flow in the other direction; None if this process has none."""
+    """The parts of the flow in the other direction; None if this process does not have it."""
 
     @property
     def kind(self) -> MoveKind:
@@ -255,7 +258,7 @@ class FailoverRoute:
         ]
 
     def _known_translation(self, checkpoint: Checkpoint) -> Translation:
-        """The verdict that the checkpoint was made with, if this process has made it: it holds for good."""
+        """Return the verdict of the checkpoint if this process wrote it; it stays valid."""
         known = self.parts.checkpointer.table.last_translation(checkpoint.group, checkpoint.partition)
         if known is not None and known.downstream_offset == checkpoint.downstream_offset:
             return known
@@ -280,7 +283,7 @@ def unread(parts: FlowParts, what: str) -> str:
 
 
 def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBacklog:
-    """The newest offset sync lies before the end of the copy, so at most this is missing."""
+    """The newest offset sync lies before the end of the copy, so at most this much is missing."""
     pairs = parts.pairs(partition)
     newest = None if pairs is None else pairs.newest()
     copied_to = None if newest is None else newest.upstream + 1
@@ -298,12 +301,13 @@ def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBa
 
 
 def fenceable(parts: FlowParts | None, topic: str) -> bool:
-    """Whether the flow's rules select a topic of this name, be it there or not."""
+    """Whether the flow's rules select a topic of this name; it need not exist."""
     return parts is not None and parts.entry.topics.selects(topic)
 
 
 async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
-    """Every partition of the flow's topics on its source, without heartbeats, sorted. Raises KafkaError."""
+    """Return every partition of the flow's topics on its source, without heartbeats, sorted. Raises
+    KafkaError."""
     topics = [
         topic
         for topic in await parts.source.list_topics()

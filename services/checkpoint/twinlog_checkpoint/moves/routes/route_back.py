@@ -1,4 +1,4 @@
-"""The way back: from a flow's target to its source."""
+"""The direction of a failback: from a flow's target back to its source."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ from twinlog_checkpoint.translation.translation import SourcePosition, Translati
 class FailbackRoute:
     """From the flow's target back to its source.
 
-    Progress on copies goes back to the originals. Progress on the target's own topics goes to their copies on
-    the source, which the reverse flow makes, if there is one.
+    Progress on copies is translated back to the originals. Progress on the target's own topics is translated
+    to their copies on the source, if a reverse flow writes them.
     """
 
     parts: FlowParts
     reverse: FlowParts | None
-    """Parts of the flow in the other direction; None if this process has none."""
+    """The parts of the flow in the other direction; None if this process does not have it."""
 
     @property
     def kind(self) -> MoveKind:
@@ -78,7 +78,7 @@ class FailbackRoute:
 
     @property
     def reverse_flow(self) -> Flow | None:
-        """The flow itself: it copies to where the groups come from."""
+        """The flow itself: it writes to the cluster that groups leave."""
         return self.parts.flow
 
     @property
@@ -101,7 +101,7 @@ class FailbackRoute:
 
     @property
     def unsupported(self) -> Mapping[str, str]:
-        """Not asked: a failback moves what a failover moved."""
+        """Empty: a failback moves only groups that a failover moved."""
         return {}
 
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
@@ -111,7 +111,7 @@ class FailbackRoute:
         return await self._ways.translate(positions)
 
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        """Always: where a failover has put it, it goes back from."""
+        """Always true: a failback also moves offsets that the failover committed."""
         return True
 
     def wrote(

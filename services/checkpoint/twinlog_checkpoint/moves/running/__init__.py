@@ -1,1 +1,1 @@
-"""Carries moves out, and records them."""
+"""Runs moves and records them."""

@@ -1,4 +1,4 @@
-"""Arriving at a cluster: commit the offsets, read them back, let writers in, and say that the run is done."""
+"""The second half of a move: commit the offsets, read them back, remove the old fence, finish the record."""
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -21,23 +21,24 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class StoreRecord(Protocol):
-    """Store the record of the run, and that it has finished with groups."""
+    """Stores the record of the run, with the groups that it has finished."""
 
     async def __call__(self, record: MoveRecord, *, groups: Collection[str] = ()) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """The groups are where they move to."""
+    """The groups have been moved."""
 
     record: MoveRecord
     plan: MovePlan
-    """As it was carried out."""
+    """The plan as it was carried out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """The steps COMMIT, VERIFY, UNFENCE, GRANT, REVOKE and DONE of one move, where its groups go."""
+    """The steps COMMIT, VERIFY, UNFENCE, GRANT, REVOKE and DONE of one move, on the cluster that groups move
+    to."""
 
     planner: MovePlanner
     store: StoreRecord
@@ -51,7 +52,7 @@ class Arrival:
         partitions: Sequence[MovePartition],
         options: MoveOptions,
     ) -> AsyncGenerator[StepEvent | Arrived, None]:
-        """Yield each step as it happens, at last how it ended.
+        """Yield each step as it happens, then the result.
 
         Raises KafkaError, StateError (OWNED_ELSEWHERE) or ConflictError (NOT_VERIFIED).
         """
@@ -59,12 +60,13 @@ class Arrival:
         groups = len(writes(partitions))
         yield step_event(self.clock, Step.COMMIT, StepState.STARTED, f"writing on {plan.to_alias}")
         if record.kind is MoveKind.FAILOVER and not record.on_target:
-            # Before the first offset: a run that is cut in between, and then given up, may have moved groups.
+            # Record it before the first commit: a run that is interrupted here and then given up may have
+            # moved groups.
             record = replace(record, on_target=True)
             await self.store(record)
         commits = commit(cluster, partitions)
         while True:
-            # Each part is held by itself: a process that lost the flow in between commits nothing more.
+            # Check the lease for each part: a process that lost the flow in between commits nothing more.
             told = await self.duty.hold(lambda: _next(commits))
             if isinstance(told, list):
                 partitions = told
@@ -113,8 +115,8 @@ class Arrival:
     async def _rights(
         self, record: MoveRecord, plan: MovePlan
     ) -> AsyncGenerator[StepEvent | MoveRecord, None]:
-        """Let writers write the copies, or take that back; at last the record. What is granted is recorded
-        before: a run that is killed between leaves no grant unknown."""
+        """Grant writers the right to write to the copies, or revoke it; yield the record last. Grants are
+        recorded before they are created, so that a killed run leaves no unknown grant."""
         route = self.planner.route
         if plan.write_grants:
             grants = plan.write_grants
@@ -134,7 +136,7 @@ class Arrival:
 
 
 def fenced_plan(plan: MovePlan, record: MoveRecord) -> MovePlan:
-    """With the topics that are fenced by now."""
+    """The plan with the topics that are fenced now."""
     return replace(plan, fenced_topics=sorted(fence.resource_name for fence in record.fences))
 
 

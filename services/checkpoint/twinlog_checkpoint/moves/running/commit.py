@@ -1,4 +1,4 @@
-"""Committing a move's offsets where the groups continue, and reading them back."""
+"""Commits a move's offsets on the new cluster, and reads them back."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
@@ -12,18 +12,18 @@ from twinlog_checkpoint.moves.planning.plan import MoveAction, MovePartition
 from twinlog_checkpoint.side_by_side import each_at_once
 
 COMMITS_AT_ONCE = 32
-"""Kafka takes the offsets of one group in one request."""
+"""Groups whose offsets are committed at the same time; Kafka takes one group per request."""
 COMMITS_BETWEEN_SIGNS = 256
-"""After so many groups the caller hears how far it is."""
+"""Number of groups between two messages about the progress."""
 
 
 async def commit(
     cluster: GroupAdmin, partitions: Sequence[MovePartition]
 ) -> AsyncGenerator[int | list[MovePartition], None]:
-    """Write what is to be written; a group that became active meanwhile is left alone and said so.
+    """Commit the planned offsets. A group that has become active meanwhile is skipped and marked.
 
-    Yields how many groups are done now and then, at last the partitions as they were carried out. Raises
-    KafkaError.
+    Yields from time to time how many groups are done, and at the end the partitions as they were carried out.
+    Raises KafkaError.
     """
     refused: dict[str, KafkaError] = {}
 
@@ -51,7 +51,7 @@ async def commit(
 
 
 async def verify(cluster: GroupAdmin, partitions: Sequence[MovePartition]) -> None:
-    """Read back what was written. Raises ConflictError when something else is there."""
+    """Read the committed offsets back. Raises ConflictError if they are different."""
     written = writes(partitions)
     held = await cluster.group_offsets(written) if written else {}
     for group, entries in written.items():

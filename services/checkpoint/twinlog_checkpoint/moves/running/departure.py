@@ -1,4 +1,5 @@
-"""Leaving a cluster: keep writers out if asked, note how far the logs go, wait until that is copied."""
+"""The first half of a move: fence writers if requested, record the ends of the logs, wait until they are
+copied."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
@@ -26,22 +27,28 @@ from twinlog_checkpoint.moves.write_block import create_rules, missing_fences
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departed:
-    """How the cluster was left."""
+    """The result of the first half."""
 
     record: MoveRecord
     fenced: bool
-    """A fence was raised now."""
+    """A fence was created by this run."""
     drained: bool
     """Everything before the final offsets is copied."""
     open_transactions: Collection[TopicPartition] = ()
-    """Behind the fence: what they commit later is behind the final offsets."""
+    """Partitions with a transaction that was still open behind the fence. Its records may follow the final
+    offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """The steps FENCE, FINAL_OFFSETS and DRAIN of one move, where its groups come from.
+    """The steps FENCE, FINAL_OFFSETS and DRAIN of one move, on the cluster that groups leave.
 
-    Final offsets are those of this run: a run that continues, or is asked for again, takes them again.
+    Each run reads the final offsets itself, also when it continues or repeats an earlier run.
+
+    The order makes a completed failover safe to act on:
+    - 1. FENCE: from here on writers are refused, so the logs end somewhere;
+    - 2. FINAL_OFFSETS: read where they end;
+    - 3. DRAIN: wait until the copy has reached these ends.
     """
 
     planner: MovePlanner
@@ -50,13 +57,13 @@ class Departure:
     clock: Clock
     stop: asyncio.Event
     look_seconds: float
-    """Between two looks at the logs."""
+    """Time between two measurements of the logs."""
 
     async def leave(
         self, record: MoveRecord, options: MoveOptions, *, recorded: bool
     ) -> AsyncGenerator[StepEvent | Departed, None]:
-        """Yield each step as it happens, at last how it ended. Not `recorded`: only a fence is, for so far
-        nothing else of the run is on record.
+        """Yield each step as it happens, then the result. If not `recorded`, only a fence is stored, because
+        nothing else of the run has been recorded so far.
 
         Raises StateError (BACKLOG_NOT_COPIED, STOPPING) or KafkaError.
         """
@@ -86,7 +93,7 @@ class Departure:
         yield Departed(record=record, fenced=fenced, drained=drained, open_transactions=unsettled)
 
     async def _unfenced(self, record: MoveRecord) -> bool:
-        """Whether a topic's writers are not kept out yet, or it is not known. Raises KafkaError."""
+        """Whether the writers of a topic are not fenced yet, or it is not known. Raises KafkaError."""
         if Step.FENCE not in record.done:
             return True
         scope = await self.planner.fence_scope()
@@ -125,9 +132,10 @@ class Departure:
         raise StateError("the service is stopping; run it again to continue", reason="STOPPING")
 
     async def _fenced(self, record: MoveRecord) -> MoveRecord:
-        """Raise the fences, recorded before they are there: a run that is killed between leaves none unknown.
+        """Create the missing fences. They are recorded first, so that a killed run leaves no unknown fence.
 
-        One that was there before is somebody else's and stays when ours go.
+        A fence that existed before belongs to somebody else and is not recorded, so it stays when ours are
+        removed.
         """
         route = self.planner.route
         scope = await self.planner.fence_scope()

@@ -1,4 +1,4 @@
-"""What a running move tells: each step as it happens, the report at the end."""
+"""The events of a running move: each step, then the report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ class MoveReport:
     started_ms: int
     finished_ms: int
     plan: MovePlan
-    """What was done: the actions as they were carried out."""
+    """The plan with the actions as they were carried out."""
     left_behind: Sequence[str] = ()
-    """Why the cluster that was left must not be switched off yet, in words; empty when it may be."""
+    """Why the cluster that the groups left must not be switched off yet; empty when it may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Aborted:
     before: MoveRecord
     after: MoveRecord
     unfenced_topics: Sequence[str]
-    """Open to writers again, sorted."""
+    """Topics whose writers may write again, sorted."""
 
 
 MoveEvent = StepEvent | MoveReport
@@ -53,5 +53,5 @@ MoveEvent = StepEvent | MoveReport
 def step_event(
     clock: Clock, step: Step, state: StepState, message: str, *, records_left: int | None = None
 ) -> StepEvent:
-    """As of now."""
+    """A step event with the present time."""
     return StepEvent(step=step, state=state, message=message, at_ms=clock.now_ms(), records_left=records_left)

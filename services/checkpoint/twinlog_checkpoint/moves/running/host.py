@@ -1,4 +1,5 @@
-"""Runs of one flow belong to the service: the caller may hang up, follow again, or stop them."""
+"""Runs moves in the service: a run continues when its caller disconnects; callers can attach to it or cancel
+it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -24,20 +25,20 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class MoveRun:
-    """One run as it is told: bounded, for signs of life of a step replace each other."""
+    """The events of one run. Bounded, because a new progress event of a step replaces the previous one."""
 
     kind: MoveKind
     options: MoveOptions
     started_ms: int
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    """An operator asked to stop it."""
+    """An operator cancelled it."""
     context: Context = field(default_factory=get_current, repr=False)
-    """The trace of the call that asked for it."""
+    """The trace of the call that started it."""
     report: MoveReport | None = None
     error: TwinlogError | None = None
     """Why it ended without a report."""
     on_end: Callable[["MoveRun"], None] | None = field(default=None, repr=False)
-    """Told once, as soon as the outcome is known, whether anybody follows or not."""
+    """Called once when the outcome is known, whether or not a caller follows."""
     _told: list[tuple[int, StepEvent]] = field(default_factory=list)
     _count: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -48,7 +49,7 @@ class MoveRun:
 
     @property
     def steps(self) -> list[StepEvent]:
-        """What it told so far."""
+        """The events so far."""
         return [event for _, event in self._told]
 
     def tell(self, event: MoveEvent) -> None:
@@ -63,7 +64,7 @@ class MoveRun:
         self._wake()
 
     def end(self, error: TwinlogError) -> None:
-        """It ends without a report. An end that was told before stays."""
+        """End without a report. Has no effect if the run has already ended."""
         self._finish(error=error)
         self._wake()
 
@@ -76,9 +77,9 @@ class MoveRun:
             on_end(self)
 
     async def follow(self, stop: asyncio.Event) -> AsyncGenerator[MoveEvent, None]:
-        """What it told, then each event as it comes, the report at last. Ends at `stop`.
+        """Yield the events so far, then each new event, and finally the report. Ends at `stop`.
 
-        Raises the error that it ended with.
+        Raises the error with which the run ended.
         """
         seen = 0
         while True:
@@ -99,7 +100,7 @@ class MoveRun:
             await wait_for_any(changed, stop)
 
     async def ended(self) -> None:
-        """Wait for its end."""
+        """Wait until the run has ended."""
         while self.running:
             await self._changed.wait()
 
@@ -113,7 +114,7 @@ def _same(before: StepEvent, now: StepEvent) -> bool:
 
 
 class MoveHost:
-    """Carries out the moves of one flow, one at a time. `run` is a loop; the rest is for the same event
+    """Runs the moves of one flow, one at a time. `run` is a loop; call the other methods from the same event
     loop."""
 
     def __init__(
@@ -125,10 +126,10 @@ class MoveHost:
         self._clock = clock
         self._asked = asyncio.Event()
         self.current: MoveRun | None = None
-        """The run that is under way, or was last."""
+        """The present or last run."""
 
     def start(self, kind: MoveKind, options: MoveOptions) -> MoveRun:
-        """Have a run carried out. Raises StateError (MOVE_IN_PROGRESS)."""
+        """Start a run. Raises StateError (MOVE_IN_PROGRESS)."""
         if self.current is not None and self.current.running:
             kind, by = self.current.kind, self.current.options.by or "somebody"
             raise StateError(
@@ -153,7 +154,7 @@ class MoveHost:
         return self.current
 
     async def cancel(self, by: str) -> MoveRun:
-        """Stop the run that is under way, and return it as it ended. Raises StateError (NO_MOVE)."""
+        """Cancel the present run, and return it after it has ended. Raises StateError (NO_MOVE)."""
         run = self.latest()
         if run.running:
             _log.info("move_cancelled", kind=run.kind, flow=str(self._flow), by=by)
@@ -162,7 +163,8 @@ class MoveHost:
         return run
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop: carry out what is asked for, until `stop`. What was asked for and not begun ends with it."""
+        """Loop: carry out requested runs until `stop`. A requested run that has not begun by then ends as
+        well."""
         try:
             while not stop.is_set():
                 await wait_for_any(stop, self._asked)
@@ -196,7 +198,7 @@ class MoveHost:
         runner = self._runners[run.kind]
         with under(run.context):
             await runner.check_target(run.options)
-            # A process that loses the flow ends the run at once: the next owner may have begun another one.
+            # End the run at once when this process loses the flow: the next owner may have begun another run.
             await self._duty.hold(lambda: self._told(runner, run), grace_seconds=0.0)
 
     async def _told(self, runner: MoveRunner, run: MoveRun) -> None:

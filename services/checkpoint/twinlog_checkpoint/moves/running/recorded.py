@@ -1,7 +1,7 @@
-"""What is on record before a move begins: the flow's last move, and that of the flow the other way.
+"""Reads the recorded moves before a move begins: the flow's last one, and the last one of the reverse flow.
 
-A fence of the record is acted on only if its topic is one of the flow's. One that is not, and is in force, is
-refused (FENCE_NOT_OURS): somebody has to look at it. One that nobody has in force is forgotten.
+A recorded fence is used only if its topic belongs to the flow. A fence of another topic that exists on the
+cluster is refused (FENCE_NOT_OURS), and an operator has to look at it. One that does not exist is dropped.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ from twinlog_checkpoint.moves.routes.route import Route
 
 
 async def recorded_move(journal: MoveJournal, route: Route) -> MoveRecord | None:
-    """The flow's last move. Raises KafkaError, WireFormatError, or StateError (FENCE_NOT_OURS)."""
+    """Return the flow's last move. Raises KafkaError, WireFormatError, or StateError (FENCE_NOT_OURS)."""
     last = await journal.load()
     if last is None:
         return None
@@ -32,14 +32,15 @@ async def recorded_move(journal: MoveJournal, route: Route) -> MoveRecord | None
 async def _ours(
     journal: MoveJournal, route: Route, fences: Collection[AclBinding], *, here: bool
 ) -> tuple[AclBinding, ...]:
-    """The fences on the cluster that is left (`here`), or on the other one, that this flow may have made."""
+    """Keep the fences that this flow may have created, on the cluster that groups leave (`here`) or on the
+    other one."""
     alias, cluster = (route.from_alias, route.from_cluster) if here else (route.to_alias, route.to_cluster)
     foreign = [fence for fence in fences if not route.may_be_fenced(fence.resource_name, here=here)]
     if not foreign:
         return tuple(fences)
     in_force = await _in_force(cluster)
     if in_force is None:
-        # The cluster is away: nothing can be done to its ACLs, so nothing is forgotten either.
+        # The cluster does not answer, so its ACLs are unknown: keep all of them.
         return tuple(fences)
     for fence in foreign:
         if fence in in_force:
@@ -67,9 +68,9 @@ def _not_ours(journal: MoveJournal, alias: ClusterAlias, topic: str) -> StateErr
 
 
 async def failback_due(reverse: MoveJournal, planner: MovePlanner) -> Due:
-    """Whether the groups came by a failover of the flow the other way, so that its failback takes them home.
+    """Whether the groups came here by a failover of the reverse flow; then its failback moves them back.
 
-    A failover that raised a fence stands against it: only the failback lifts that.
+    A fence of that failover blocks this move, because only the failback removes it.
     """
     route = planner.route
     if route.kind is not MoveKind.FAILOVER or not planner.reachable(route.from_alias):

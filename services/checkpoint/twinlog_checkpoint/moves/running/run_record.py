@@ -1,4 +1,4 @@
-"""How the record of a run begins, continues the one before, and ends. Pure."""
+"""How the record of a run begins, continues an earlier run, and ends. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +19,8 @@ def begun(
     run_id: str,
     now_ms: int,
 ) -> MoveRecord:
-    """Continue a run that was cut, or start one called `run_id`. One of the other kind that was cut is given
-    up: moving the groups the other way undoes it."""
+    """Continue an interrupted run, or start one called `run_id`. An interrupted run of the other kind is
+    given up: moving the groups in the other direction undoes it."""
     same = last is not None and last.kind is kind
     kept = {} if last is None or not same else _of(finished, last.stood_at)
     if last is not None and same and last.state is MoveState.RUNNING:
@@ -55,7 +55,7 @@ def finished(
     *,
     now_ms: int,
 ) -> MoveRecord:
-    """The run is done, and has finished with `newly` besides those before."""
+    """Mark the run as done; it has finished the groups `newly`."""
     left_out = staying(partitions) or unread(partitions)
     without_place = lacking(partitions) and not options.accept_loss
     whole = (record.whole or not record.groups) and not (left_out or without_place)
@@ -71,7 +71,7 @@ def finished(
 
 
 def given_up(last: MoveRecord, *, now_ms: int) -> MoveRecord:
-    """A run that was cut is not continued. The fence of a run that was finished before it stays."""
+    """Give up an interrupted run. The fence of an earlier, finished run stays."""
     kept = tuple(fence for fence in last.fences if fence in last.fences_before)
     return replace(
         last,

@@ -1,7 +1,9 @@
-"""Carries a move out, step by step: a run that was cut continues, one that is asked for again looks again.
+"""Runs a move step by step. A run continues an interrupted one; after a finished one it only moves what has
+changed.
 
-Invariants: every change is made while this process has the flow; no run is done before everything in front
-of the final offsets, which it takes itself, is copied or its loss is accepted.
+Invariants:
+- every change is made while this process owns the flow;
+- a run is done only after everything before its final offsets is copied, or the loss is accepted.
 """
 
 import asyncio
@@ -45,23 +47,23 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class MoveRunner:
-    """One direction of one flow. One run at a time: a second one is refused (MOVE_IN_PROGRESS)."""
+    """One direction of one flow. Only one run at a time: a second one is refused (MOVE_IN_PROGRESS)."""
 
     planner: MovePlanner
     journal: MoveJournal
     reverse_journal: MoveJournal
-    """The journal of the flow in the other direction, even if this process does not have that flow."""
+    """The journal of the reverse flow, also if this process does not have that flow."""
     duty: LeaseGuard
-    """Says whether this process works at the flow: nothing is written while another one does."""
+    """Tells whether this process owns the flow; it writes only then."""
     clock: Clock
     stop: asyncio.Event
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Shared by both directions of a flow."""
     drain_look_seconds: float = 1.0
-    """Between two looks at the backlog."""
+    """Time between two measurements of the backlog."""
 
     async def run(self, options: MoveOptions) -> AsyncGenerator[MoveEvent, None]:
-        """Yield each step as it happens, the report at the end.
+        """Yield each step as it happens, then the report.
 
         Raises StateError (OWNED_ELSEWHERE, MOVE_IN_PROGRESS, MOVE_BLOCKED, BACKLOG_NOT_COPIED,
         FENCE_NOT_OURS), ConflictError (NOT_VERIFIED), WireFormatError or KafkaError; the run may then be
@@ -107,14 +109,14 @@ class MoveRunner:
                     yield event
 
     async def plan(self, options: MoveOptions) -> MovePlan:
-        """What `run` would do now, with what is recorded of the last move. Changes nothing.
+        """Return what `run` would do now, with the recorded last move. Changes nothing.
 
         Raises KafkaError, WireFormatError or StateError (FENCE_NOT_OURS).
         """
         return await at_last(self.look(options))
 
     async def look(self, options: MoveOptions) -> AsyncGenerator[str | MovePlan, None]:
-        """As `plan`, which comes last; before it what is looked at, in words."""
+        """As `plan`, but first yield messages about the progress, then the plan."""
         home = self.journal.flow.target
         last = await self.recorded() if self.planner.reachable(home) else None
         async with aclosing(self._look(options, last, ())) as told:
@@ -122,22 +124,22 @@ class MoveRunner:
                 yield each
 
     async def check_target(self, options: MoveOptions) -> None:
-        """Raises StateError (MOVE_BLOCKED) when the flow's target is away: the record of moves is there, and
-        who owns the flow is decided there."""
+        """Raises StateError (MOVE_BLOCKED) when the flow's target does not answer: the record of moves and
+        the election of the flow's owner are there."""
         if not self.planner.reachable(self.journal.flow.target):
             raise _blocked(await self.plan(options))
 
     async def recorded(self) -> MoveRecord | None:
-        """The last move, with fences of ours only. Raises KafkaError, WireFormatError, or StateError
-        (FENCE_NOT_OURS)."""
+        """Return the last move, with Twinlog's own fences only. Raises KafkaError, WireFormatError, or
+        StateError (FENCE_NOT_OURS)."""
         return await recorded_move(self.journal, self.planner.route)
 
     async def abort(self, by: str) -> Aborted:
-        """Give up a run that was cut: take down its fence, so that nothing is left of it but what it
-        committed. The fence of a run that was finished before it stays.
+        """Give up an interrupted run: remove its fence and keep the offsets that it committed. The fence of
+        an earlier, finished run stays.
 
         Raises StateError (NOTHING_TO_ABORT, MOVE_IN_PROGRESS, OWNED_ELSEWHERE), or KafkaError; it may then be
-        asked for again.
+        called again.
         """
         kind = self.planner.route.kind
         await self.duty.require()
@@ -168,7 +170,8 @@ class MoveRunner:
         self, record: MoveRecord, options: MoveOptions, last: MoveRecord | None
     ) -> AsyncGenerator[MoveEvent, None]:
         goes_on = last is not None and last.run_id == record.run_id
-        # What an earlier run has finished is looked at again, and recorded only if something is to be done.
+        # A repeated run checks again what the earlier run finished, and records itself only if there is
+        # something to do.
         again = last is not None and not goes_on and last.kind is record.kind and not last.aborted
         looking = "looking at both clusters"
         if goes_on:
@@ -250,7 +253,7 @@ class MoveRunner:
                 yield arrived
 
     async def _note_left_behind(self, record: MoveRecord, report: MoveReport) -> None:
-        """`status` says of a finished run what the run itself said, also after a restart."""
+        """Store the result, so that `status` shows the same as the run itself, also after a restart."""
         if tuple(report.left_behind) != record.left_behind:
             await self._store(replace(record, left_behind=tuple(report.left_behind)))
 
