@@ -106,8 +106,8 @@ class Arrivals:
 
     @property
     def blockers(self) -> list[tuple[str | None, str, str]]:
-        """Topic, reason and words of what the copy did not wait for; of the flow as a whole without a
-        topic."""
+        """Topic, reason and message of everything that kept the copy from its end; no topic = the whole
+        flow."""
         found: list[tuple[str | None, str, str]] = []
         if self._has_not_begun:
             found.append((None, *self._flow_trouble))
@@ -154,7 +154,7 @@ class FiniteCopy:
         until = until_json(self.ends)
         if len(until.encode()) > _MOST_ARGUMENT_BYTES:
             raise ConfigError(
-                "these are too many partitions for one command: name some of the topics with --topic",
+                "too many partitions for one command: name some of the topics with --topic",
                 metadata={"key": "--topic"},
             )
         with tempfile.TemporaryDirectory() as directory:
@@ -188,7 +188,7 @@ class FiniteCopy:
             if endpoint := _source_endpoint(told):
                 return endpoint
             await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
-        raise _not_running("do not serve", log)
+        raise _not_running("did not start in time", log)
 
     async def _arrive(self, process: GuardedProcess, endpoint: str, log: Path) -> None:
         loop = asyncio.get_running_loop()
@@ -197,7 +197,7 @@ class FiniteCopy:
         async with source_stub(None, [f"source={endpoint}"]) as stub:
             while loop.time() < give_up_at:
                 if not process.running:
-                    raise _not_running("have ended", log)
+                    raise _not_running("have ended unexpectedly", log)
                 with suppress(TwinlogError):  # It is started again.
                     self.arrivals.observe(await every_partition(stub, None, ""), loop.time())
                     for flow in await list_flows(stub, None):
@@ -212,7 +212,7 @@ class FiniteCopy:
 
 
 def _source_endpoint(told: Path) -> str:
-    """What `twinlog run` says once its services serve; empty while it has not said it."""
+    """Return the address in `twinlog run`'s ready line; empty before that line."""
     for line in told.read_text(errors="replace").splitlines(keepends=True):
         if line.startswith("ready") and line.endswith("\n"):
             found = [word for word in line.split() if word.startswith("source=")]
@@ -223,4 +223,4 @@ def _source_endpoint(told: Path) -> str:
 def _not_running(what: str, log: Path) -> StateError:
     lines = log.read_text(errors="replace").splitlines(keepends=True)
     last = "".join(lines[-_SHOWN_LINES:]).strip()
-    return StateError(f"the services of the copy {what}; their last words:\n{last}", reason="NOT_RUNNING")
+    return StateError(f"the services of the copy {what}; the end of their log:\n{last}", reason="NOT_RUNNING")

@@ -25,9 +25,9 @@ and what configsync and failovers record.
 The lines are those of MM2's formatters, so scripts that read them keep working. Say where the topic is \
 with --config and --cluster, or with --bootstrap-server (and --command-config when the cluster is secured).
 
-With -o json one document a line: `jq` reads it, `python -m json.tool` with --json-lines.
+-o json prints one document per line (for `jq`, or `python -m json.tool --json-lines`).
 
-A record that cannot be read is reported on stderr with its offset; the rest is printed all the same.
+A record that cannot be read is reported on stderr with its offset; the others are printed.
 
 Example: twinlog decode A.checkpoints.internal --config mm2.properties --cluster B
 """
@@ -137,7 +137,7 @@ def _cluster_properties(
         security = {} if command_config is None else _read_properties(command_config)
         return alias or bootstrap_server, {**security, "bootstrap.servers": bootstrap_server}
     if configuration is None:
-        raise ConfigError("say where the topic is: --config FILE with --cluster ALIAS, or --bootstrap-server")
+        raise ConfigError("name the cluster: --config FILE with --cluster ALIAS, or --bootstrap-server")
     known = ", ".join(configuration.clusters)
     if alias is None:
         raise ConfigError(f"say which cluster holds the topic with --cluster; there are {known}")

@@ -118,7 +118,7 @@ def up(
             for index, name in enumerate(wanted)
         ]
         if len(set(wanted)) < len(wanted):
-            raise ConfigError("each cluster needs a name of its own")
+            raise ConfigError("two clusters have the same name")
         # Here, where a progress bar can be seen.
         ensure_image(_VERSIONS[kafka], find_java())
         if detach:
@@ -164,7 +164,7 @@ def stop(names: NamesNeeded) -> None:
             running = [broker for broker in cluster.brokers if broker.state is BrokerState.RUNNING]
             if running:
                 raise TwinlogError(
-                    f"broker {running[0].broker_id} of cluster {name} runs still: try again",
+                    f"broker {running[0].broker_id} of cluster {name} is still running: try again",
                     reason="STILL_RUNS",
                 )
             typer.echo(f"{name} is stopped; `twinlog local start {name}` starts it on its data")
@@ -209,7 +209,7 @@ def _asked(name: str, request: Request, timeout_seconds: float) -> RunningCluste
     if cluster is None:
         raise TwinlogError(
             f"cluster {name} did not {request.value} within {timeout_seconds:.0f} s, or ended meanwhile:"
-            " `twinlog local status` shows how it stands",
+            " see `twinlog local status`",
             reason="OWNER_SILENT",
         )
     return cluster

@@ -33,11 +33,11 @@ Exit codes are those of `twinlog run`.
 """
 
 _REFUSED = {
-    "--message.handler": "handlers are Java classes that change or drop records; copies are exact here",
+    "--message.handler": "they are Java classes that change or drop records; Twinlog does not change records",
     "--message.handler.args": "there are no message handlers",
-    "--consumer.rebalance.listener": "listeners are Java classes; there is no rebalance here",
+    "--consumer.rebalance.listener": "they are Java classes; Twinlog has no rebalances",
     "--rebalance.listener.args": "there are no rebalance listeners",
-    "--blacklist": "it was for Kafka's old consumer: write --include with an expression for what is copied",
+    "--blacklist": "it is for Kafka's old consumer: give --include with an expression for the topics to copy",
 }
 
 

@@ -58,7 +58,8 @@ async def make_again(
 
 
 async def _delete(target: KafkaCluster, topic: str) -> KafkaError | None:
-    """Why it was not deleted; retriable: it may have been, or may be soon."""
+    """Return why the topic was not deleted; a retriable error means that it may have been, or will be
+    soon."""
     try:
         refusal = (await target.delete_topics([topic]))[topic]
     except KafkaError as error:
@@ -68,6 +69,6 @@ async def _delete(target: KafkaCluster, topic: str) -> KafkaError | None:
 
 def _what_is_left(remedy: Remedy, pause: Pause) -> str:
     return (
-        f"{remedy.target_topic} was to be made again, and {remedy.topic} stays paused. Once the copy is"
-        f" there, empty: {', then '.join(pause.left_to_do)}"
+        f"{remedy.target_topic} was not fully recreated, and {remedy.topic} stays paused. Once the copy"
+        f" exists and is empty, run {', then '.join(pause.left_to_do)}"
     )

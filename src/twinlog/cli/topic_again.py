@@ -53,7 +53,7 @@ async def create_again(cluster: KafkaCluster, again: TopicAgain) -> str:
         reason = error.reason if isinstance(error, KafkaError) else "KAFKA_TIMEOUT"
         settings = ", ".join(f"{name}={value}" for name, value in sorted(again.topic.configs.items()))
         raise TransientKafkaError(
-            f"topic {again.topic.name} was deleted, and could not be created again"
+            f"topic {again.topic.name} was deleted, but could not be created again"
             f" ({reason}): create it with {again.topic.partition_count} partitions, replication factor"
             f" {again.topic.replication_factor}{' and ' + settings if settings else ''}",
             reason=reason,

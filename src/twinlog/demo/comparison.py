@@ -72,7 +72,9 @@ def _compare_partition(
         else:
             missing += 1
         if (missing or different) and not result.first_problem:
-            result.first_problem = f"{partition} offset {record.offset} is not on the target as it is"
+            result.first_problem = (
+                f"{partition} offset {record.offset} is not on the target, or is different there"
+            )
     result.missing += missing
     result.different += different
     result.duplicates += max(0, sum(seen.values()) - different)

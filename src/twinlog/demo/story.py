@@ -155,8 +155,8 @@ class _Story:
             if failure is not None:
                 raise failure
         self._screen.fact(
-            f"a shop on A has written {BACKLOG_RECORDS:,} orders, each partition with another codec; of each,"
-            f" retention has taken the first {EXPIRED_BELOW:,}"
+            f"a shop on A has written {BACKLOG_RECORDS:,} orders, each partition with another codec;"
+            f" retention has deleted the first {EXPIRED_BELOW:,} of each partition"
         )
         return stream
 
@@ -250,7 +250,7 @@ class _Story:
             except (grpc.aio.AioRpcError, KafkaError) as error:
                 self._screen.fact(f"waiting until {what}: {error}")
             await wait_or_stop(never, POLL_SECONDS * 4)
-        raise StateError(f"{SETTLE_TIMEOUT_SECONDS:g} s were not enough until {what}", reason="DEMO_STUCK")
+        raise StateError(f"{SETTLE_TIMEOUT_SECONDS:g} s passed before {what}", reason="DEMO_STUCK")
 
     def _summary(self) -> None:
         findings, console = self._findings, self._screen.console
@@ -266,9 +266,7 @@ class _Story:
             offsets.add_row(str(number), f"{on_a:,}", f"{on_b:,}", "[green]yes[/]" if exact else "[red]no[/]")
         console.print(offsets)
         comparison = findings.comparison
-        verdict = (
-            "[bold green]Everything held.[/]" if findings.held else "[bold red]Something did not hold.[/]"
-        )
+        verdict = "[bold green]Passed.[/]" if findings.held else "[bold red]Failed.[/]"
         console.print(
             f"{verdict} {comparison.source_records:,} records on A, {comparison.target_records:,} on B: "
             f"{comparison.missing} missing, {comparison.duplicates} duplicates, "
@@ -280,7 +278,7 @@ class _Story:
 
     async def _stay(self, running: TwinlogRun) -> None:
         console = self._screen.console
-        console.print("\nLeft running (--keep). Ctrl-C ends it. Connect with:")
+        console.print("\nStill running (--keep). Ctrl-C stops everything. To connect:")
         for line in (
             f"A: {self._a.bootstrap_servers}   B: {self._b.bootstrap_servers}",
             f"twinlog status --config {running.file}",

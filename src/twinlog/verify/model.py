@@ -57,8 +57,8 @@ class Reason(StrEnum):
 
 
 NO_POSITION = (
-    "no position of the flow is stored: whether these were lost or not copied yet is not known"
-    " (--complete, if the copier has ended)"
+    "the flow has no stored position, so these records may be lost or not copied yet"
+    " (if the replicator has stopped for good, use --complete)"
 )
 """Detail of NOT_COPIED_YET."""
 
@@ -66,8 +66,8 @@ COMPACTED_AWAY = "only the copy is compacted: some records of this range are not
 """Detail of TARGET_RETENTION."""
 
 EMPTY_COPY = (
-    "the flow need not begin at the start of a topic, and this copy is empty: whether it has begun behind"
-    " these or has lost them is not known"
+    "the copy is empty, and the flow may begin after the start of a topic: these records may be older than"
+    " its beginning, or lost"
 )
 """Detail of BEFORE_FIRST_COPY."""
 

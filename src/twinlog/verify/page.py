@@ -28,7 +28,7 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}svg{display:block;w
 <span><i style="background:#4ac26b"></i>equal</span>
 <span><i style="background:#cf222e"></i>differs</span>
 <span><i style="background:#d4a72c"></i>not compared</span>
-<span><i style="background:#afb8c1"></i>taken by retention</span>
+<span><i style="background:#afb8c1"></i>deleted by retention</span>
 </p>
 <h2>Partitions</h2>$partitions
 <h2>Differences</h2>$differences

@@ -47,7 +47,8 @@ class Remedy:
 
 
 def remedies(report: Mapping[str, Any]) -> list[Remedy]:
-    """By partition, for the JSON document of a verification. Raises ConfigError when it is none."""
+    """Return the remedies by partition for the JSON report of a verification. Raises ConfigError if it is
+    not a report."""
     try:
         partitions = {_place(each): each for each in report["partitions"]}
         found = sorted(report["differences"], key=_place)
@@ -57,12 +58,12 @@ def remedies(report: Mapping[str, Any]) -> list[Remedy]:
             for place, of_partition in groupby(found, key=_place)
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"this is no report of twinlog verify: {error!r}") from None
+        raise ConfigError(f"this is not a report of twinlog verify: {error!r}") from None
 
 
 def what_was_not_seen(report: Mapping[str, Any]) -> str | None:
-    """Why nobody can say whether the copy of a topic holds records that the source has no more: a comparison
-    failed, of a log that need not begin at its first record. None: that is known."""
+    """Why it is unknown whether the copy of a topic has records that the source no longer has: a comparison
+    failed, and the log may not begin at its first record. None: it is known."""
     from_first = {
         _place(each) for each in report["partitions"] if each["source_from"] == 0 < each["source_to"]
     }
@@ -90,7 +91,7 @@ def _remedy(
     else:
         action, why = Action.NEW_COPY, _why_not(kinds)
         if holds_older:
-            why += "; the copy holds records that the source has no more, and a new one would not"
+            why += "; the copy has records that the source no longer has, and a new copy would lack them"
     if not all(isinstance(each, int) and 0 <= each <= _MOST_OFFSET for each in offsets):
         raise ValueError("a source offset is no offset")
     if action is not Action.NEW_COPY and len(offsets) < len(found):
@@ -111,8 +112,8 @@ def _remedy(
 
 def _why_not(kinds: Iterable[str]) -> str:
     if "MISSING" in kinds:
-        return "records are missing before others that are there: a log is only appended to"
-    return "records that are in the copy cannot be changed, moved or removed there"
+        return "records are missing before others of the copy, and a log can only be appended to"
+    return "records inside a log cannot be changed, moved or removed"
 
 
 def _commands(flow: str, partition: Mapping[str, Any], offset: int | None) -> tuple[str, ...]:

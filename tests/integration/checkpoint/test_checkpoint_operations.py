@@ -91,7 +91,7 @@ async def test_with_the_source_gone_a_restarted_service_moves_groups_by_its_chec
             await eventually(only_the_loss_stands_against_it)
             refused = await twinlog("failover", "run", flow.flow, *at(service))
             assert refused.code == 1
-            assert f"{flow.a} is away" in refused.errors
+            assert f"{flow.a} does not answer" in refused.errors
             assert await flow.committed_on_target() is None
             report = last_document(await twinlog("failover", "run", flow.flow, "--accept-loss", *at(service)))
             assert [entry["verdict"] for entry in report["plan"]["partitions"]] == ["FLOOR"]

@@ -153,7 +153,7 @@ def test_secured_cluster_tells_where_its_client_file_is(run: Run) -> None:
     [
         (("up", "x", "--user", "alice"), "--user number 1 is not of the form NAME:PASSWORD"),
         (("up", "x", "--brokers", "2"), "a cluster has 1 or 3 brokers, not 2"),
-        (("up", "x", "x"), "each cluster needs a name of its own"),
+        (("up", "x", "x"), "two clusters have the same name"),
         (("up", "x", "--authorizer"), "with an authorizer clients must have names"),
         (("down",), "name the clusters to end, or give --all"),
     ],

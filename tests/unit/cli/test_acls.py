@@ -116,5 +116,5 @@ def test_a_cluster_is_what_is_or_should_be_on_it_at_either_end() -> None:
 
 
 def test_a_cluster_that_no_flow_has_is_told_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"^X: neither .*\(clusters: A, B, C\)$"):
+    with pytest.raises(ConfigError, match=r"^X is neither .*\(clusters: A, B, C\)$"):
         flows_of([A_TO_B, C_TO_A], "X")

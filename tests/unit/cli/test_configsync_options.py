@@ -14,8 +14,8 @@ RULES = pb2.Rules(rules=[pb2.Rule(key="topics"), pb2.Rule(key="topics.exclude")]
 @pytest.mark.parametrize(
     ("plan", "scopes", "output", "yes", "words"),
     [
-        ("1234", ["acls"], Output.TABLE, True, "leave --scope out"),
-        (None, [], Output.JSON, False, "give --plan ID, or --yes"),
+        ("1234", ["acls"], Output.TABLE, True, "exclude each other"),
+        (None, [], Output.JSON, False, "give --plan ID or --yes"),
     ],
 )
 def test_an_apply_that_is_not_clear_is_refused(

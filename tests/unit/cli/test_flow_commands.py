@@ -120,9 +120,9 @@ def target(text: str) -> pb2.PositionTarget:
 
 
 def test_a_bare_offset_for_a_whole_flow_is_refused_unless_it_is_meant() -> None:
-    with pytest.raises(ConfigError, match="give --all if that is meant"):
+    with pytest.raises(ConfigError, match="--all if you mean that"):
         _require_clear(target("5"), "", everything=False)
-    with pytest.raises(ConfigError, match="leave --topic out"):
+    with pytest.raises(ConfigError, match="omit --topic"):
         _require_clear(target("5"), "orders", everything=True)
     _require_clear(target("5"), "", everything=True)
     _require_clear(target("5"), "orders", everything=False)
@@ -139,7 +139,7 @@ def test_what_positions_set_says_is_what_was_done() -> None:
     assert _title([refused], dry_run=False) == "nothing was moved"
     assert _title([change(applied=True), refused], dry_run=False) == "moved 1 of 2 partitions"
     doubtful = change(reason="POSITION_UNCERTAIN")
-    assert _title([doubtful], dry_run=False) == "nothing was moved, of 1 it is not known"
+    assert _title([doubtful], dry_run=False) == "nothing was moved; unknown for 1"
     assert _title([change()], dry_run=True) == "dry run: nothing was changed"
     assert _title([], dry_run=False) == "no partition is copied: nothing was changed"
 

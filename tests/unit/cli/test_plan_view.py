@@ -138,7 +138,7 @@ def test_an_outcome_says_what_was_refused_and_why(capsys: pytest.CaptureFixture[
         "  ! SET A.users retention.ms 5",
         "    refused: too small (POLICY_VIOLATION)",
         "1 done, 1 refused",
-        "undo: none; the target follows the source and the rules: change these (`twinlog rules`)",
+        "undo: none; the target follows the source and the rules (`twinlog rules`): change them instead",
     ]
     assert outcome_as_json(outcome)["refused"][0]["reason"] == "POLICY_VIOLATION"
     print_outcome(outcome, shown=True)

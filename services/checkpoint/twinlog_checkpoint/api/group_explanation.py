@@ -117,7 +117,7 @@ def _offsets(facts: GroupFacts) -> Finding:
         return Finding(rule=Rule.OFFSETS, passed=False, message="it has committed no offset")
     if not kept:
         partition, rule = next(iter(sorted(facts.offsets.items(), key=lambda item: item[0])))
-        message = f"none of its topics is one of the flow; {partition.topic}: {rule}"
+        message = f"the flow copies none of its topics; {partition.topic}: {rule}"
         return Finding(rule=Rule.OFFSETS, passed=False, message=message)
     message = f"{len(kept)} of its {len(facts.offsets)} committed partitions are on topics of the flow"
     if not facts.listed:
@@ -136,11 +136,13 @@ def _syncs(facts: GroupFacts) -> Finding:
 
 def _group_sync(facts: GroupFacts) -> Finding:
     if not facts.group_sync_enabled:
-        message = "sync.group.offsets.enabled is false: checkpoints are written, the target's group is not"
+        message = "sync.group.offsets.enabled is false: checkpoints are written, and no offsets are committed"
         return Finding(rule=Rule.GROUP_SYNC, passed=False, message=message)
     if facts.state_on_target is not None and facts.state_on_target not in WRITABLE_STATES:
         message = f"it is {facts.state_on_target} on the target: an active group owns its offsets"
         return Finding(rule=Rule.GROUP_SYNC, passed=False, message=message)
     return Finding(
-        rule=Rule.GROUP_SYNC, passed=True, message="its offsets are committed on the target, never backwards"
+        rule=Rule.GROUP_SYNC,
+        passed=True,
+        message="its offsets are committed on the target; they are never set back",
     )

@@ -55,7 +55,7 @@ class SourceCopyStates:
             if why.reason == OwnerReason.OWNED_ELSEWHERE and from_owner:
                 raise _OnlyStandby from error
             return CopyReport(
-                away=f"the source service at {self._endpoint} does not say how far it is: {why}"
+                away=f"the source service at {self._endpoint} does not report its positions: {why}"
             )
 
 

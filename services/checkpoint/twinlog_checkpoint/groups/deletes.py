@@ -34,11 +34,13 @@ from twinlog_checkpoint.journal.source_record import MOST_GONE, SourceRecord, So
 from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
 
 _NAMED = 5
-_REMEDY = "they are kept until they are back on {source} or deleted on {target} by hand"
+_REMEDY = "they are kept on {target} until they exist on {source} again, or you delete them"
 _WHY = {
-    SOURCE_LOST: "{source} has none of the groups any more that were translated: " + _REMEDY,
-    SOURCE_REPLACED: "{source} is another cluster than before, by its id: " + _REMEDY,
-    FAILED_OVER: "groups move to {target} or have moved there: `twinlog failback run '{flow}'` ends it",
+    SOURCE_LOST: "{source} no longer has any of the translated groups: " + _REMEDY,
+    SOURCE_REPLACED: "{source} has another cluster id than before: " + _REMEDY,
+    FAILED_OVER: (
+        "a failover moves groups to {target} or has moved them: `twinlog failback run` moves them back"
+    ),
 }
 
 _log = structlog.stdlib.get_logger(__name__)

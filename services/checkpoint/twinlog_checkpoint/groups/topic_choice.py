@@ -55,7 +55,9 @@ class TopicChoice:
             return None
         decision = self._selector.decide(topic)
         return (
-            f"configsync does not have it among the topics of {flow}" if decision.selected else decision.rule
+            f"it is not among the topics that configsync has for {flow}"
+            if decision.selected
+            else decision.rule
         )
 
     def why_never_copied(self, topic: str) -> str | None:

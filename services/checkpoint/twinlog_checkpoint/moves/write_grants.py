@@ -39,7 +39,7 @@ def write_grants(
             continue
         denial = next((each for each in denials if limits(each, given)), None)
         if denial is not None:
-            left_out.append(f"{acl_text(binding)}: the source limits it ({acl_text(denial)})")
+            left_out.append(f"{acl_text(binding)}: a DENY of the source may limit it ({acl_text(denial)})")
             continue
         wanted |= {replace(given, resource_name=name, pattern_type=LITERAL) for name in names}
     return WriteGrants(missing=tuple(sorted(wanted.difference(target))), left_out=tuple(left_out))

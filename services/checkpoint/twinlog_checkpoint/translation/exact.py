@@ -26,9 +26,9 @@ PARTITIONS_AT_ONCE = 8
 MAX_ASTRAY = 1000
 """Pairs of one partition that are remembered as no place to count from."""
 _NOT_VISIBLE = "the topic is not visible on both clusters"
-_BUDGET_SPENT = "the bytes that may be read in an interval are used up; it continues in the next"
-_REWOUND = "the copy went back while its log was read; it is read again in the next interval"
-_NOT_FOUND = "the logs no longer hold the records to compare"
+_BUDGET_SPENT = "the limit of bytes to read in one interval is reached; translation continues in the next"
+_REWOUND = "the copy was truncated while its log was read; it is read again in the next interval"
+_NOT_FOUND = "the logs no longer have the records to compare"
 _AT_END = "everything that has been copied lies before it"
 _BEFORE_START = "it lies before the log's start: the copy of the first record that can still be read"
 _OTHER_COPY = (

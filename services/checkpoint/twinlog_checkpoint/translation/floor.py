@@ -18,7 +18,7 @@ _VERDICTS = {
 }
 _MESSAGES = {
     Verdict.NOT_READY: "the offset syncs are still being read",
-    Verdict.NO_SYNC: "no offset sync of the partition exists: nothing of it has been copied yet",
+    Verdict.NO_SYNC: "the partition has no offset sync: none of its records has been copied yet",
 }
 
 
@@ -90,7 +90,7 @@ class ReverseFloor:
             return Translation(
                 verdict=Verdict.TOO_OLD,
                 downstream_offset=None,
-                message="before the earliest record that an offset sync tells of",
+                message="before the earliest record that has an offset sync",
             )
         at_pair = pair.upstream == position.next_offset
         return Translation(

@@ -71,7 +71,7 @@ async def only_flow(stub: CheckpointServiceStub) -> types_pb2.Flow:
         return flows[0]
     if not flows:
         raise ConfigError(
-            "the checkpoint service has no flow that translates groups: see `twinlog status`",
+            "no flow of the checkpoint service translates groups: see `twinlog status`",
             metadata={"key": "--flow"},
         )
     names = ", ".join(flow_name(flow) for flow in flows)

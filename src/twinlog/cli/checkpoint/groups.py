@@ -182,7 +182,7 @@ async def _draw(
                 clear_screen()
                 lines = notes(seen.flow_rows())
                 if seen.lost is not None:
-                    lines.append(f"as of before; trying again: {seen.lost}")
+                    lines.append(f"showing the last known state; reconnecting: {seen.lost}")
                 _print(seen.rows(), seen.flow_rows(), lines)
 
 

@@ -219,7 +219,7 @@ def _loaded(text: str, line: int, bad: list[BadLine]) -> Any:
 
 def _flink(text: str, topic: str) -> OffsetFile:
     if not topic:
-        raise ConfigError("offsets of this form do not name their topic: say it with --topic")
+        raise ConfigError("this format does not contain the topic: give it with --topic")
     places: list[Place] = []
     bad: list[BadLine] = []
     for number, line in enumerate(text.splitlines(), start=1):

@@ -76,10 +76,14 @@ def translate_command(
 ) -> None:
     with reported_failures():
         if target is not None and source is None:
-            raise ConfigError("--to needs --from: it writes the same form", metadata={"key": "--to"})
+            raise ConfigError(
+                "--to needs --from, because it writes the same format", metadata={"key": "--to"}
+            )
         flows = [text for text in offsets or () if is_flow(text)]
         if len(flows) > 1:
-            raise ConfigError(f"one flow at a time: {', '.join(flows)}", metadata={"key": "FLOW"})
+            raise ConfigError(
+                f"several flows are named ({', '.join(flows)}): name one", metadata={"key": "FLOW"}
+            )
         flow = chosen_flow(flows[0] if flows else None, flow)
         places, file = _asked([text for text in offsets or () if not is_flow(text)], source, topic)
         bad = [] if file is None else file.bad
@@ -102,16 +106,16 @@ translate_command.__doc__ = _HELP
 def _asked(
     offsets: list[str] | None, source: Path | None, topic: str
 ) -> tuple[Sequence[Place], OffsetFile | None]:
-    """Raises ConfigError when nothing, or both, was given, and for a file that has no offsets."""
+    """Raises ConfigError if neither or both are given, and for a file without offsets."""
     if bool(offsets) == (source is not None):
-        raise ConfigError("say what to translate: OFFSET arguments, or a file with --from")
+        raise ConfigError("name the offsets to translate: OFFSET arguments, or a file with --from")
     if source is None:
         now_ms = SystemClock().now_ms()
         return [parse_place(text, now_ms=now_ms) for text in offsets or ()], None
     if source.is_dir():
         raise ConfigError(
-            f"--from {source}: a directory; name a file in it. Of a Spark checkpoint that is"
-            " offsets/N of the highest N that is in commits/ too",
+            f"--from {source} is a directory: name a file in it. For a Spark checkpoint this is offsets/N"
+            " with the highest N that commits/ also has",
             metadata={"key": "--from"},
         )
     try:
@@ -119,7 +123,7 @@ def _asked(
     except OSError as error:
         why = error.strerror or str(error)
     except UnicodeDecodeError:
-        why = "no text; of Flink, whose checkpoints are binary, specific-offsets are read with --topic"
+        why = "it is not a text file; Flink's checkpoints are binary: use its specific-offsets with --topic"
     except ConfigError as error:
         why = str(error)
     else:

@@ -18,7 +18,7 @@ def refuse_to_replace(file: Path, *, begins: bytes) -> None:
         raise unwritable(file, error) from error
     if begin and begin != begins:
         raise ConfigError(
-            f"{file} is there, and this command has not written it: it is not replaced. Name another file",
+            f"{file} exists and was not written by this command, so it is not replaced: name another file",
             metadata={"key": "FILE"},
         )
 

@@ -131,12 +131,12 @@ def _require_clear(plan: str | None, scopes: list[str], output: Output, *, yes: 
     """Raises ConfigError for options that leave open what is carried out."""
     if plan and scopes:
         raise ConfigError(
-            "--scope: a plan has the parts it was made for; leave --scope out, or --plan",
+            "--scope and --plan exclude each other: a plan already has its scope",
             metadata={"key": "--scope"},
         )
     if output is Output.JSON and not plan and not yes:
         raise ConfigError(
-            "-o json shows no plan to agree to: give --plan ID, or --yes", metadata={"key": "--output"}
+            "-o json cannot ask for confirmation: give --plan ID or --yes", metadata={"key": "--output"}
         )
 
 

@@ -50,7 +50,9 @@ def print_outcome(outcome: pb2.ApplySyncResponse, *, shown: bool) -> None:
         )
     typer.echo(f"{len(outcome.applied)} done, {len(outcome.refused)} refused")
     if outcome.applied:
-        typer.echo("undo: none; the target follows the source and the rules: change these (`twinlog rules`)")
+        typer.echo(
+            "undo: none; the target follows the source and the rules (`twinlog rules`): change them instead"
+        )
 
 
 def plan_as_json(plan: pb2.Plan) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Archive:
         content = self.blanked(text).encode("utf-8", "replace")
         room = max(0, min(MOST_ENTRY_BYTES, MOST_BYTES - self._bytes))
         if len(content) > room:
-            self.miss(name, "CUT", f"it has {len(content)} bytes; {room} are here")
+            self.miss(name, "CUT", f"it has {len(content)} bytes; {room} are included")
             content = content[len(content) - room :] if keep_end else content[:room]
         self.entries[name] = content
         self._bytes += len(content)

@@ -86,7 +86,9 @@ async def gather(request: Request, load: Callable[[Path], Configuration]) -> byt
             archive, f"partitions/{name}.json", str(entry.flow), request
         )
     if len(flows) > MOST_FLOWS:
-        archive.miss("flows", "CUT", f"{len(flows)} flows are configured; the first {MOST_FLOWS} are here")
+        archive.miss(
+            "flows", "CUT", f"{len(flows)} flows are configured; the first {MOST_FLOWS} are included"
+        )
     async with asyncio.TaskGroup() as group:
         for name, step in steps.items():
             group.create_task(_bounded(archive, name, step), name=f"collect {name}")
@@ -191,7 +193,7 @@ async def _partitions(archive: Archive, name: str, flow: str, request: Request) 
     async with source_stub(request.config, request.endpoints) as stub:
         found = await every_partition(stub, parse_flow(flow), "")
     if len(found) > MOST_PARTITIONS:
-        archive.miss(name, "CUT", f"{len(found)} partitions; {MOST_PARTITIONS} are here")
+        archive.miss(name, "CUT", f"{len(found)} partitions; {MOST_PARTITIONS} are included")
     archive.add_json(
         name, [as_json(each, now_ms=request.now_ms) for each in worst_first(found)[:MOST_PARTITIONS]]
     )

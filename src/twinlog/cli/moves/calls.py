@@ -1,4 +1,4 @@
-"""What `twinlog failover` and `twinlog failback` ask of the checkpoint service, and what follows."""
+"""The calls of `twinlog failover` and `twinlog failback` to the checkpoint service, and their output."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ from twinlog.service.errors_wire import error_from_rpc
 RUN_TIMEOUT_SECONDS = 24 * 3600.0
 """A run waits for the copy; --wait bounds that."""
 PLAN_TIMEOUT_SECONDS = 600.0
-"""A plan of thousands of groups says what it looks at meanwhile."""
+"""Planning thousands of groups takes long; messages show its progress."""
 
 KINDS = {"failover": pb2.MOVE_KIND_FAILOVER, "failback": pb2.MOVE_KIND_FAILBACK}
 
@@ -48,14 +48,14 @@ class MoveCall:
         return cls(kind=kind, flow=parse_flow(flow), config=config, endpoint=endpoint, output=output)
 
     async def plan(self, options: pb2.MoveOptions) -> None:
-        """Exits with 1 when the move would be refused."""
+        """Show the plan. Exits with 1 if the move would be refused."""
         async with checkpoint_stub(self.config, self.endpoint) as stub:
             print_plan(await self._planned(stub, options), self.output)
 
     def asked_and_run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
-        """Ask before anything is changed, where somebody can answer; exits with 1 unless it is complete.
+        """Ask for confirmation on a terminal, then run the move. Exits with 1 unless the move is complete.
 
-        The question is asked outside of the event loop: Ctrl-C would else wait for the answer.
+        The question is asked outside the event loop, because inside it Ctrl-C would wait for the answer.
         """
         if not yes and sys.stdin.isatty():
             question = run_async(self._question(options))
@@ -65,7 +65,7 @@ class MoveCall:
         run_async(self.run(options))
 
     async def run(self, options: pb2.MoveOptions) -> None:
-        """Exits with 1 unless it is complete."""
+        """Run the move. Exits with 1 unless it is complete."""
         async with checkpoint_stub(self.config, self.endpoint) as stub:
             events: AsyncIterable[pb2.RunFailoverResponse] | AsyncIterable[pb2.RunFailbackResponse]
             if self.kind == "failover":
@@ -77,7 +77,7 @@ class MoveCall:
             await self._follow(events)
 
     async def attach(self) -> None:
-        """As `run`, of a run that is under way or was last."""
+        """As `run`, for the present or last run."""
         async with checkpoint_stub(self.config, self.endpoint) as stub:
             request = pb2.WatchMoveRequest(flow=self.flow)
             await self._follow(stub.WatchMove(request, timeout=RUN_TIMEOUT_SECONDS))
@@ -98,7 +98,7 @@ class MoveCall:
         if self.output is Output.JSON:
             print_json(run_as_json(answer.run))
         else:
-            typer.echo(answer.run.message or "the run had ended already: nothing was cancelled")
+            typer.echo(answer.run.message or "the run had already ended: nothing was cancelled")
         if answer.run.reason != "MOVE_CANCELLED":
             raise typer.Exit(EXIT_FAILED)
 
@@ -110,12 +110,14 @@ class MoveCall:
         if self.output is Output.JSON:
             print_json({"unfenced_topics": topics})
             return
-        fence = f"writers may write again to {', '.join(topics)}" if topics else "it had no fence of its own"
+        fence = (
+            f"applications may write again to {', '.join(topics)}" if topics else "it has created no fence"
+        )
         typer.echo(f"the {self.kind} of {flow_name(self.flow)} is given up: {fence}")
-        typer.echo("offsets that it committed stay")
+        typer.echo("offsets that it has committed are kept")
 
     async def _planned(self, stub: CheckpointServiceStub, options: pb2.MoveOptions) -> pb2.MovePlan:
-        """The whole plan; to people it is said meanwhile what is looked at."""
+        """Return the whole plan. On a terminal, messages show the progress meanwhile."""
         request = pb2.PlanMoveRequest(flow=self.flow, kind=KINDS[self.kind], options=options)
         rows = pb2.MovePlanPart()
         try:
@@ -134,7 +136,7 @@ class MoveCall:
         raise AssertionError("PlanMove ends with a plan")
 
     async def _question(self, options: pb2.MoveOptions) -> str:
-        """Show the plan, and return what is to be asked. Exits with 1 when the move would be refused."""
+        """Show the plan, and return the question. Exits with 1 if the move would be refused."""
         async with checkpoint_stub(self.config, self.endpoint) as stub:
             plan = await self._planned(stub, options)
         if self.output is Output.TABLE or plan.blockers:

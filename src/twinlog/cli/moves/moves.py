@@ -105,8 +105,8 @@ async def print_run(
     | AsyncIterable[pb2.WatchMoveResponse],
     output: Output,
 ) -> None:
-    """Each step as it comes, the report at the end. Raises the error that the service told; exits with 1
-    unless everything asked for is done."""
+    """Print each step as it comes, then the report. Raises the service's error; exits with 1 unless
+    everything requested is done."""
     told: tuple[str, str] | None = None
     incomplete = False
     rows = pb2.MovePlanPart()
@@ -134,7 +134,7 @@ async def print_run(
 
 
 def _sign(step: pb2.MoveStep) -> tuple[str, str]:
-    """What a sign of life says: of a wait how much is left, whatever its words."""
+    """What a progress event reports: the number of records left if there is one, else its message."""
     return step.name, str(step.records_left) if step.HasField("records_left") else step.message
 
 
@@ -150,15 +150,15 @@ def _print_report(report: pb2.MoveReport) -> None:
     moved, all_groups = count_moved(plan)
     if report.already_done:
         title = (
-            f"run {report.run_id} had moved the groups already, at {clock_time(report.finished)}: nothing was"
-            " changed now"
+            f"run {report.run_id} had already moved the groups at {clock_time(report.finished)}: nothing was"
+            " changed"
         )
     else:
         title = f"run {report.run_id}: {moved} of {all_groups} groups of {flow_name(plan.flow)} continue on"
         title += f" {plan.to_cluster}"
     print_plan_table(plan, title)
     lines = summary(plan)
-    # A second run is about the groups that are left: how many were moved is not in its plan.
+    # The plan of a second run only has the groups that were left: it does not know how many were moved.
     for line in lines[1:] if report.already_done else lines:
         typer.echo(line)
     for line in (*_next_steps(plan), *(f"not done: {reason}" for reason in report.left_behind)):
@@ -171,7 +171,7 @@ def _print_report(report: pb2.MoveReport) -> None:
 
 
 def _next_steps(plan: pb2.MovePlan) -> list[str]:
-    """What the groups' consumers have to do now."""
+    """What to do with the groups' consumers now."""
     names: dict[str, str] = {}
     for entry in plan.partitions:
         if action(entry) in THERE:
@@ -181,7 +181,7 @@ def _next_steps(plan: pb2.MovePlan) -> list[str]:
     lines = [f"next: start the consumers of these groups on {plan.to_cluster}"]
     other = sorted((here, there) for here, there in names.items() if here != there)
     if other:
-        shown_names = ", ".join(f"{there} in place of {here}" for here, there in other[:_NAMES_SHOWN])
+        shown_names = ", ".join(f"{there} instead of {here}" for here, there in other[:_NAMES_SHOWN])
         more = f", and {len(other) - _NAMES_SHOWN} more" if len(other) > _NAMES_SHOWN else ""
         lines.append(f"      they have to subscribe to {shown_names}{more}")
     return lines

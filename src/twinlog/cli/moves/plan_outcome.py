@@ -1,4 +1,4 @@
-"""What a plan of a move means for its groups: who moves, who stays, who lacks an offset."""
+"""Which groups a plan moves, which stay, and which lack an offset."""
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 
@@ -8,7 +8,7 @@ THERE = {"WRITE", "ALREADY_THERE", "KEEP_AHEAD"}
 
 
 def count_moved(plan: pb2.MovePlan) -> tuple[int, int]:
-    """Groups that continue where they move to, and all."""
+    """The number of groups that the plan moves, and of all its groups."""
     by_group = _actions_by_group(plan)
     active = staying(plan)
     return sum(group not in active and bool(acts & THERE) for group, acts in by_group.items()), len(by_group)
@@ -22,7 +22,7 @@ def _actions_by_group(plan: pb2.MovePlan) -> dict[str, set[str]]:
 
 
 def summary(plan: pb2.MovePlan) -> list[str]:
-    """What became of the groups, in a line for each outcome."""
+    """One line for each outcome of the groups."""
     active = set(staying(plan))
     partly = sorted({entry.group for entry in plan.partitions if _is_nowhere(entry)} - active)
     by_rule = sorted({entry.from_partition.topic for entry in plan.partitions if _is_by_rule(entry)})
@@ -31,9 +31,11 @@ def summary(plan: pb2.MovePlan) -> list[str]:
     if partly:
         lines.append(f"without an offset for some partitions: {', '.join(partly)}")
     if by_rule:
-        lines.append(f"not copied by any flow, they stay on {plan.from_cluster}: {', '.join(by_rule)}")
+        lines.append(f"topics that no flow copies, which stay on {plan.from_cluster}: {', '.join(by_rule)}")
     if active:
-        lines.append(f"not moved, they have members: {', '.join(sorted(active))}; stop them and run it again")
+        lines.append(
+            f"not moved, because they have members: {', '.join(sorted(active))}; stop them and run it again"
+        )
     return lines
 
 

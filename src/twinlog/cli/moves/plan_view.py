@@ -1,4 +1,4 @@
-"""The plan of a move for people."""
+"""The plan of a move as a table."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from twinlog.cli.common.output import Column, print_table
 from twinlog.cli.moves.plan_outcome import THERE, action
 
 _ROWS_SHOWN = 500
-"""So many rows of a plan are shown to people: those that do not move come first."""
+"""Most rows of a plan that the table shows; partitions that are not moved have priority."""
 _BACKLOG = (Column(title="partition"), Column(title="not copied", right=True), Column(title="message"))
 
 
@@ -18,7 +18,7 @@ def _columns(plan: pb2.MovePlan) -> tuple[Column, ...]:
     return (
         Column(title="group"),
         Column(title=f"on {plan.from_cluster}"),
-        Column(title="is at", right=True),
+        Column(title="offset", right=True),
         Column(title=f"on {plan.to_cluster}"),
         Column(title="translated", right=True),
         Column(title="committed", right=True),
@@ -46,14 +46,14 @@ def print_plan_table(plan: pb2.MovePlan, title: str) -> None:
     if plan.fenced_topics:
         typer.echo(f"fence on {plan.from_cluster}, no writes to: {', '.join(plan.fenced_topics)}")
     if plan.write_grants:
-        typer.echo(f"rights to write copies on {plan.to_cluster}:")
+        typer.echo(f"rights to write to copies on {plan.to_cluster}:")
         for grant in plan.write_grants[:_ROWS_SHOWN]:
             typer.echo(f"  {grant}")
     if plan.HasField("last") and not plan.last.finished:
         steps = ", ".join(plan.last.steps) or "nothing"
         typer.echo(
-            f"note: {plan.last.kind} run {plan.last.run_id} by {plan.last.by or 'somebody'} was cut after"
-            f" {steps}; `twinlog {plan.last.kind} run` continues it, `abort` gives it up"
+            f"note: {plan.last.kind} run {plan.last.run_id} by {plan.last.by or 'somebody'} was interrupted"
+            f" after {steps}; `twinlog {plan.last.kind} run` continues it, `abort` gives it up"
         )
     for warning in plan.warnings:
         typer.echo(f"note: {warning}")
@@ -70,7 +70,7 @@ def _backlog_line(plan: pb2.MovePlan) -> str:
         return "not copied yet: an unknown number of records"
     if not plan.records_not_copied:
         return "not copied yet: nothing"
-    estimate = "; the copy does not move just now"
+    estimate = "; the copy makes no progress now"
     if plan.HasField("estimated"):
         estimate = f", about {plan.estimated.ToTimedelta().total_seconds():.0f} s at the present rate"
     records = "1 record" if plan.records_not_copied == 1 else f"{plan.records_not_copied} records"
@@ -78,7 +78,7 @@ def _backlog_line(plan: pb2.MovePlan) -> str:
 
 
 def _backlog_cells(backlog: Iterable[pb2.TopicBacklog]) -> Iterable[list[str]]:
-    """Only partitions that lack something, or of which nothing is known."""
+    """Rows of partitions with missing records, or with an unknown number of them."""
     for entry in backlog:
         known = entry.HasField("records_not_copied")
         if not known or entry.records_not_copied:

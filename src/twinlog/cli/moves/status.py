@@ -1,4 +1,4 @@
-"""`twinlog failover status`: the run in the service, and what is on record."""
+"""`twinlog failover status`: the run in the service, and the recorded move."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _KINDS = {pb2.MOVE_KIND_FAILOVER: "failover", pb2.MOVE_KIND_FAILBACK: "failback"
 
 
 def print_status(flow: types_pb2.Flow, answer: pb2.GetMoveResponse) -> None:
-    """In words, with the command that helps."""
+    """Print the status as text, with the command to run next."""
     name = flow_name(flow)
     if answer.HasField("run"):
         _print_run(name, answer.run)
@@ -25,7 +25,7 @@ def print_status(flow: types_pb2.Flow, answer: pb2.GetMoveResponse) -> None:
         shown = bool(answer.run.left_behind)
         _print_last(name, answer.last, running=answer.run.running, shown=shown)
     else:
-        typer.echo(f"no move of {name} is on record")
+        typer.echo(f"no move of {name} is recorded")
 
 
 def _print_run(name: str, run: pb2.MoveRun) -> None:
@@ -33,11 +33,11 @@ def _print_run(name: str, run: pb2.MoveRun) -> None:
     if run.running:
         state = f"is running; `twinlog {kind} attach '{name}'` follows it, `cancel` stops it"
     elif run.left_behind:
-        state = "is done, and not complete"
+        state = "has finished, but is not complete"
     elif run.reason:
         state = f"ended: {run.message} ({run.reason})"
     else:
-        state = "is done"
+        state = "has finished"
     by = run.options.by or "somebody"
     typer.echo(f"the {kind} of {name} that {by} asked for at {clock_time(run.started)} {state}")
     for step in run.steps:
@@ -47,22 +47,22 @@ def _print_run(name: str, run: pb2.MoveRun) -> None:
 
 
 def _print_last(name: str, last: pb2.LastMove, *, running: bool, shown: bool) -> None:
-    """`shown`: what was left behind stands above already."""
+    """`shown`: the run above has already listed what is not done."""
     about = f"{last.kind} run {last.run_id} by {last.by or 'somebody'}, started at {clock_time(last.started)}"
     if last.aborted:
-        typer.echo(f"on record: {about}: given up")
+        typer.echo(f"recorded: {about}: given up")
     elif last.finished:
-        typer.echo(f"on record: {about}: {'done, and not complete' if last.left_behind else 'done'}")
+        typer.echo(f"recorded: {about}: {'finished, but not complete' if last.left_behind else 'finished'}")
         for reason in last.left_behind if not shown else ():
             typer.echo(f"not done: {reason}")
     elif not running:
         steps = ", ".join(last.steps) or "nothing"
         typer.echo(
-            f"on record: {about}: cut after {steps}. `twinlog {last.kind} run '{name}'` continues it,"
+            f"recorded: {about}: interrupted after {steps}. `twinlog {last.kind} run '{name}'` continues it,"
             f" `twinlog {last.kind} abort '{name}'` gives it up"
         )
     if last.fenced_topics:
-        typer.echo(f"its fence keeps writers out of {', '.join(last.fenced_topics)}")
+        typer.echo(f"its fence denies writes to {', '.join(last.fenced_topics)}")
 
 
 def status_as_json(answer: pb2.GetMoveResponse) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def _request(
     """Raises ConfigError for a selection that leaves open what is meant."""
     if everything == bool(topic):
         raise ConfigError(
-            "say which gaps: --topic (with --partition, --from), or --all of the flow",
+            "choose the gaps: --topic (with --partition, --from), or --all for all of the flow",
             metadata={"key": "--all"},
         )
     if begin is not None and partition is None:
@@ -133,7 +133,7 @@ def _request(
 
 def _unknown(ledgers: Sequence[pb2.UnknownLedger]) -> TwinlogError:
     """Whose gaps nobody knows: an empty list would say that there are none."""
-    told = [f"the gaps of {flow_name(each.flow)} are not known: {each.message}" for each in ledgers]
+    told = [f"the gaps of {flow_name(each.flow)} cannot be read: {each.message}" for each in ledgers]
     metadata = {"flows": ", ".join(flow_name(each.flow) for each in ledgers)}
     if len(ledgers) == 1:
         metadata["flow"] = metadata.pop("flows")

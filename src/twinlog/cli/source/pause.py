@@ -76,7 +76,7 @@ def resume_command(
     with reported_failures():
         if everything and (topic or partition is not None):
             raise ConfigError(
-                "--all takes back every pause of the flow: leave --topic and --partition out",
+                "--all ends every pause of the flow: omit --topic and --partition",
                 metadata={"key": "--all"},
             )
         scope = parse_scope(required_flow(flow, flow_option), topic, partition)

@@ -36,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Show or move where partitions are copied from."
 )
 
-OFFSETS_END = "from there on its offsets are not the source's"
+OFFSETS_END = "from there on, its offsets differ from the source's"
 
 _POSITIONS = (
     Column(title="partition"),
@@ -149,11 +149,11 @@ def set_command(
 def _require_clear(target: pb2.PositionTarget, topic: str, *, everything: bool) -> None:
     """Raises ConfigError for what can hardly be meant."""
     if everything and topic:
-        raise ConfigError("--all means every topic of the flow: leave --topic out", metadata={"key": "--all"})
+        raise ConfigError("--all means every topic of the flow: omit --topic", metadata={"key": "--all"})
     if not topic and not everything and target.HasField("offset"):
         raise ConfigError(
             f"--to {target.offset} without --topic would move every partition of every topic to this offset:"
-            " name the --topic, or give --all if that is meant",
+            " give --topic, or --all if you mean that",
             metadata={"key": "--topic"},
         )
 
@@ -179,7 +179,7 @@ def _title(changes: Sequence[pb2.PositionChange], *, dry_run: bool) -> str:
         return "dry run: nothing was changed"
     moved = sum(each.applied for each in changes)
     uncertain = sum(each.reason == "POSITION_UNCERTAIN" for each in changes)
-    doubt = f", of {uncertain} it is not known" if uncertain else ""
+    doubt = f"; unknown for {uncertain}" if uncertain else ""
     if not moved:
         return f"nothing was moved{doubt}"
     return f"moved {moved} of {count_of(len(changes), 'partition')}{doubt}"

@@ -117,7 +117,8 @@ def import_command(
         state = _engine("state_file").parse(content, name=str(file))
         if not dry_run and not yes and not sys.stdin.isatty():
             raise ConfigError(
-                "without a terminal to ask on: give --dry-run or --yes", metadata={"key": "--yes"}
+                "stdin is not a terminal, so the command cannot ask: give --dry-run or --yes",
+                metadata={"key": "--yes"},
             )
         options = {"allow_repeats": allow_repeats, "without_moves": without_moves}
         plan = run_async(_import(_flow(flow), config, state, options, None))
@@ -165,7 +166,7 @@ def _engine(module: str) -> Any:
         if error.name is None or not error.name.startswith("twinlog_source"):
             raise
         raise ConfigError(
-            "state is exported and imported by the package twinlog-source: install it here"
+            "this command needs the package twinlog-source: install it on this machine"
         ) from None
 
 
@@ -189,7 +190,7 @@ def _still_so(shown: Any, now: Any) -> Any:
     """The plan as of now. Raises StateError where it is not what was agreed to."""
     if shown.verdicts != now.verdicts:
         raise StateError(
-            "the copies have changed since the plan was shown: look at it again", reason="PLAN_STALE"
+            "the copies have changed since the plan was shown: run the command again", reason="PLAN_STALE"
         )
     return now
 

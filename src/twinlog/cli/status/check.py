@@ -24,10 +24,11 @@ class Problem:
 
 
 def problems_of(status: Status) -> list[Problem]:
-    """Everything that does not move, or of which it is not known whether it does; empty = all is well.
+    """Return everything that makes no progress, or may make none; empty = everything moves.
 
-    Lag, gaps, limits and changed rules are no problems: partitions with lag that do not move are STALLED. Nor
-    is it one to leave a flow to another process that has it: who stands by still sees whether it moves there.
+    Lag, gaps, limits and changed rules are not problems: a partition with lag that makes no progress is
+    STALLED. Standing by for the owner of a flow is not a problem either; the process on standby still sees
+    whether the copy moves.
     """
     found = [
         Problem(

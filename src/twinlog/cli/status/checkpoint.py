@@ -1,4 +1,4 @@
-"""What checkpoint adds to `twinlog status`: groups, and what a failover left in force: fences, cut moves."""
+"""What checkpoint adds to `twinlog status`: groups, and fences and interrupted moves."""
 
 import shlex
 
@@ -33,7 +33,7 @@ async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seco
         stub.ListMoves(checkpoint.ListMovesRequest(), timeout=timeout_seconds),
         rows,
         "checkpoint",
-        "fences and cut moves are not known",
+        "fences and interrupted moves are not known",
     )
     if moves is None:
         for row in rows:
@@ -46,7 +46,7 @@ async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seco
 async def _ask_owner(
     stub: CheckpointServiceStub, flow: types_pb2.Flow, status: Status, timeout_seconds: float
 ) -> None:
-    """Groups of a flow that the process called leaves to another one."""
+    """Ask the owner for the groups of a flow for which the called process stands by."""
     request = checkpoint.ListGroupsRequest(flow=flow, summary_only=True, from_owner=True)
     row = status.flow(flow)
     owner = await asked(
@@ -60,7 +60,7 @@ async def _ask_owner(
 
 
 def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
-    """What is known of groups, counted. A process on standby knows none."""
+    """Add the counts of groups. A process on standby has none."""
     status.add_clusters("checkpoint", answer.clusters)
     ready = {status.flow(flow).flow for flow in answer.ready_flows}
     standby: set[str] = set()
@@ -89,17 +89,17 @@ def _add_summary(summary: checkpoint.GroupSummary, row: FlowRow) -> None:
 
 
 def _add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
-    """What the flow's last failover or failback left in force."""
+    """Add the fences of the flow's last failover or failback, and the move itself if it is not finished."""
     if move.problem:
         row.moves_known = False
-        told = f"fences and cut moves are not known: {move.problem}"
+        told = f"fences and interrupted moves are not known: {move.problem}"
         row.add_note("checkpoint", reason="MOVES_UNKNOWN", message=told)
     if move.HasField("last"):
         row.in_force += left_of_move(row.flow, move.last, running=move.run.running)
 
 
 def left_of_move(flow: str, last: checkpoint.LastMove, *, running: bool) -> list[InForce]:
-    """Nothing of a move that is finished and fences nobody. Pure."""
+    """The lines about a move; none if it is finished and has no fences. Pure."""
     since = shown_stamp(last.started)
     left: list[InForce] = []
     if not last.finished:

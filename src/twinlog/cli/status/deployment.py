@@ -20,9 +20,9 @@ def deployment_lines(services: Sequence[ServiceRow], *, asked_file: str | None, 
         for (config, host), names in places.items()
     ]
     if several:
-        lines.append("these are not one deployment: --config and --endpoint say which to ask")
+        lines.append("these services belong to different deployments: choose one with --config or --endpoint")
     elif asked_file is None and lines:
         lines[-1] += " (asked without --config FILE)"
     elif asked_file is not None and any(host == own_host for _, host in places) and asked_file not in files:
-        lines.append(f"they do not run with {asked_file}, which said where they are")
+        lines.append(f"they run with another file than {asked_file}, from which their addresses come")
     return lines

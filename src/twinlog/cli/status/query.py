@@ -48,7 +48,7 @@ def explain_silence(row: FlowRow) -> None:
             Note(
                 service=note.service,
                 reason=note.reason,
-                message=f"heartbeats rest with {row.flow}, which is paused (`twinlog resume`)",
+                message=f"heartbeats are not copied while {row.flow} is paused (`twinlog resume`)",
             )
             if note.reason == HEARTBEAT_MISSING
             else note

@@ -33,7 +33,7 @@ _TO_ACT_ON = frozenset({GAPS, DIFFERS, FOREIGN, MOVE})
 """In force, and no problem of `--check`; somebody should look at them all the same."""
 
 _INSECURE = (
-    "the port is open to other machines, and asks nobody who calls or speaks no TLS: twinlog.insecure is true"
+    "the port is open to other machines without TLS or without authentication: twinlog.insecure is true"
 )
 
 SERVICE_COLUMNS = (

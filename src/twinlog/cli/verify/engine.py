@@ -18,7 +18,9 @@ def engine(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("twinlog_source"):
             raise
-        raise ConfigError("verification needs the package twinlog-source: install it here") from None
+        raise ConfigError(
+            "verification needs the package twinlog-source: install it on this machine"
+        ) from None
 
 
 async def verified(

@@ -36,8 +36,8 @@ def check_parquet(directory: Path | None) -> None:
     others = [each.name for each in directory.iterdir() if not _PARQUET.fullmatch(each.name)]
     if others:
         raise ConfigError(
-            f"--parquet {directory}: it holds {min(others)}, and all that is in it would be deleted: name"
-            " a new directory, or that of an earlier run",
+            f"--parquet {directory}: it contains {min(others)}, and its whole content would be deleted:"
+            " name a new directory, or that of an earlier run",
             metadata={"key": "--parquet"},
         )
 

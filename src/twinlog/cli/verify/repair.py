@@ -152,7 +152,7 @@ def _read(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: not JSON: {error}") from error
     if not isinstance(told, dict):
-        raise ConfigError(f"{file}: this is no report of twinlog verify")
+        raise ConfigError(f"{file}: it is not a report of twinlog verify")
     return told
 
 

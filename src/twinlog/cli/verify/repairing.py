@@ -62,7 +62,7 @@ _OUTDATED = Repaired(
     applied=False,
     is_outdated=True,
     reason="NOT_REPAIRED",
-    message="the copy is not as the report says any more: verify again",
+    message="the copy has changed since the report was written: verify again",
 )
 
 
@@ -94,9 +94,9 @@ async def _made_again(stub: SourceServiceStub, configuration: Any, flow: str, re
         if not any(each.action is Action.NEW_COPY for each in found):
             return _OUTDATED
         if any(each.holds_older for each in found):
-            return _not_repaired("the copy holds records that the source has no more")
+            return _not_repaired("the copy has records that the source no longer has")
         if (unknown := what_was_not_seen(told)) is not None:
-            return _not_repaired(f"the copy may hold records that the source has no more: {unknown}")
+            return _not_repaired(f"the copy may have records that the source no longer has: {unknown}")
         configured = configuration.flow(Flow.parse(flow))
         client = configured.clients.target_admin
         async with open_cluster(
@@ -121,7 +121,7 @@ async def _set_to_start(
     give_up_at = loop.time() + patience_seconds
     while True:
         problem: TwinlogError = TransientKafkaError(
-            f"the source service has not noticed within {patience_seconds:g} s that the topic is another one:"
+            f"the source service did not notice within {patience_seconds:g} s that the topic is another one:"
             " it learns that from configsync (refresh.topics.interval.seconds)",
             reason="TARGET_RECREATED",
         )

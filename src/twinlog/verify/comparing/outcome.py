@@ -126,7 +126,7 @@ class Outcome:
                 rest.next_offset,
                 rest.limit,
                 Reason.TOO_DIFFERENT,
-                f"more than {MOST_WINDOW} records are on one side only",
+                f"more than {MOST_WINDOW} consecutive records are on one side only",
             )
 
     # ------------------------------------------------------------------------------------ not compared
@@ -146,7 +146,7 @@ class Outcome:
 
     def add_too_different(self, from_offset: int) -> None:
         """The source from this offset on: nothing says what of the target belongs to it."""
-        detail = f"no {SETTLED_RUN} of {MOST_WINDOW} records in a row belong together"
+        detail = f"among {MOST_WINDOW} records, no {SETTLED_RUN} in a row are equal on both sides"
         self._add_not_compared(
             Side.SOURCE, from_offset, self.bounds.source_goal, Reason.TOO_DIFFERENT, detail
         )

@@ -224,7 +224,11 @@ def test_a_file_without_offsets_is_refused(text: str, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "No such file or directory"), (b"\xac\xed\x00\x05", "no text"), (b"", "the file is empty")],
+    [
+        (None, "No such file or directory"),
+        (b"\xac\xed\x00\x05", "it is not a text file"),
+        (b"", "the file is empty"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(
     content: bytes | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -129,8 +129,8 @@ async def test_a_source_that_is_gone_is_named() -> None:
         service.service.fakes.source.take_away()
         plan = await service.plan()
         assert not plan.from_reachable
-        assert any("A is away" in blocker for blocker in plan.blockers)
-        with pytest.raises(StateError, match="A is away"):
+        assert any("A does not answer" in blocker for blocker in plan.blockers)
+        with pytest.raises(StateError, match="A does not answer"):
             await service.run()
         explanation = await service.explain("g")
     assert [(finding.rule, finding.passed) for finding in explanation.findings] == [("CLUSTER", False)]
@@ -155,7 +155,7 @@ async def test_a_target_that_is_away_is_named() -> None:
         plan = await service.plan()
     assert not explanation.translated
     assert "cluster B" in explanation.findings[0].message
-    assert plan.blockers == ["B, which the groups would move to, does not answer"]
+    assert plan.blockers == ["B, to which the groups would move, does not answer"]
     assert service.written == []
 
 

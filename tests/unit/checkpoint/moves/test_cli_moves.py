@@ -68,8 +68,11 @@ def cut(plan: pb2.MovePlan) -> None:
         (lambda plan: None, "not copied yet: nothing"),
         (gone, "not copied: unknown, A does not answer"),
         (behind, "not copied yet: 40 records, about 8 s at the present rate"),
-        (stuck, "not copied yet: 40 records; the copy does not move just now"),
-        (cut, "failover run r1 by ann was cut after CHECK, FENCE; `twinlog failover run` continues it"),
+        (stuck, "not copied yet: 40 records; the copy makes no progress now"),
+        (
+            cut,
+            "failover run r1 by ann was interrupted after CHECK, FENCE; `twinlog failover run` continues it",
+        ),
         (cut, "fence on A, no writes to: orders"),
         (lambda plan: plan.ClearField("partitions"), "nothing to move"),
     ],
@@ -86,7 +89,7 @@ def test_the_table_names_the_clusters(capsys: pytest.CaptureFixture[str]) -> Non
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     (head,) = [line for line in lines if line[:1] == ["group"]]
     (row,) = [line for line in lines if line[:1] == ["g"]]
-    assert head[:6] == ["group", "on", "A", "is", "at", "on"]
+    assert head[:6] == ["group", "on", "A", "offset", "on", "B"]
     assert row[:6] == ["g", "orders-0", "7", "A.orders-0", "9", "-"]
 
 
@@ -112,7 +115,7 @@ def test_the_end_of_a_run_counts_groups() -> None:
     assert summary(a_plan(four)) == [
         "moved: 2 of 4 groups",
         "without an offset for some partitions: half, none",
-        "not moved, they have members: busy; stop them and run it again",
+        "not moved, because they have members: busy; stop them and run it again",
     ]
 
 
@@ -181,7 +184,7 @@ async def test_a_run_that_leaves_groups_behind_does_not_count_as_done(
     assert exit_info.value.exit_code == 1
     out = capsys.readouterr().out
     if output is Output.TABLE:
-        assert "not moved, they have members: busy" in out
+        assert "not moved, because they have members: busy" in out
         assert ("moved: 1 of 2 groups" in out) is not already_done
 
 
@@ -200,7 +203,7 @@ async def test_a_run_says_what_consumers_do_next(capsys: pytest.CaptureFixture[s
     assert "run r1: 1 of 1 groups of A->B continue on B" in out
     assert "undo: twinlog failback run 'A->B'" in out
     assert "next: start the consumers of these groups on B" in out
-    assert "they have to subscribe to A.orders in place of orders" in out
+    assert "they have to subscribe to A.orders instead of orders" in out
 
 
 @pytest.mark.parametrize("output", Output)
@@ -251,7 +254,7 @@ def test_what_is_still_being_counted_is_not_unknown(capsys: pytest.CaptureFixtur
 def test_the_status_says_that_a_finished_run_left_something_behind(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    why = "offsets without a place where the groups move to: g on late-0: NO_SYNC"
+    why = "offsets without a translation: g on late-0: NO_SYNC"
     run = pb2.MoveRun(kind=pb2.MOVE_KIND_FAILOVER, left_behind=[why])
     last = pb2.LastMove(run_id="r1", kind="failover", finished=True, left_behind=[why])
     for answer in (pb2.GetMoveResponse(run=run, last=last), pb2.GetMoveResponse(last=last)):
@@ -269,7 +272,7 @@ def test_what_no_flow_copies_is_said_and_does_not_count_as_missing() -> None:
         plan.partitions.append(partition("half", pb2.MOVE_ACTION_SKIP_NO_OFFSET))
         plan.partitions[-1].verdict = pb2.VERDICT_NOT_REPLICATED
 
-    assert summary(a_plan(by_rule))[1:] == ["not copied by any flow, they stay on A: orders"]
+    assert summary(a_plan(by_rule))[1:] == ["topics that no flow copies, which stay on A: orders"]
 
 
 def test_the_status_names_the_command_that_helps(capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,10 +288,10 @@ def test_the_status_names_the_command_that_helps(capsys: pytest.CaptureFixture[s
     assert "DRAIN" in out
     print_status(FLOW, pb2.GetMoveResponse(last=last))
     out = capsys.readouterr().out
-    assert "cut after CHECK, FENCE" in out
+    assert "interrupted after CHECK, FENCE" in out
     assert "`twinlog failover abort 'A->B'` gives it up" in out
-    assert "its fence keeps writers out of orders" in out
+    assert "its fence denies writes to orders" in out
     print_status(FLOW, pb2.GetMoveResponse())
-    assert capsys.readouterr().out == "no move of A->B is on record\n"
+    assert capsys.readouterr().out == "no move of A->B is recorded\n"
     document = status_as_json(pb2.GetMoveResponse(run=run, last=last))
     assert (document["run"]["running"], document["last"]["fenced_topics"]) == (True, ["orders"])

@@ -158,7 +158,7 @@ async def test_a_transaction_that_is_open_behind_the_fence_is_not_forgotten() ->
         rig.logs.source.intercept("list_offsets", lambda _call: rig.fakes.clock.advance(10))
         _, report = await run(rig.served.failover, FENCED)
         (reason,) = report.left_behind
-        assert "still open behind the fence" in reason
+        assert "still open when the ends" in reason
         assert str(ORIGIN) in reason
         _, accepted = await run(rig.served.failover, replace(FENCED, accept_loss=True))
         assert accepted.left_behind == []

@@ -216,7 +216,7 @@ async def test_a_move_back_takes_the_place_of_one_that_was_cut() -> None:
         record = await rig.served.failback.journal.load()
     assert plan.last is not None
     assert (plan.last.finished, plan.last.kind) == (False, MoveKind.FAILOVER)
-    assert "this takes its place" in plan.warnings[0]
+    assert "this move replaces it" in plan.warnings[0]
     assert record is not None
     assert (record.kind, record.state) == (MoveKind.FAILBACK, MoveState.DONE)
 

@@ -62,7 +62,7 @@ async def test_a_group_without_checkpoint_is_named_when_the_source_is_gone() -> 
     async with move_rig() as rig:
         rig.logs.source.take_away()
         plan = await rig.served.failover.plan(MoveOptions(accept_loss=True, groups=("nobody",)))
-    assert plan.blockers == ["no checkpoint on B: nobody"]
+    assert plan.blockers == ["groups without a checkpoint on B: nobody"]
 
 
 async def test_a_target_that_is_away_is_named() -> None:
@@ -71,15 +71,18 @@ async def test_a_target_that_is_away_is_named() -> None:
         rig.logs.target.take_away()
         plan = await rig.served.failover.plan(NO_WAIT)
         back = await rig.served.failback.plan(MoveOptions(accept_loss=True))
-        for runner, words in ((rig.served.failover, "B, which"), (rig.served.failback, "B is away")):
+        for runner, words in (
+            (rig.served.failover, "B, to which"),
+            (rig.served.failback, "B does not answer"),
+        ):
             runner.planner.reachable = lambda alias: alias != "B"
             with pytest.raises(StateError, match=words) as refused:
                 await run(runner)
             assert refused.value.reason == "MOVE_BLOCKED"
-    assert plan.blockers == ["B, which the groups would move to, does not answer"]
+    assert plan.blockers == ["B, to which the groups would move, does not answer"]
     assert plan.from_reachable
     assert plan.records_not_copied is None
-    assert any("B is away" in blocker and "on A they continue" in blocker for blocker in back.blockers)
+    assert any("B does not answer" in blocker and "start them on A" in blocker for blocker in back.blockers)
     assert back.warnings == []
 
 
@@ -89,4 +92,4 @@ async def test_a_cluster_that_died_after_the_last_probe_counts_as_away() -> None
         rig.logs.source.take_away()
         plan = await rig.served.failover.plan(NO_WAIT)
     assert not plan.from_reachable
-    assert any("A is away" in blocker for blocker in plan.blockers)
+    assert any("A does not answer" in blocker for blocker in plan.blockers)

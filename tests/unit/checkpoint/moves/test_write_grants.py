@@ -77,7 +77,7 @@ async def test_a_rule_that_looks_like_a_fence_and_was_there_before_is_obeyed() -
         for options in (GRANTING, replace(GRANTING, fence=True)):
             _, report = await run(rig.served.failover, options)
             assert rig.logs.target.acls == set()
-            assert any("the source limits it" in warning for warning in report.plan.warnings)
+            assert any("a DENY of the source may limit it" in warning for warning in report.plan.warnings)
 
 
 async def test_a_right_that_was_there_before_stays() -> None:
@@ -146,7 +146,7 @@ def test_what_is_no_right_to_write_one_topic_is_no_grant_of_a_record() -> None:
 async def test_without_an_authorizer_nothing_is_granted() -> None:
     async with move_rig(authorizer=False) as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})
-        with pytest.raises(StateError, match="A has no authorizer, so WRITE is granted to nobody by name"):
+        with pytest.raises(StateError, match="A has no authorizer, so there are no rights to grant"):
             await run(rig.served.failover, GRANTING)
 
 
@@ -163,7 +163,7 @@ async def test_a_failback_grants_nothing() -> None:
         await let_write(rig)
         await run(rig.served.failover)
         plan = await rig.served.failback.plan(replace(NO_WAIT, grant_write=True))
-        assert any("is of a failover" in blocker for blocker in plan.blockers)
+        assert any("is for a failover" in blocker for blocker in plan.blockers)
 
 
 def test_patterns_are_written_out_for_the_copies_that_are_there() -> None:
@@ -180,4 +180,4 @@ def test_a_right_that_the_source_limits_is_left_out_and_said(operation: str) -> 
     grants = write_grants([rule("orders"), rule("users"), denial], [], {"orders": "A.o", "users": "A.users"})
     assert grants.missing == (rule("A.users"),)
     (words,) = grants.left_out
-    assert "the source limits it (DENY User:*" in words
+    assert "a DENY of the source may limit it (DENY User:*" in words

@@ -32,7 +32,7 @@ def test_what_answers_at_the_default_ports_may_be_somebody_elses() -> None:
 def test_services_of_another_file_are_not_taken_for_those_of_the_file_that_was_given() -> None:
     assert lines(rows(THEIRS, THEIRS)) == [
         f"deployment: {THEIRS} on vm",
-        f"they do not run with {OURS}, which said where they are",
+        f"they run with another file than {OURS}, from which their addresses come",
     ]
     away = rows(THEIRS, THEIRS, hosts=("pod", "pod"))
     assert lines(away) == [f"deployment: {THEIRS} on pod"], "paths of two machines are not compared"
@@ -41,7 +41,7 @@ def test_services_of_another_file_are_not_taken_for_those_of_the_file_that_was_g
 def test_services_of_two_files_are_no_deployment() -> None:
     told = lines(rows(OURS, THEIRS))
     assert told[:2] == [f"deployment: {OURS} on vm (source)", f"deployment: {THEIRS} on vm (checkpoint)"]
-    assert "not one deployment" in told[2]
+    assert "different deployments" in told[2]
 
 
 def test_one_file_on_several_hosts_is_one_deployment() -> None:

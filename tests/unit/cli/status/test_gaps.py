@@ -26,6 +26,6 @@ def test_gaps_that_nobody_knows_are_no_empty_list(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == ""
     error = _unknown([ledger])
     assert (error.reason, error.metadata) == ("KAFKA_TIMEOUT", {"flow": "A->B"})
-    assert str(error) == "the gaps of A->B are not known: B does not answer"
+    assert str(error) == "the gaps of A->B cannot be read: B does not answer"
     _print([], [], 0, Output.JSON)
     assert capsys.readouterr().out == "[]\n"

@@ -43,7 +43,7 @@ def test_a_flow_without_lag_problems_and_gaps_may_be_moved() -> None:
         {"gaps_known": False},
         {"moves_known": False},
         {"in_force": [InForce(kind=DIFFERS, about="A->B", message="1 copy differs")]},
-        {"in_force": [InForce(kind=FOREIGN, about="A->B", message="others wrote 3 records")]},
+        {"in_force": [InForce(kind=FOREIGN, about="A->B", message="3 foreign records")]},
     ],
 )
 def test_each_thing_that_is_wrong_or_not_known_is_a_no_go(change: dict[str, object]) -> None:
@@ -103,8 +103,8 @@ def test_the_speed_is_that_of_the_last_minute_and_unknown_over_a_moment() -> Non
 
 def test_a_fence_is_named_and_is_no_blocker() -> None:
     row = ready_flow()
-    row.in_force = [InForce(kind=FENCE, about="A->B", message="nobody may write to 2 topics on A")]
-    assert fences(row) == ["nobody may write to 2 topics on A"]
+    row.in_force = [InForce(kind=FENCE, about="A->B", message="writes to 2 topics on A are denied")]
+    assert fences(row) == ["writes to 2 topics on A are denied"]
     assert overall(readiness(row, [], Drain(state="DRAINED"))) == GO
 
 

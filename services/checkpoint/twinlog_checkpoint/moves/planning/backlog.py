@@ -22,7 +22,7 @@ from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, Lo
 LOOK_BYTES = 256 << 20
 """The most bytes that one measurement reads."""
 LOGS_AT_ONCE = 16
-_LOST = "the logs do not show where the copy ends"
+_LOST = "the logs do not show how far the copy has come"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ async def blockers_of(
     """Return each reason with its remedy. Raises KafkaError."""
     blockers: list[str] = []
     if not to_reachable:
-        blockers.append(f"{route.to_alias}, which the groups would move to, does not answer")
+        blockers.append(f"{route.to_alias}, to which the groups would move, does not answer")
     if not from_reachable:
         return [*blockers, *_when_away(route, options)]
     blocker = route.blocker(from_reachable=True)
@@ -21,8 +21,8 @@ async def blockers_of(
     unknown = sorted(set(options.groups) - set(await route.groups()))
     if unknown:
         blockers.append(
-            f"not on {route.from_alias}, or left out by the group filter: {', '.join(unknown)}"
-            " (see twinlog explain group)"
+            f"groups that do not exist on {route.from_alias}, or that the filter excludes:"
+            f" {', '.join(unknown)} (see twinlog explain group)"
         )
     if options.grant_write:
         blockers += await _against_granting(route, to_reachable=to_reachable)
@@ -33,20 +33,20 @@ async def blockers_of(
     if scope.conflicts:
         blockers.append(
             f"flow {route.reverse_flow} writes to {', '.join(scope.conflicts[:5])} on {route.from_alias}"
-            " under the same names, so a fence would keep Twinlog out as well: fence by hand"
+            " under the same names, so a fence would deny its writes as well: fence by hand"
         )
     return blockers
 
 
 async def _against_granting(route: Route, *, to_reachable: bool) -> list[str]:
     if route.kind is MoveKind.FAILBACK:
-        back = f"--grant-write is of a failover: on {route.to_alias} writers have the rights that they had"
+        back = f"--grant-write is for a failover: on {route.to_alias} writers still have their rights"
         return [back]
     clusters = [(route.from_alias, route.from_cluster)]
     if to_reachable:
         clusters.append((route.to_alias, route.to_cluster))
     return [
-        f"{alias} has no authorizer, so WRITE is granted to nobody by name: leave --grant-write out"
+        f"{alias} has no authorizer, so there are no rights to grant: omit --grant-write"
         for alias, cluster in clusters
         if await cluster.describe_acls("TOPIC") is None
     ]
@@ -56,23 +56,25 @@ def _when_away(route: Route, options: MoveOptions) -> list[str]:
     if route.kind is MoveKind.FAILBACK:
         # The groups' progress and the record of moves are on this cluster only.
         away = (
-            f"{route.from_alias} is away, and with it where the groups stand: on {route.to_alias} they"
-            " continue where they were; a fence there has to be taken away by hand (kafka-acls --remove)"
+            f"{route.from_alias} does not answer, so the groups' offsets are not known: start them on"
+            f" {route.to_alias} where they left it; remove a fence there by hand (kafka-acls --remove)"
         )
         return [away]
     blocker = route.blocker(from_reachable=False)
     blockers = [] if blocker is None else [blocker]
     if not options.accept_loss:
-        blockers.append(f"{route.from_alias} is away: --accept-loss continues with what {route.to_alias} has")
+        blockers.append(
+            f"{route.from_alias} does not answer: --accept-loss continues with what {route.to_alias} has"
+        )
     if options.fence:
         blockers.append(f"{route.from_alias} does not answer, so its writers cannot be fenced")
     if options.grant_write:
         blockers.append(
-            f"{route.from_alias} does not answer, so who may write there is not known: leave --grant-write"
-            f" out, and grant WRITE on {route.to_alias} with kafka-acls"
+            f"{route.from_alias} does not answer, so it is not known who may write there: omit --grant-write,"
+            f" and grant WRITE on {route.to_alias} with kafka-acls"
         )
     known = {place.group for place in route.known_places()}
     unknown = sorted(set(options.groups) - known)
     if unknown and blocker is None:
-        blockers.append(f"no checkpoint on {route.to_alias}: {', '.join(unknown)}")
+        blockers.append(f"groups without a checkpoint on {route.to_alias}: {', '.join(unknown)}")
     return blockers

@@ -61,13 +61,16 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
     if wanted is None or place.to_partition is None:
         return MoveAction.SKIP_NO_OFFSET, ""
     if place.log_there is None:
-        return MoveAction.SKIP_NO_PARTITION, f"there is no {place.to_partition} yet"
+        return MoveAction.SKIP_NO_PARTITION, f"partition {place.to_partition} does not exist yet"
     if place.state_there is not None and place.state_there not in WRITABLE_STATES:
-        return MoveAction.SKIP_ACTIVE_THERE, f"the group is {place.state_there} there and owns its offsets"
+        return (
+            MoveAction.SKIP_ACTIVE_THERE,
+            f"the group is {place.state_there} on the other cluster, so its offsets there are its own",
+        )
     active_before = place.state_before is not None and place.state_before not in WRITABLE_STATES
     if active_before and not include_active:
         return MoveAction.SKIP_ACTIVE_BEFORE, (
-            f"the group is {place.state_before}: stop its consumers, or move what it has committed by now"
+            f"the group is {place.state_before}: stop its consumers, or move what it has committed so far"
         )
     if place.present_offset is None or place.present_offset < wanted:
         return MoveAction.WRITE, ""
@@ -76,8 +79,14 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
     if place.wrote_present and (
         place.translation.verdict in COMPARED or place.present_offset > place.log_there.end
     ):
-        return MoveAction.WRITE, f"from {place.present_offset}, where an earlier translation put it"
-    return MoveAction.KEEP_AHEAD, f"the group is at {place.present_offset} there: it is never moved back"
+        return (
+            MoveAction.WRITE,
+            f"set back from {place.present_offset}, which an earlier translation committed",
+        )
+    return (
+        MoveAction.KEEP_AHEAD,
+        f"the group has committed {place.present_offset} there, and is never moved back",
+    )
 
 
 def _is_past_end(place: GroupPlace) -> bool:

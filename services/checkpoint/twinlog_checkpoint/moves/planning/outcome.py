@@ -98,12 +98,14 @@ def left_behind(
     if nowhere and not accepted:
         reasons.append(_without_place(nowhere))
     if not drained and not accepted:
-        reasons.append(f"not copied: {blocking(backlog) or 'what was written before the move ended'}")
+        reasons.append(
+            f"not copied: {blocking(backlog) or 'records that were written before the move ended'}"
+        )
     if open_transactions and not accepted:
         names = _named([str(partition) for partition in sorted(open_transactions)])
         reasons.append(
-            f"transactions are still open behind the fence, and what they commit is not waited for: {names}:"
-            " run it again once they are over"
+            f"transactions were still open when the ends of the logs were read, so their records may not be"
+            f" copied: {names}: run it again when they have ended"
         )
     return reasons
 
@@ -114,8 +116,8 @@ def _without_place(nowhere: Sequence[MovePartition], most: int = 10) -> str:
     shown = "; ".join(f"{entry.group} on {entry.from_partition}: {_cause(entry)}" for entry in first)
     more = f"; and {len(nowhere) - most} more" if len(nowhere) > most else ""
     return (
-        f"offsets without a place where the groups move to: {shown}{more}. Remedy the cause and run it"
-        " again, or accept that these consumers begin there as their auto.offset.reset says (--accept-loss)"
+        f"offsets without a translation: {shown}{more}. Remove the cause and run it again, or accept that"
+        " these consumers begin where their auto.offset.reset says (--accept-loss)"
     )
 
 

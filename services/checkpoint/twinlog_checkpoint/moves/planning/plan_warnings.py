@@ -21,6 +21,7 @@ def plan_warnings(
     backlog: Sequence[TopicBacklog],
     *,
     from_alias: ClusterAlias,
+    to_alias: ClusterAlias,
     from_reachable: bool,
     fenced: bool,
     unsupported: Mapping[str, str] | None = None,
@@ -29,21 +30,23 @@ def plan_warnings(
     warnings: list[str] = []
     if not from_reachable and partitions:
         warnings.append(
-            f"{from_alias} does not answer: offsets are those of the last checkpoints; what {from_alias} had"
-            " and was not copied is not known"
+            f"{from_alias} does not answer: offsets come from the last checkpoints, and it is not known which"
+            f" records of {from_alias} were not copied"
         )
     elif from_reachable and not fenced:
         warnings.append(
-            f"writers on {from_alias} are not fenced: what they write from now on may stay behind"
+            f"writers on {from_alias} are not fenced: records that they write from now on may not be copied"
         )
     total = total_backlog(backlog) if from_reachable else None
     if total:
         warnings.append(f"{_records(total)} not copied yet")
     elif from_reachable and total is None and counting(backlog):
-        warnings.append(f"what is not copied is still being counted: at most {most_missing(backlog)} records")
+        warnings.append(
+            f"records that are not copied yet are still being counted: at most {most_missing(backlog)}"
+        )
     for action, words in (
-        (MoveAction.SKIP_ACTIVE_BEFORE, f"members on {from_alias}: not moved while that is so"),
-        (MoveAction.SKIP_ACTIVE_THERE, "members where it would move to: left alone"),
+        (MoveAction.SKIP_ACTIVE_BEFORE, f"not moved, because they have members on {from_alias}"),
+        (MoveAction.SKIP_ACTIVE_THERE, f"not moved, because they have members on {to_alias}"),
     ):
         groups = sorted({entry.group for entry in partitions if entry.action is action})
         if groups:
@@ -58,8 +61,8 @@ def plan_warnings(
     for kind in sorted(set((unsupported or {}).values())):
         groups = sorted(group for group, its_kind in (unsupported or {}).items() if its_kind == kind)
         warnings.append(
-            f"{_named(groups)}: {kind} groups are not moved, they commit no offset per partition: there their"
-            " consumers begin as their configuration says"
+            f"{_named(groups)}: {kind} groups are not moved, because they commit no offset per partition: on"
+            f" {to_alias} their consumers begin where their configuration says"
         )
     by_rule = [entry for entry in partitions if entry.translation.verdict is Verdict.NOT_REPLICATED]
     if by_rule:
@@ -78,8 +81,9 @@ def plan_warnings(
     if nowhere:
         groups = sorted({entry.group for entry in nowhere})
         warnings.append(
-            f"{_named(groups)}: {_offsets(len(nowhere))} without a translation: there its consumers begin as"
-            " their auto.offset.reset says, and a run is not complete unless that is accepted (--accept-loss)"
+            f"{_named(groups)}: {_offsets(len(nowhere))} without a translation: on {to_alias} their consumers"
+            " begin where auto.offset.reset says, and a run is not complete unless you accept that"
+            " (--accept-loss)"
         )
     return warnings
 

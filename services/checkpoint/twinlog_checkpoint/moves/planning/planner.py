@@ -101,13 +101,13 @@ class MovePlanner:
         granting = options.grant_write and self.route.kind is MoveKind.FAILOVER
         grants = WriteGrants()
         if granting and from_reachable and to_reachable:
-            yield "comparing who may write"
+            yield "comparing rights to write"
             grants = await self.write_grants(fences)
         looked = to_reachable and self.route.blocker(from_reachable=from_reachable) is None
         if looked:
-            yield "reading where the groups stand, and translating it"
+            yield "reading and translating the groups' offsets"
             partitions = await self.places.partitions(options, from_reachable=from_reachable, without=without)
-            yield f"offsets translated: {len(partitions)}; looking at what is not copied"
+            yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
         yield self._with_warnings(
             MovePlan(
@@ -168,6 +168,7 @@ class MovePlanner:
             plan.partitions,
             plan.backlog,
             from_alias=plan.from_alias,
+            to_alias=plan.to_alias,
             from_reachable=plan.from_reachable,
             fenced=bool(plan.fenced_topics),
             unsupported=self.route.unsupported if plan.from_reachable else None,
@@ -176,7 +177,7 @@ class MovePlanner:
         warnings += notes
         if plan.last is not None and not plan.last.finished and plan.last.kind is not plan.kind:
             warnings.insert(
-                0, f"the {plan.last.kind} of run {plan.last.run_id} was cut: this takes its place"
+                0, f"{plan.last.kind} run {plan.last.run_id} was interrupted: this move replaces it"
             )
         return replace(plan, warnings=warnings)
 

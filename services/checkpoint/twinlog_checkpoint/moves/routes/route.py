@@ -265,7 +265,7 @@ class FailoverRoute:
         return Translation(
             verdict=Verdict.FLOOR,
             downstream_offset=checkpoint.downstream_offset,
-            message="as the last checkpoint says",
+            message="from the last checkpoint",
         )
 
     def last_seen_backlog(self) -> Collection[TopicBacklog]:
@@ -288,13 +288,13 @@ def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBa
     newest = None if pairs is None else pairs.newest()
     copied_to = None if newest is None else newest.upstream + 1
     if copied_to is None:
-        message = f"its log ended at {end} when it was last seen; nothing of it is known to be copied"
+        message = f"its log ended at {end} when it was last read; none of its records is known to be copied"
     else:
         missing = max(0, end - copied_to)
-        of_that = "all of that is copied"
+        of_that = "all of these records are copied"
         if missing:
-            of_that = f"missing are at most {missing} {'record' if missing == 1 else 'records'} of that"
-        message = f"its log ended at {end} when it was last seen: {of_that}"
+            of_that = f"at most {missing} {'record is' if missing == 1 else 'records are'} missing"
+        message = f"its log ended at {end} when it was last read: {of_that}"
     return TopicBacklog(
         partition=partition, end_offset=end, records_not_copied=None, copied_to=copied_to, message=message
     )

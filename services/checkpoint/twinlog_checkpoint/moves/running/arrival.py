@@ -58,7 +58,7 @@ class Arrival:
         """
         cluster = self.planner.route.to_cluster
         groups = len(writes(partitions))
-        yield step_event(self.clock, Step.COMMIT, StepState.STARTED, f"writing on {plan.to_alias}")
+        yield step_event(self.clock, Step.COMMIT, StepState.STARTED, f"committing offsets on {plan.to_alias}")
         if record.kind is MoveKind.FAILOVER and not record.on_target:
             # Record it before the first commit: a run that is interrupted here and then given up may have
             # moved groups.
@@ -88,7 +88,7 @@ class Arrival:
             record = replace(record, former_fences=()).after(Step.UNFENCE)
             await self.store(record)
             yield step_event(
-                self.clock, Step.UNFENCE, StepState.DONE, f"writers on {plan.to_alias} are let in again"
+                self.clock, Step.UNFENCE, StepState.DONE, f"removed the fence on {plan.to_alias}"
             )
         async for entry in self._rights(record, plan):
             if isinstance(entry, MoveRecord):
@@ -107,9 +107,7 @@ class Arrival:
             run_id=record.run_id,
             groups=moved,
         )
-        yield step_event(
-            self.clock, Step.DONE, StepState.DONE, f"groups that continue on {plan.to_alias}: {moved}"
-        )
+        yield step_event(self.clock, Step.DONE, StepState.DONE, f"groups moved to {plan.to_alias}: {moved}")
         yield Arrived(record=record, plan=carried_out)
 
     async def _rights(
@@ -123,14 +121,14 @@ class Arrival:
             record = replace(record, grants=tuple(dict.fromkeys((*record.grants, *grants))))
             await self.store(record)
             await self.duty.hold(lambda: create_rules(route.to_cluster, grants))
-            message = f"rights to write copies on {plan.to_alias}: {len(grants)}"
+            message = f"granted rights to write to copies on {plan.to_alias}: {len(grants)}"
             yield step_event(self.clock, Step.GRANT, StepState.DONE, message)
         if record.former_grants:
             ours = [grant for grant in record.former_grants if route.is_copy(grant.resource_name)]
             await self.duty.hold(lambda: delete_rules(route.from_cluster, ours))
             record = replace(record, former_grants=())
             await self.store(record)
-            message = f"rights to write copies on {plan.from_alias} that are taken back: {len(ours)}"
+            message = f"revoked rights to write to copies on {plan.from_alias}: {len(ours)}"
             yield step_event(self.clock, Step.REVOKE, StepState.DONE, message)
         yield record
 

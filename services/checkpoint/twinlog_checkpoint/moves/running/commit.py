@@ -63,8 +63,8 @@ async def verify(cluster: GroupAdmin, partitions: Sequence[MovePartition]) -> No
             if found is None or found.next_offset < (entry.to_offset or 0):
                 there = "nothing" if found is None else str(found.next_offset)
                 raise ConflictError(
-                    f"group {group} is at {there} of {entry.to_partition}, not at {entry.to_offset};"
-                    " somebody else moved it",
+                    f"group {group} has committed {there} on {entry.to_partition} instead of"
+                    f" {entry.to_offset}: somebody else changed it meanwhile",
                     reason="NOT_VERIFIED",
                     metadata={"group": group, "partition": str(entry.to_partition)},
                 )

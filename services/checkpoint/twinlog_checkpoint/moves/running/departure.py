@@ -73,10 +73,10 @@ class Departure:
             message = f"writes are denied on {_topics(len(record.fences))}"
             yield step_event(self.clock, Step.FENCE, StepState.DONE, message)
         elif record.fences:
-            message = f"writers are kept out of {_topics(len(record.fences))} already"
+            message = f"writes are already denied on {_topics(len(record.fences))}"
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, message)
         else:
-            yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, "writers are not kept out")
+            yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, "no fence was requested")
         finals, unsettled = await self._final_offsets(fenced=bool(record.fences) or options.fence)
         kept_out = {fence.resource_name for fence in record.fences}
         unsettled = {partition for partition in unsettled if partition.topic in kept_out}
@@ -84,7 +84,7 @@ class Departure:
             record = record.after(Step.FINAL_OFFSETS)
             await self.store(record)
         yield step_event(
-            self.clock, Step.FINAL_OFFSETS, StepState.DONE, f"the ends of {_logs(len(finals))} are noted"
+            self.clock, Step.FINAL_OFFSETS, StepState.DONE, f"recorded the ends of {_logs(len(finals))}"
         )
         drained = False
         async for event in self._drain(finals, options):
@@ -106,7 +106,7 @@ class Departure:
         meter = self.planner.meter()
         give_up_at = self.clock.monotonic() + options.wait_seconds
         if options.wait_seconds > 0:
-            yield step_event(self.clock, Step.DRAIN, StepState.STARTED, "waiting for the copy")
+            yield step_event(self.clock, Step.DRAIN, StepState.STARTED, "waiting until everything is copied")
         while not self.stop.is_set():
             backlog = await meter.measure(finals)
             left = total_backlog(backlog)
@@ -116,7 +116,7 @@ class Departure:
                 )
                 return
             if options.wait_seconds == 0:
-                message = f"not asked to wait for {blocking(backlog)}"
+                message = f"not waiting for {blocking(backlog)}"
                 yield step_event(self.clock, Step.DRAIN, StepState.SKIPPED, message, records_left=left)
                 return
             yield step_event(
@@ -124,7 +124,10 @@ class Departure:
             )
             if self.clock.monotonic() >= give_up_at:
                 if options.accept_loss:
-                    message = f"gave up after {options.wait_seconds:g} s, as accepted: {blocking(backlog)}"
+                    message = (
+                        f"stopped waiting after {options.wait_seconds:g} s, as the loss is accepted:"
+                        f" {blocking(backlog)}"
+                    )
                     yield step_event(self.clock, Step.DRAIN, StepState.SKIPPED, message, records_left=left)
                     return
                 raise _not_copied(backlog, options)
@@ -165,7 +168,7 @@ class Departure:
 
 def _waiting_for(backlog: list[TopicBacklog]) -> str:
     if total_backlog(backlog) is None and counting(backlog):
-        return f"counting what is left: at most {most_missing(backlog)} records; {blocking(backlog)}"
+        return f"still counting, at most {most_missing(backlog)} records left to copy: {blocking(backlog)}"
     return f"records left to copy: {blocking(backlog)}"
 
 
@@ -176,7 +179,7 @@ def _not_copied(backlog: list[TopicBacklog], options: MoveOptions) -> StateError
         count = f"at most {most_missing(backlog)}"
     return StateError(
         f"{count} records are not copied after {options.wait_seconds:g} s: {blocking(backlog)}."
-        " Run it again to keep waiting, or accept the loss.",
+        " Run it again to continue waiting, or accept the loss (--accept-loss).",
         reason="BACKLOG_NOT_COPIED",
         metadata={"records": count},
     )

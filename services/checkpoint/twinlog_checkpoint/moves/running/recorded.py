@@ -58,10 +58,10 @@ async def _in_force(cluster: KafkaCluster) -> Collection[AclBinding] | None:
 def _not_ours(journal: MoveJournal, alias: ClusterAlias, topic: str) -> StateError:
     remedy = f"kafka-acls --remove --deny-principal 'User:*' --operation Write --topic {topic}"
     return StateError(
-        f"{journal.topic} on {journal.flow.target} names a fence on topic {topic!r} of {alias}, which is no"
-        f" topic of flow {journal.flow} by its rules: the fence is neither kept nor lifted. If the flow had"
-        f" the topic before, take the fence down on {alias} (`{remedy}`); if not, find out who wrote the"
-        " record",
+        f"{journal.topic} on {journal.flow.target} names a fence on topic {topic!r} of {alias}, but the"
+        f" rules of flow {journal.flow} do not select this topic, so Twinlog does not touch the fence. If the"
+        f" flow had the topic before, remove the fence on {alias} (`{remedy}`); otherwise find out who wrote"
+        " the record",
         reason="FENCE_NOT_OURS",
         metadata={"flow": str(journal.flow), "topic": topic, "cluster": alias},
     )
@@ -78,16 +78,16 @@ async def failback_due(reverse: MoveJournal, planner: MovePlanner) -> Due:
     try:
         other = await reverse.load()
     except (KafkaError, WireFormatError) as error:
-        return Due(notes=[f"the last move of {reverse.flow} is not known: {error}"])
+        return Due(notes=[f"the last move of {reverse.flow} cannot be read: {error}"])
     if other is None or other.kind is not MoveKind.FAILOVER or (other.aborted and not other.fences):
         return NOTHING_DUE
-    remedy = f"`twinlog failback run '{reverse.flow}'` takes them back"
+    remedy = f"`twinlog failback run '{reverse.flow}'` moves them back"
     what = f"groups came from {route.to_alias} by failover run {other.run_id} of {reverse.flow}"
     if other.state is MoveState.RUNNING:
-        what = f"failover run {other.run_id} of {reverse.flow} was cut"
+        what = f"failover run {other.run_id} of {reverse.flow} was interrupted"
         remedy = f"`twinlog failback run '{reverse.flow}'` undoes it"
     if other.fences:
         return Due(
-            blockers=[f"{what}, with a fence on {len(other.fences)} topics there: {remedy} and lifts it"]
+            blockers=[f"{what}, with a fence on {len(other.fences)} topics there: {remedy} and removes it"]
         )
     return Due(notes=[f"{what}: {remedy}"])

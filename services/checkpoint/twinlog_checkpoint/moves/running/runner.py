@@ -173,10 +173,10 @@ class MoveRunner:
         # A repeated run checks again what the earlier run finished, and records itself only if there is
         # something to do.
         again = last is not None and not goes_on and last.kind is record.kind and not last.aborted
-        looking = "looking at both clusters"
+        looking = "reading both clusters"
         if goes_on:
             did = ", ".join(step.lower() for step in record.done)
-            looking = f"going on with run {record.run_id}, which did before: {did}"
+            looking = f"continuing run {record.run_id}; already done: {did}"
         yield step_event(self.clock, Step.CHECK, StepState.STARTED, looking)
         plan: MovePlan | None = None
         async with aclosing(self._look(options, last, record.moved)) as told:
@@ -192,7 +192,7 @@ class MoveRunner:
         if not again:
             await self._store(record)
         yield step_event(
-            self.clock, Step.CHECK, StepState.DONE, f"offsets to look at: {len(plan.partitions)}"
+            self.clock, Step.CHECK, StepState.DONE, f"offsets to translate: {len(plan.partitions)}"
         )
         departed = Departed(record=record, fenced=False, drained=False)
         async for entry in self._leave(plan, record, options, recorded=not again):
@@ -201,7 +201,7 @@ class MoveRunner:
             else:
                 yield entry
         record = departed.record
-        yield step_event(self.clock, Step.TRANSLATE, StepState.STARTED, "reading where the groups stand now")
+        yield step_event(self.clock, Step.TRANSLATE, StepState.STARTED, "reading the groups' current offsets")
         partitions = await self.planner.places.partitions(
             options, from_reachable=plan.from_reachable, without=record.moved
         )
@@ -316,10 +316,10 @@ def _nothing_to_abort(journal: MoveJournal, kind: str, last: MoveRecord | None) 
     if last is None:
         what = f"no move of {journal.flow} is recorded"
     elif last.state is MoveState.RUNNING:
-        what = f"the run that was cut is a {last.kind}: `twinlog {last.kind} abort`"
+        what = f"the interrupted run is a {last.kind}: `twinlog {last.kind} abort`"
     else:
-        remedy = f"`twinlog failback run '{journal.flow}'` takes the groups back and lifts its fence"
-        what = f"{last.kind} run {last.run_id} is over" + (f": {remedy}" if last.fences else "")
+        remedy = f"`twinlog failback run '{journal.flow}'` moves the groups back and removes its fence"
+        what = f"{last.kind} run {last.run_id} is finished" + (f": {remedy}" if last.fences else "")
     return StateError(
         f"there is no {kind} of {journal.flow} to abort: {what}",
         reason="NOTHING_TO_ABORT",
