@@ -69,7 +69,9 @@ def test_moved_partitions_are_moved_back_where_it_is_known_where_they_were() -> 
         where = types_pb2.TopicPartition(topic="orders", partition=partition)
         return source.PositionChange(partition=where, from_offset=begin, to_offset=5, applied=applied)
 
-    changes = [change(0, 28), change(1, -1), change(2, 30, applied=False), change(3, 5)]
+    filled = change(4, 2)
+    filled.fills_offsets = True
+    changes = [change(0, 28), change(1, -1), change(2, 30, applied=False), change(3, 5), filled]
     assert undo_of_moves("A->B", changes) == [
         "twinlog positions set 'A->B' --topic orders --partition 0 --to 28"
     ]

@@ -162,6 +162,7 @@ def change_message(move: Move) -> pb.PositionChange:
         message=move.message,
         applied=move.applied,
         offsets_end=move.offsets_end,
+        fills_offsets=move.fills_offsets,
     )
 
 

@@ -20,7 +20,7 @@ from twinlog_source.driver.subjects import Subject, require_partitions
 from twinlog_source.driver.withdrawals import Withdrawal
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.preserved.fill_limits import is_visible
+from twinlog_source.preserved.fill_limits import MOST_AT_LEADER, is_visible
 from twinlog_source.task.orders import Reposition, WithdrawReposition
 
 MOVE_SECONDS = 8.0
@@ -60,6 +60,8 @@ class Move:
     """Start and end of the source's log when the move was planned; None = not known."""
     offsets_end: bool = False
     """The copy keeps its source's offsets until now, and does not from there on."""
+    fills_offsets: bool = False
+    """The copy keeps its source's offsets, and what is left out is filled: it cannot be moved back."""
 
     @property
     def repeated_offsets(self) -> int:
@@ -283,14 +285,22 @@ def planned_move(
     has_diverged = row is not None and row.is_preserved and lost_from is not None
     if row is not None and row.is_preserved and before is not None and after < before and not has_diverged:
         return _copied_already(move, before)
-    fills = row is not None and row.is_preserved and not has_diverged
-    if fills and before is not None and is_visible(after - before):
-        move = replace(
-            move,
-            message="these offsets are filled: consumers of the copy with isolation.level=read_uncommitted"
-            " read empty records there",
-        )
-    return replace(move, bounds=LogBounds(start=start, end=end), offsets_end=has_diverged)
+    move = replace(move, bounds=LogBounds(start=start, end=end), offsets_end=has_diverged)
+    if row is None or not row.is_preserved or has_diverged or before is None or after == before:
+        return move
+    return replace(move, fills_offsets=True, message=_filled_words(after - before))
+
+
+def _filled_words(count: int) -> str:
+    """What filling so many offsets means for the consumers of a copy."""
+    words = "these offsets are filled, and the position cannot be set back"
+    if not is_visible(count):
+        return words
+    unless = "" if is_visible(count, MOST_AT_LEADER) else ", unless the target grants ALTER on the cluster"
+    return (
+        f"{words}: consumers of the copy with isolation.level=read_uncommitted read empty records"
+        f" there{unless}"
+    )
 
 
 def _copied_already(move: Move, position: int) -> Move:

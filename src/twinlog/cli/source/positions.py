@@ -193,15 +193,18 @@ def _meant(target: pb2.PositionTarget) -> str:
 
 
 def undo_of_moves(flow: str, changes: Sequence[pb2.PositionChange]) -> list[str]:
-    """A command for each partition that was moved from a position that is known. It does not remove what is
-    on the target twice."""
+    """A command for each partition that was moved from a position that is known, and can be moved back. It
+    does not remove what is on the target twice."""
     return [
         undo_command(
             *("positions", "set", flow, "--topic", change.partition.topic),
             *("--partition", str(change.partition.partition), "--to", str(change.from_offset)),
         )
         for change in changes
-        if change.applied and change.from_offset >= 0 and change.from_offset != change.to_offset
+        if change.applied
+        and change.from_offset >= 0
+        and change.from_offset != change.to_offset
+        and not change.fills_offsets
     ]
 
 
@@ -273,4 +276,5 @@ def _as_json(change: pb2.PositionChange) -> dict[str, Any]:
         "message": change.message,
         "applied": change.applied,
         "offsets_end": change.offsets_end,
+        "fills_offsets": change.fills_offsets,
     }

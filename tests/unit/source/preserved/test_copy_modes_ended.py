@@ -158,10 +158,15 @@ def test_a_position_of_a_preserved_copy_is_set_forward_only() -> None:
     assert (back.reason, back.to_offset) == ("OFFSETS_PRESERVED", 3)
     assert "delete the target topic" in back.message
     forward = planned_move(P, row, wanted=None, start=0, end=9)
-    assert (forward.skipped_offsets, forward.message) == (4, ""), "nobody sees it"
+    assert (forward.skipped_offsets, forward.fills_offsets) == (4, True)
+    assert "cannot be set back" in forward.message
+    assert "read_uncommitted" not in forward.message, "nobody sees it"
     far = planned_move(P, row, wanted=None, start=0, end=905)
     assert (far.reason, far.skipped_offsets) == ("", 900)
     assert "read_uncommitted" in far.message
+    assert "ALTER" in far.message
+    assert "ALTER" not in planned_move(P, row, wanted=None, start=0, end=10_006).message
+    assert not planned_move(P, row, wanted=5, start=0, end=9).fills_offsets, "nothing is moved"
     row = PartitionRow(partition=P, copy=replace(fact, preserved=False), position=5)
     assert planned_move(P, row, wanted=3, start=0, end=9).repeated_offsets == 2
 

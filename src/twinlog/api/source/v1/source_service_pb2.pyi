@@ -499,6 +499,7 @@ class PositionChange(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     APPLIED_FIELD_NUMBER: _builtins.int
     OFFSETS_END_FIELD_NUMBER: _builtins.int
+    FILLS_OFFSETS_FIELD_NUMBER: _builtins.int
     from_offset: _builtins.int
     """Next offset to copy before."""
     to_offset: _builtins.int
@@ -515,6 +516,8 @@ class PositionChange(_message.Message):
     """Whether it was moved, and the new position is on the log."""
     offsets_end: _builtins.bool
     """The copy has its source's offsets until now, and has not from there on."""
+    fills_offsets: _builtins.bool
+    """What is left out is filled, because the copy keeps its source's offsets: it cannot be moved back."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -531,10 +534,11 @@ class PositionChange(_message.Message):
         message: _builtins.str = ...,
         applied: _builtins.bool = ...,
         offsets_end: _builtins.bool = ...,
+        fills_offsets: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "from_offset", b"from_offset", "message", b"message", "offsets_end", b"offsets_end", "partition", b"partition", "reason", b"reason", "repeated_offsets", b"repeated_offsets", "skipped_offsets", b"skipped_offsets", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "fills_offsets", b"fills_offsets", "from_offset", b"from_offset", "message", b"message", "offsets_end", b"offsets_end", "partition", b"partition", "reason", b"reason", "repeated_offsets", b"repeated_offsets", "skipped_offsets", b"skipped_offsets", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
