@@ -39,6 +39,8 @@ class Append(Generic[T]):
     count: int
     size_bytes: int
     payload: T
+    codec: int = 0
+    """Only batches of one codec are packed together: in another one they may be far larger."""
 
     @property
     def end(self) -> int:
@@ -416,7 +418,9 @@ class AppendLog(Generic[T]):
         size = batches[0].size_bytes
         while self._in_flight and self._queue:
             head = self._queue[0]
-            if isinstance(head, Hole) or size + head.size_bytes > self.pack_below_bytes:
+            if isinstance(head, Hole) or head.codec != batches[0].codec:
+                break
+            if size + head.size_bytes > self.pack_below_bytes:
                 break
             batches.append(self._pop())
             size += head.size_bytes

@@ -16,7 +16,7 @@ def items_of(prepared: Prepared, *, from_offset: int) -> Iterator[Append[Outgoin
         if batch.first_source_offset > at:
             yield Hole(at, batch.first_source_offset - at)
         assert batch.is_dense, batch.runs
-        yield Append(batch.first_source_offset, batch.record_count, batch.size_bytes, batch)
+        yield Append(batch.first_source_offset, batch.record_count, batch.size_bytes, batch, batch.codec)
         at = batch.first_source_offset + batch.record_count
     if prepared.next_offset > at:
         yield Hole(at, prepared.next_offset - at)

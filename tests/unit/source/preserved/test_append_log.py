@@ -111,3 +111,19 @@ def test_the_end_is_read_again_before_the_first_batch_on_another_connection() ->
     log.refused(second)
     log.refused(first)
     assert log.next() == ReadEnd(100)
+
+
+def test_only_batches_of_one_codec_are_packed_together() -> None:
+    """A few kilobytes of zstd may be megabytes in a batch without compression, which the target refuses."""
+    log: AppendLog[str] = AppendLog.starting_at(100, max_in_flight_bytes=1000, pack_below_bytes=500)
+    log.next()
+    log.end_read(Tail(end=100, next_sequence=7, knows_writer=True))
+    codecs = (0, 0, 0, 4, 4, 0)
+    log.offer([Append(100 + at, 1, 10, "a", codec) for at, codec in enumerate(codecs)], next_offset=106)
+    sent = [log.next() for _ in range(4)]
+    assert [(each.first, each.end) for each in sent if isinstance(each, Send)] == [
+        (100, 101),
+        (101, 103),
+        (103, 105),
+        (105, 106),
+    ]
