@@ -148,6 +148,16 @@ COMMANDS: Final = ReasonGroup(
             "check that the provider can be reached from the service; certificates and tokens of the file"
             " still work",
         ),
+        OwnReason(
+            "REQUEST_MISSING",
+            "a call sent no request within 10 seconds",
+            "use a client whose network is not that slow",
+        ),
+        OwnReason(
+            "REQUEST_UNREADABLE",
+            "the request of a call is not that of its method",
+            "use Twinlog's proto files",
+        ),
         OwnReason("TOO_MANY_CALLS", "a caller has too many calls open", "end some of them"),
         OwnReason(
             "CALL_TOO_SHORT",

@@ -150,7 +150,6 @@ PROCESSES: Final = ReasonGroup(
         OwnReason("REFUSED", "the driver does not know the task's epoch, or refused the task", NOTHING),
         OwnReason("SHUTDOWN", "the service stops, and its tasks with it", NOTHING),
         OwnReason("HELLO_MISSING", "a stream did not identify its task", NOTHING),
-        OwnReason("TOO_MANY_STREAMS", "too many streams are open that did not identify their task", NOTHING),
         OwnReason("EPOCH_UNKNOWN", "a task of an epoch that is not running was refused", NOTHING),
         OwnReason(
             "WORKER_VERSION",

@@ -19,7 +19,7 @@ from twinlog.config import Address
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.access.port import PortAccess
 from twinlog.service.answering_process import AnsweringProcess
-from twinlog.service.interceptors import Context, RpcBoundary, too_late
+from twinlog.service.interceptors import REQUEST_SECONDS, Context, RpcBoundary, too_late
 from twinlog.service.limits import MAX_CONCURRENT_RPCS, MAX_CONCURRENT_STREAMS, MAX_MESSAGE_BYTES
 from twinlog.service.runtime import wait_or_stop
 
@@ -93,12 +93,13 @@ class GrpcServer:
         listen_key: str = "",
         process: AnsweringProcess | None = None,
         renewal_seconds: float = _RENEWAL_SECONDS,
+        request_seconds: float = REQUEST_SECONDS,
     ) -> None:
         """`works`: see above, None = as `ready`.
         `hindrance`: see `RpcBoundary`; `access`: TLS and who may call, None = neither; `listen_key`: where
         `listen` was written, by default the service's own key; `process`: what every answer says of who gave
-        it, None = nothing; `renewal_seconds`: how often the files of the
-        certificate are looked at."""
+        it, None = nothing; `renewal_seconds`: how often the files of the certificate are looked at;
+        `request_seconds`: see `RpcBoundary`."""
         self._renewal_seconds = renewal_seconds
         self._listen_key = listen_key or f"twinlog.{service}.listen"
         self._names = [entry.name for entry in services]
@@ -117,6 +118,7 @@ class GrpcServer:
             gate=self._access.gate,
             security=self._access.word,
             process=process,
+            request_seconds=request_seconds,
         )
         self._pem = self._access.pem
         self._servers = [self._make_server()]

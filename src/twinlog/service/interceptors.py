@@ -1,29 +1,35 @@
 """What every RPC passes, outermost first: duration metric, logging context, error mapping, the gate that asks
-who calls and whether they may, and the audit log."""
+who calls, the request, whether the caller may, and the audit log.
+
+Invariant: a request is read only after its caller is identified and counted, and within `request_seconds`. So
+methods with one request are served as if they had a stream of them, which looks the same on the wire: gRPC
+itself waits for one request for as long as the caller likes, and asks nobody before.
+"""
 
 import asyncio
 import inspect
 import time
 import uuid
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 from opentelemetry.metrics import Meter
 from opentelemetry.trace import SpanKind
 
 from twinlog import __version__
 from twinlog.config.security import AuthSettings
-from twinlog.errors import TwinlogError
+from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.access.audit import UNKNOWN_CALLER, Audit
 from twinlog.service.access.gate import Gate, last_identified, peer_address
-from twinlog.service.access.roles import is_change
+from twinlog.service.access.roles import HEALTH_PREFIX, is_change
 from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
 from twinlog.service.errors_wire import ExhaustedError, internal_status, status_of
+from twinlog.service.health_calls import HealthCalls
 from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.service import RPC_SERVER_CALL_DURATION
 from twinlog.telemetry.repeats import RepeatLimiter
@@ -38,11 +44,8 @@ if TYPE_CHECKING:
     # Not subscriptable when the program runs.
     _Handler = grpc.RpcMethodHandler[Any, Any]
 
-_HEALTH_PREFIX = "/grpc.health."
-"""Open to everybody, and asked every few seconds by monitoring: neither logged nor counted."""
-
-MAX_WATCHES = 100
-"""Streams of health that one address may have open."""
+REQUEST_SECONDS = 10.0
+"""A request has to arrive within this time after its call."""
 
 _PEER = "twinlog-peer"
 PEER_METADATA = ((_PEER, "1"),)
@@ -88,6 +91,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         gate: Gate | None = None,
         security: str = "",
         process: AnsweringProcess | None = None,
+        request_seconds: float = REQUEST_SECONDS,
     ) -> None:
         """`hindrance` is told to callers whose time is nearly up before a method has answered; `gate` says
         who may call what, None = everybody everything; `security` and `process` are told to every caller."""
@@ -99,7 +103,8 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             *(((PROCESS_METADATA_KEY, process.metadata()),) if process is not None else ()),
         )
         self._hindrance = hindrance
-        self._watches = Counter[str]()
+        self._request_seconds = request_seconds
+        self._health = HealthCalls(request_seconds=request_seconds)
         self._limiter = RepeatLimiter(interval_seconds=LOG_INTERVAL_SECONDS)
         self._refusals = RepeatLimiter(interval_seconds=LOG_INTERVAL_SECONDS)
         self._duration = instruments.histogram(meter, RPC_SERVER_CALL_DURATION)
@@ -118,23 +123,23 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             "response_serializer": handler.response_serializer,
         }
         if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(self._call(method, handler.unary_unary), **serializers)
+            behaviour = self._call(method, handler.unary_unary, one=True)
+            return grpc.stream_unary_rpc_method_handler(behaviour, **serializers)
         if handler.stream_unary is not None:
-            return grpc.stream_unary_rpc_method_handler(
-                self._call(method, handler.stream_unary), **serializers
-            )
+            behaviour = self._call(method, handler.stream_unary, one=False)
+            return grpc.stream_unary_rpc_method_handler(behaviour, **serializers)
         if handler.unary_stream is not None:
-            return grpc.unary_stream_rpc_method_handler(
-                self._stream(method, handler.unary_stream), **serializers
-            )
-        return grpc.stream_stream_rpc_method_handler(
-            self._stream(method, handler.stream_stream, streams_requests=True), **serializers
-        )
+            behaviour = self._stream(method, handler.unary_stream, one=True)
+            return grpc.stream_stream_rpc_method_handler(behaviour, **serializers)
+        behaviour = self._stream(method, handler.stream_stream, one=False)
+        return grpc.stream_stream_rpc_method_handler(behaviour, **serializers)
 
-    def _call(self, method: str, behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Any:
-        async def bounded(request: Any, context: Context) -> Any:
+    def _call(self, method: str, behaviour: Callable[[Any, Context], Awaitable[Any]], *, one: bool) -> Any:
+        """`one`: it takes one request, else a stream of them."""
+
+        async def bounded(requests: AsyncIterator[Any], context: Context) -> Any:
             await context.send_initial_metadata(self._metadata)
-            async with self._boundary(method, context, request, traced=True):
+            async with self._boundary(method, context, requests, one=one) as request:
                 return await self._in_time(behaviour(request, context), context)
 
         return bounded
@@ -149,29 +154,38 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
                 raise
             raise self._hindrance() from None
 
-    def _stream(
-        self, method: str, behaviour: Callable[[Any, Context], Any], *, streams_requests: bool = False
-    ) -> Any:
+    def _stream(self, method: str, behaviour: Callable[[Any, Context], Any], *, one: bool) -> Any:
         if not inspect.isasyncgenfunction(behaviour):
-            return self._call(method, behaviour)
+            return self._call(method, behaviour, one=one)
 
-        async def bounded(request: Any, context: Context) -> AsyncIterator[Any]:
+        async def bounded(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
             await context.send_initial_metadata(self._metadata)
-            # Tasks and their drivers talk for as long as an epoch: no span of a call is that.
-            async with self._boundary(method, context, request, traced=not streams_requests):
+            async with self._boundary(method, context, requests, one=one) as request:
                 async for response in behaviour(request, context):
                     yield response
 
         return bounded
 
+    async def _one_request(self, requests: AsyncIterator[Any]) -> Any:
+        """Raises ConfigError (REQUEST_MISSING, REQUEST_UNREADABLE)."""
+        try:
+            async with asyncio.timeout(self._request_seconds):
+                return await anext(requests)
+        except (StopAsyncIteration, TimeoutError):
+            raise ConfigError(
+                f"the call sent no request within {self._request_seconds:g} s", reason="REQUEST_MISSING"
+            ) from None
+        except DecodeError:
+            raise ConfigError("the request is none of this method", reason="REQUEST_UNREADABLE") from None
+
     @asynccontextmanager
     async def _boundary(
-        self, method: str, context: Context, request: object, *, traced: bool = False
-    ) -> AsyncIterator[None]:
-        """`traced`: with a span; that of a watch ends with it."""
-        if method.startswith(_HEALTH_PREFIX):
-            async with self._watching(method, context):
-                yield
+        self, method: str, context: Context, requests: AsyncIterator[Any], *, one: bool
+    ) -> AsyncIterator[Any]:
+        """Gives the one request, or `requests`."""
+        if method.startswith(HEALTH_PREFIX):
+            async with self._health.request(method, context, requests) as request:
+                yield request
             return
         started = time.monotonic()
         code = grpc.StatusCode.OK
@@ -179,14 +193,15 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         request_id = request_id_of(metadata.get(REQUEST_ID))
         try:
             with (
-                self._span(method, request_id, metadata) if traced else nullcontext(),
+                # Tasks and their drivers talk for as long as an epoch: no span of a call is that.
+                self._span(method, request_id, metadata) if one else nullcontext(),
                 structlog.contextvars.bound_contextvars(
                     request_id=request_id, rpc_method=method, peer=context.peer()
                 ),
             ):
                 try:
-                    async with self._admitted(method, context, request):
-                        yield
+                    async with self._admitted(method, context, requests, one=one) as request:
+                        yield request
                 except (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit):
                     raise
                 except TwinlogError as error:
@@ -226,39 +241,24 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         )
 
     @asynccontextmanager
-    async def _watching(self, method: str, context: Context) -> AsyncIterator[None]:
-        """Health is open to everybody, and a Watch lasts as long as its caller likes."""
-        if not method.endswith("/Watch"):
-            yield
-            return
-        address = peer_address(context.peer())
-        if self._watches[address] >= MAX_WATCHES:
-            await context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"{address} watches the health of this port {MAX_WATCHES} times: end some first",
-            )
-        self._watches[address] += 1
-        try:
-            yield
-        finally:
-            self._watches[address] -= 1
-            if not self._watches[address]:
-                del self._watches[address]
-
-    @asynccontextmanager
-    async def _admitted(self, method: str, context: Context, request: object) -> AsyncIterator[None]:
-        """The caller may do so; a change is in the audit log, whatever comes of it."""
+    async def _admitted(
+        self, method: str, context: Context, requests: AsyncIterator[Any], *, one: bool
+    ) -> AsyncIterator[Any]:
+        """Gives the request of a caller who may do so; a change is in the audit log, whatever comes of it."""
         outcome = "FAILED"
         audit: Audit | None = None
+        request: object = None
         try:
-            caller = await self._gate.admit(method, context)
+            caller = await self._gate.identify(method, context)
             with self._gate.entered(method, caller, context):
+                request = await self._one_request(requests) if one else requests
+                self._gate.require(method, caller)
                 if is_change(method):
                     audit = Audit(method=method, caller=caller, peer=context.peer(), request=request)
                 if caller.is_known:
                     structlog.contextvars.bind_contextvars(caller=caller.name)
                 try:
-                    yield
+                    yield request
                 finally:
                     structlog.contextvars.unbind_contextvars("caller")
             outcome = "OK"
@@ -275,7 +275,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
                 self._audit_refused(method, outcome, context, request)
 
     def _audit_refused(self, method: str, outcome: str, context: Context, request: object) -> None:
-        """A caller that nobody knows neither has its request shown nor fills the disk with lines."""
+        """A caller that nobody knows does not fill the disk with lines."""
         caller = last_identified() or UNKNOWN_CALLER
         left_out: int | None = 0
         if not caller.is_known:

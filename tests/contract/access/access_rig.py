@@ -226,6 +226,7 @@ async def opened(
     oidc: TokenVerifier | None = None,
     number: int = 0,
     authority: Authority | None = None,
+    request_seconds: float = TIMEOUT_SECONDS,
 ) -> AsyncIterator[Port]:
     authority = authority or Authority()
     files = authority.files(directory, "server", "127.0.0.1") if tls else None
@@ -264,6 +265,7 @@ async def opened(
             word="tls",
         ),
         renewal_seconds=0.02,
+        request_seconds=request_seconds,
     )
     await server.start()
     stop = asyncio.Event()

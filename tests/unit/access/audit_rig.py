@@ -67,6 +67,10 @@ class Details(grpc.HandlerCallDetails):
         self.invocation_metadata = ()
 
 
+async def sent(request: Message) -> AsyncIterator[Message]:
+    yield request
+
+
 @dataclass
 class AuditRig:
     """Calls methods as the port of a service does, and reads the audit log."""
@@ -82,15 +86,15 @@ class AuditRig:
         kind = "stream" if method.__name__.startswith("Run") else "unary"
         boundary = RpcBoundary(service="test", meter=METER)
         handler = await boundary.intercept_service(found, Details(PATHS[method.__name__]))
-        return handler.unary_stream or handler.unary_unary
+        return handler.stream_stream or handler.stream_unary
 
     async def call(self, method: Callable[..., Any], request: Message) -> Any:
         handler = await self._handler(method)
-        return await handler(request, Caller())
+        return await handler(sent(request), Caller())
 
     async def stream(self, method: Callable[..., Any], request: Message) -> AsyncIterator[Any]:
         handler = await self._handler(method)
-        async with aclosing(handler(request, Caller())) as answers:
+        async with aclosing(handler(sent(request), Caller())) as answers:
             async for answer in answers:
                 yield answer
 

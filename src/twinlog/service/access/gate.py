@@ -19,7 +19,6 @@ from twinlog.config.security import AuthSettings
 from twinlog.service.access.pem_files import principals_of
 from twinlog.service.access.roles import (
     ANONYMOUS,
-    HEALTH_PREFIX,
     Caller,
     Role,
     needed_role,
@@ -111,17 +110,19 @@ class Gate:
             if not self._open[key]:
                 del self._open[key]
 
-    async def admit(self, method: str, context: Context) -> Caller:
-        """Who calls, if they may. Raises UnauthenticatedError, ForbiddenError, PeerUnavailableError."""
-        if method.startswith(HEALTH_PREFIX):
-            return ANONYMOUS
-        needed = needed_role(method)
-        if self._workers or needed == access_pb2.ROLE_WORKER:
-            if self._workers and needed == access_pb2.ROLE_WORKER:
-                return ANONYMOUS
+    async def identify(self, method: str, context: Context) -> Caller:
+        """Who calls. Raises UnauthenticatedError, PeerUnavailableError, and ForbiddenError (WRONG_PORT)."""
+        if self._workers is not (needed_role(method) == access_pb2.ROLE_WORKER):
             raise ForbiddenError(f"{method} is not served on this port", reason="WRONG_PORT")
         caller = await self._identify(context) if self.asks else ANONYMOUS
         _caller.set(caller)
+        return caller
+
+    def require(self, method: str, caller: Caller) -> None:
+        """Raises ForbiddenError for a caller who may not call the method."""
+        needed = needed_role(method)
+        if self._workers and needed == access_pb2.ROLE_WORKER:
+            return
         if needed == access_pb2.ROLE_UNSPECIFIED or caller.role < needed:
             word = "none that exists" if needed == access_pb2.ROLE_UNSPECIFIED else Role(needed).word
             raise ForbiddenError(
@@ -129,7 +130,6 @@ class Gate:
                 f" one of the caller's principals in twinlog.auth.{word}s",
                 metadata={"caller": caller.name, "role": caller.role.word, "needed": word},
             )
-        return caller
 
     async def _identify(self, context: Context) -> Caller:
         """A token wins over a certificate: services and proxies have one of their own."""

@@ -12,6 +12,7 @@ from twinlog.config.security import AuthSettings
 
 REFLECTION_PREFIX = "/grpc.reflection."
 HEALTH_PREFIX = "/grpc.health."
+"""Open to everybody, and asked every few seconds by monitoring: neither logged nor measured."""
 
 
 class Role(IntEnum):

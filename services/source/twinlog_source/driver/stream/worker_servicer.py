@@ -11,7 +11,7 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.errors import NotFoundError, StateError, TwinlogError
 from twinlog.model import Flow
-from twinlog.service.errors_wire import ExhaustedError
+from twinlog.service.first_messages import FirstMessages
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
@@ -53,8 +53,7 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
 
     def __init__(self, hosts: Mapping[Flow, WorkerHost]) -> None:
         self._hosts = hosts
-        self._silent = 0
-        """Streams that have not said hello yet."""
+        self._first_messages = FirstMessages(most=MOST_SILENT_STREAMS, seconds=HELLO_SECONDS)
 
     async def Run(  # type: ignore[override]  # noqa: N802  # reads and writes through the context
         self, request_iterator: AsyncIterator[pb.WorkerReport], context: Context
@@ -66,23 +65,13 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
         await talk.run(requests, worker=first.hello.worker)
 
     async def _hello(self, requests: AsyncIterator[pb.WorkerReport]) -> pb.WorkerReport:
-        """The first message. Raises StateError (HELLO_MISSING), and ExhaustedError (TOO_MANY_STREAMS) when
-        too many others have not said one yet."""
-        if self._silent >= MOST_SILENT_STREAMS:
-            raise ExhaustedError(
-                f"{self._silent} streams are open that have not said which task they are",
-                reason="TOO_MANY_STREAMS",
-            )
-        self._silent += 1
-        try:
-            async with asyncio.timeout(HELLO_SECONDS):
-                return await anext(requests)
-        except (TimeoutError, StopAsyncIteration):
+        """The first message. Raises StateError (HELLO_MISSING)."""
+        first = await self._first_messages.of(requests)
+        if first is None:
             raise StateError(
                 f"the stream did not say within {HELLO_SECONDS:g} s which task it is", reason="HELLO_MISSING"
-            ) from None
-        finally:
-            self._silent -= 1
+            )
+        return first
 
     def _admit(self, hello: pb.Hello) -> tuple[WorkerHost, Epoch, Slot]:
         host = self._hosts.get(Flow(hello.flow.source, hello.flow.target))
