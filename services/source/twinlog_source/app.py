@@ -61,7 +61,7 @@ FENCE_SECONDS = 30.0
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
-    """Connect the parts; waits for no broker, and not for Spark."""
+    """Connect the parts. Waits neither for brokers nor for Spark."""
     flows = source_flows(context.configuration)
     hosts: dict[Flow, WorkerHost] = {}
     port = WorkerPort(
@@ -101,7 +101,8 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     observe_flows(context.meter, list(drivers.values()))
     loops: dict[str, Loop] = {f"owner of {flow}": lease.run for flow, lease in leases.items()}
     for flow, driver in drivers.items():
-        # A coordinator that is away stops no copy: who copies fences its rivals, whatever it knows of them.
+        # A coordinator that does not answer stops no copy: the process that copies fences its rivals in any
+        # case.
         guarded = leases[flow].guard(driver.run, otherwise=driver.stand_by, stays_in_doubt=True)
         loops[f"flow {flow}"] = guarded
     loops |= {f"lag of {flow}": monitor.run for flow, monitor in monitors.items()}
@@ -248,7 +249,7 @@ async def _monitor(
     context: ServiceContext, flow: SourceFlow, driver: FlowDriver, stack: AsyncExitStack
 ) -> FlowMonitor:
     state = driver.state
-    # Connections of their own: what a broker that hangs holds up must not hold up these.
+    # Separate connections, so that a hanging broker of the others does not delay these.
     admin = await context.clusters.get(flow.clients.source_admin, timeout_seconds=ENDS_TIMEOUT_SECONDS)
     reading = await context.clusters.get(flow.clients.source_consumer, timeout_seconds=ENDS_TIMEOUT_SECONDS)
     read_committed = flow.settings.read_committed
@@ -304,7 +305,7 @@ def _standing_proof(context: ServiceContext, flow: SourceFlow, driver: FlowDrive
 
 
 def refusal(clusters: Clusters, flow: Flow) -> TwinlogError | None:
-    """Why a flow must not be copied: both ends are one cluster, or it is not known yet who one of them is."""
+    """Why a flow must not be copied: both ends are the same cluster, or a cluster id is not known yet."""
     for status in clusters.statuses((flow.source, flow.target)):
         if clusters.cluster_id(status.alias) is None:
             return TransientKafkaError(
@@ -314,7 +315,7 @@ def refusal(clusters: Clusters, flow: Flow) -> TwinlogError | None:
 
 
 def _session(flow: SourceFlow, stack: AsyncExitStack) -> DataClientPool:
-    """With the rights of those who write the copies."""
+    """A session with the rights of the principal that writes the copies."""
     options = aiokafka_client_options(flow.clients.data_producer.properties, alias=flow.flow.target)
     session = DataClientPool(flow.flow.target, options, timeout_seconds=FENCE_SECONDS)
     stack.push_async_callback(session.close)

@@ -1,4 +1,4 @@
-"""What the source service takes from the configuration, flow by flow."""
+"""The part of the configuration that the source service uses, by flow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ class SourceFlow:
     clients: FlowClients
     policy: ReplicationPolicy
     selector: TopicSelector
-    """What the file selects; configsync's word wins while it is there."""
+    """The selection of the file; that of configsync takes precedence once it is known."""
     offset_syncs: HostedTopic | None
-    """None = no offset syncs are emitted."""
+    """None = no offset syncs are written."""
     offsets: OffsetsRule
-    """Which copies keep their source's offsets."""
+    """Which copies keep the source's offsets."""
     rules: str = ""
-    """Fingerprint of what the file selects: tells deployments apart that would own one flow."""
+    """A fingerprint of the file's selection. It tells two deployments apart that would both own the flow."""
 
     def task_clients(self, slot: int) -> Mapping[str, Mapping[str, str]]:
-        """Java client properties of a slot's clients by role. They hold secrets."""
+        """The Java client properties of a slot's clients, by role. They contain secrets."""
         clients, name = self.clients, self.settings.connector_name
         roles = {
             "source_consumer": (clients.source_consumer, "replication-consumer"),

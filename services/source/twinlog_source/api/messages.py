@@ -1,4 +1,4 @@
-"""What the driver knows, as messages of SourceService. Pure."""
+"""Converts the driver's state into messages of SourceService. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -131,7 +131,7 @@ def _proof(proof: ProofStanding) -> pb.PartitionProof:
 
 
 def retry_ms(row: PartitionRow, facts: FlowFacts) -> int | None:
-    """When a partition that is set aside is tried again, by the wall clock; None for others."""
+    """The wall-clock time at which a partition in back-off is tried again; None for others."""
     if row.blocker is not None:
         return facts.wall_ms(row.blocker.retry_at)
     return None if row.report is None else row.report.retry_at_ms
@@ -192,7 +192,7 @@ def throttles(driver: FlowDriver) -> list[pb.Throttle]:
 
 
 def _words(driver: FlowDriver, row: PartitionRow, standing: PartitionStanding) -> str:
-    """Why a partition stands, and who would help if they could."""
+    """Why a partition makes no progress, and which service could help."""
     if standing.reason == KafkaReason.TOPIC_UNKNOWN and not driver.state.watch.connected:
         return f"{standing.message}; configsync, which would see to it, is away"
     pause = driver.state.control.pause_of(row.partition)
@@ -204,7 +204,8 @@ def _words(driver: FlowDriver, row: PartitionRow, standing: PartitionStanding) -
 def _most_frequent_trouble(
     driver: FlowDriver, told: Iterable[tuple[PartitionRow, PartitionStanding]]
 ) -> tuple[str, str]:
-    """What most of the partitions that stand suffer from; empty when all copy, or rest as somebody wished."""
+    """The most frequent problem of the partitions that make no progress; empty when all are copied or were
+    stopped on purpose."""
     troubled = [
         (row, standing)
         for row, standing in told

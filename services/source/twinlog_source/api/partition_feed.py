@@ -1,4 +1,4 @@
-"""The partitions of all flows as watchers see them: looked at once a second while somebody watches."""
+"""The partitions of all flows for WatchPartitions: compared once a second while there are watchers."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
@@ -20,17 +20,17 @@ from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, sta
 LOOK_SECONDS = 1.0
 HISTORY_SIZE = 20_000
 SNAPSHOT_PART = 1000
-"""Partitions in one message: far below the largest that gRPC lets through."""
+"""Partitions in one message; far below gRPC's limit."""
 
 Key = tuple[Flow, TopicPartition]
 Shape = tuple[object, ...]
 
 
 class PartitionBoard:
-    """What WatchPartitions answers from. Used from one event loop only.
+    """The state behind WatchPartitions. Use it from one event loop only.
 
-    Nobody watches: it does nothing. What changed meanwhile is a change when it is looked at again, so tokens
-    stay good.
+    Without watchers it does nothing. The next comparison finds what has changed meanwhile, so resume tokens
+    stay valid.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class PartitionBoard:
     ) -> None:
         self._drivers = drivers
         self._shapes: dict[Key, Shape] = {}
-        """How each partition was told last."""
+        """How each partition was last sent."""
         self._clock = clock
         self._registry: ResumableRegistry[Key, pb.PartitionStatus] = ResumableRegistry(
             history_id=history_id,
@@ -49,13 +49,13 @@ class PartitionBoard:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop until `stop`: tell watchers what changed."""
+        """Loop: send changes to watchers until `stop`."""
         while not await wait_or_stop(stop, LOOK_SECONDS):
             if self._registry.watchers:
                 self.look()
 
     def look(self) -> bytes:
-        """Bring the board up to date, and return the token of this moment."""
+        """Update the board, and return the token of this moment."""
         gone = dict(self._shapes)
         for flow, driver in self._drivers.items():
             facts = driver.facts()
@@ -74,7 +74,7 @@ class PartitionBoard:
     async def watch(
         self, token: bytes, *, stop: asyncio.Event, flow: Flow | None, topic: str
     ) -> AsyncGenerator[pb.WatchPartitionsResponse, None]:
-        """The messages of one watcher, at most one a second after the snapshot.
+        """Yield the messages of one watcher: the snapshot, then at most one a second.
 
         Raises ResumeTokenExpiredError, ExhaustedError, ConfigError.
         """
@@ -115,7 +115,8 @@ class PartitionBoard:
 def _shape(
     row: PartitionRow, standing: PartitionStanding, facts: FlowFacts, proof: ProofStanding | None
 ) -> Shape:
-    """What is worth telling when it changes: times of sight and what grows by the clock are not."""
+    """The fields whose change is sent. Times of observation, and fields that grow with the clock, are left
+    out."""
     report = row.report
     return (
         row.target_topic,

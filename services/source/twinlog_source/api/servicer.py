@@ -1,4 +1,4 @@
-"""SourceService over gRPC: request, question to the drivers, response."""
+"""SourceService over gRPC: converts requests, asks the drivers, converts the answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -36,7 +36,7 @@ from twinlog_source.partitions.standing import standing_of
 DEFAULT_PAGE = 1000
 LARGEST_PAGE = 10_000
 MOST_SHOWN = 10
-"""Gaps of one line of the audit log; the number of all of them is beside them."""
+"""Most gaps in one line of the audit log; the line also has their total number."""
 
 
 class SourceServicer(pb_grpc.SourceServiceServicer):
@@ -89,7 +89,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
                 for flow, row in page
             ],
             next_page_token=str(first + size) if more else "",
-            # The token of the first page is the one to continue from: later pages need no look of their own.
+            # Clients continue from the token of the first page, so later pages need no token of their own.
             resume_token=b"" if first else self._board.look(),
         )
 
@@ -126,7 +126,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             else:
                 await operations.resume(_subject(request.scope), by=by)
         finally:
-            # Of several pauses some may be taken back when another one fails.
+            # If one of several pauses cannot be ended, the others may already be.
             answer = pb.ResumeReplicationResponse(pauses=pauses(operations.driver))
             changed(before=before, after=answer)
         return answer
@@ -165,7 +165,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
         size, after = checked_page_size(request.page_size), _gap_behind(request.page_token)
         response = pb.ListGapsResponse()
-        # Side by side: each may have to wait for its own target.
+        # Concurrently, because each of them may have to wait for its own target.
         async with asyncio.TaskGroup() as group:
             asked = {flow: group.create_task(self._gaps(flow), name=f"gaps {flow}") for flow in flows}
         rows: list[tuple[Flow, Gap]] = []
@@ -176,9 +176,11 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             elif after is None:
                 response.unknown.add(flow=flow_message(flow), reason=answer.reason, message=str(answer))
             else:
-                # The gaps of its first pages are told: less than all would pass for all.
+                # Send the token with the first page: with fewer gaps a client would take the list for
+                # complete.
                 raise answer
-        # Behind the last one that was told: gaps that come and go meanwhile move no other.
+        # Continue behind the last gap that was sent: gaps that appear or vanish meanwhile do not shift the
+        # others.
         left = (gap_message(*row) for row in rows if after is None or _place(*row) > after)
         page, more = page_of(left, size=size, beside_bytes=response.ByteSize())
         response.gaps.extend(page)
@@ -237,12 +239,13 @@ _Place = tuple[Flow, TopicPartition, int, str]
 
 
 def _place(flow: Flow, gap: Gap) -> _Place:
-    """Where a gap stands in the order of ListGaps."""
+    """The position of a gap in the order of ListGaps."""
     return flow, gap.partition, gap.from_offset, gap.reason
 
 
 def _gap_behind(token: str) -> _Place | None:
-    """The gap behind which a page begins; None for the first. Raises ConfigError (INVALID_PAGE_TOKEN)."""
+    """Return the gap after which a page begins; None for the first page. Raises ConfigError
+    (INVALID_PAGE_TOKEN)."""
     if not token:
         return None
     source, target, topic, number, begin, reason = decode_key(token, (str, str, str, int, int, str))

@@ -1,1 +1,1 @@
-"""The driver of a flow: ownership, epochs, the tasks' streams, and operators' commands."""
+"""The driver of a flow: ownership, epochs, control streams of the tasks, and operators' commands."""

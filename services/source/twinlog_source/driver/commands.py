@@ -1,4 +1,4 @@
-"""What operators do to a flow: pause, resume, throttle, acknowledge gaps. Each is on the log before it takes
+"""Operators' commands on a flow: pause, resume, throttle, acknowledge gaps. Each is stored before it takes
 effect."""
 
 import asyncio
@@ -17,7 +17,8 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.task.orders import SetPaused
 
 LEDGER_SECONDS = 8.0
-"""How long the ledger of a flow that is not ours may take to be read: below the deadline of a call."""
+"""The longest time to read the ledger of a flow that another process owns; less than the deadline of a
+call."""
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +39,7 @@ class FlowOperations:
         )
 
     async def resume(self, subject: Subject, *, by: str) -> None:
-        """Raises NotFoundError when exactly this is not paused; StateError, KafkaError."""
+        """Raises NotFoundError if there is no pause of exactly this subject; StateError, KafkaError."""
         require_owned(self.driver)
         pauses = self.driver.state.control.pauses
         if (subject.topic, subject.partition) not in pauses:
@@ -50,15 +51,15 @@ class FlowOperations:
                 reason="NOT_PAUSED",
             )
         await self._command("pause", subject, None)
-        # None of a topic that is not copied any more: its pause can be taken back all the same.
+        # Also the pause of a topic that is no longer copied can be ended.
         self._tell_paused(partitions_of(self.driver, subject))
         log.info(
             "resumed", flow=str(self.driver.flow), topic=subject.topic, partition=subject.partition, by=by
         )
 
     async def resume_all(self, *, by: str) -> None:
-        """Take every pause of the flow back, the narrowest first. Raises StateError, KafkaError; pauses that
-        were taken back before an error stay so."""
+        """End every pause of the flow, the narrowest first. Raises StateError, KafkaError; pauses that ended
+        before an error stay ended."""
         require_owned(self.driver)
         for topic, partition in sorted(
             self.driver.state.control.pauses,
@@ -67,7 +68,7 @@ class FlowOperations:
             await self.resume(Subject(topic=topic, partition=partition), by=by)
 
     async def throttle(self, subject: Subject, bytes_per_second: int, *, by: str) -> None:
-        """0 takes the limit away. Raises ConfigError, StateError, NotFoundError, KafkaError."""
+        """0 removes the limit. Raises ConfigError, StateError, NotFoundError, KafkaError."""
         if subject.partition is not None:
             raise ConfigError(
                 "a limit is for a flow or a topic, not for one partition", reason="INVALID_SCOPE"
@@ -92,14 +93,14 @@ class FlowOperations:
         )
 
     async def gaps(self) -> list[Gap]:
-        """The ledger, sorted. Raises StateError or KafkaError when it is not known."""
+        """The ledger, sorted. Raises StateError or KafkaError when it cannot be read."""
         positions = self.driver.state.positions
         if not (self.driver.owned and positions.is_read):
             await self._read_ledger()
         return [gap for _, gap in sorted(positions.gaps.items(), key=lambda item: item[0])]
 
     async def _read_ledger(self) -> None:
-        """While the flow is not ours the log tells what its owner has found until now."""
+        """Read the ledger from the log if another process owns the flow."""
         positions = self.driver.state.positions
         if not positions.partition_count:
             require_owned(self.driver)
@@ -117,8 +118,8 @@ class FlowOperations:
     async def acknowledge_gaps(
         self, subject: Subject, *, from_offset: int | None, found_until_ms: int | None, by: str
     ) -> list[Gap]:
-        """Note that somebody knows of gaps; return those that were new to everybody. Raises StateError,
-        NotFoundError (GAP_UNKNOWN: nothing was found to acknowledge), KafkaError."""
+        """Acknowledge gaps; return those that were not acknowledged before. Raises StateError, NotFoundError
+        (GAP_UNKNOWN: there is no such gap), KafkaError."""
         require_owned(self.driver)
 
         def is_meant(gap: Gap) -> bool:
@@ -138,7 +139,8 @@ class FlowOperations:
     # -------------------------------------------------------------------------------------------------
 
     async def _command(self, kind: str, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
-        """Raises KafkaError: then it has no effect, neither now nor later."""
+        """Store the command. When this raises KafkaError, the command has no effect, neither now nor
+        later."""
         try:
             await self.driver.state.command(kind, subject.topic, subject.partition, fact)
         except TransientKafkaError as error:
@@ -152,7 +154,7 @@ class FlowOperations:
     def _tell_paused(self, partitions: Collection[TopicPartition]) -> None:
         epoch = self.driver.current
         if epoch is None:
-            return  # the next one is told when it starts
+            return  # The next task gets it when it starts.
         control = self.driver.state.control
         for slot in epoch.slots:
             for paused in (True, False):

@@ -1,6 +1,6 @@
-"""Moves of positions that the driver carries out itself: of partitions that no task has.
+"""Moves positions of partitions that no task has; the driver does this itself.
 
-Invariant: a copy that keeps its source's offsets and has begun is moved by its task alone, which has compared
+Invariant: a copy that keeps the source's offsets and has begun is moved only by its task, which has compared
 the end of the copy with the source.
 """
 
@@ -33,7 +33,7 @@ from twinlog_source.topics.known import Topics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverMoves:
-    """For the flow's owner."""
+    """For the owner of the flow."""
 
     flow: Flow
     table: PartitionTable
@@ -44,23 +44,24 @@ class DriverMoves:
     modes: CopyModes
     clock: Clock
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """What is undone of one move, and what the next one writes, never mix on the log."""
+    """Keeps the undoing of one move and the records of the next one from mixing on the log."""
 
     async def move(
         self, partition: TopicPartition, position: int, *, topics: Topics, bounds: LogBounds | None
     ) -> None:
-        """Give a position to a partition that has no task. What that leaves out is a gap where the position
-        before is known. Raises NotFoundError when the partition is not copied any more, and KafkaError: then
-        it has no effect, neither now nor later.
+        """Set the position of a partition that has no task. If the previous position is known, skipped
+        records are recorded as a gap. Raises NotFoundError when the flow no longer copies the partition, and
+        KafkaError; then it has no effect, neither now nor later.
 
-        Until that is decided the partition is in no plan: a task would continue from the position before.
+        Until the move is decided, the partition is in no plan, because a task would continue at the previous
+        position.
         """
         was_set_aside = self._row(partition).blocker is not None
         async with self._writing:
             if was_set_aside and self._row(partition).blocker is None:
                 raise _task_is_about_to_copy(partition)
             if partition in self.withdrawals.of_driver:
-                # A move that failed is undone first: undone later it would take this one back.
+                # Undo a failed move first. If it were undone later, that would undo this move too.
                 await self._undo()
             self._note(MoveBegun(partition=partition))
             async with self.modes.deciding:
@@ -85,11 +86,12 @@ class DriverMoves:
                 )
             )
             try:
-                # The gaps first: after a crash in between something may be told that was not left out; never
-                # the other way round.
+                # Write the gaps first. After a crash in between, a gap may be listed that was not left out,
+                # but never the other way round.
                 await self.journal.move(partition, position, gaps)
             except (KafkaError, asyncio.CancelledError):
-                # It stays in no plan until what is in force is on the log behind what may still arrive.
+                # Keep it out of all plans until the valid position is on the log, behind records that may
+                # still arrive.
                 if begins:
                     self._give_up_beginning(partition, position, before, copy)
                 else:
@@ -100,8 +102,8 @@ class DriverMoves:
         self._note(Moved(partition=partition, position=position))
 
     async def withdraw(self) -> None:
-        """Write what is in force behind the driver's own moves that failed, unless one is being made now. For
-        the flow's owner. Raises KafkaError."""
+        """Restore on the log what is valid, after the driver's own moves that failed, unless one is running.
+        For the owner of the flow. Raises KafkaError."""
         if not self._writing.locked():
             async with self._writing:
                 await self._undo()
@@ -115,8 +117,8 @@ class DriverMoves:
     async def _begin_at(
         self, row: PartitionRow, position: int, topics: Topics, copy: CopyFact | None
     ) -> None:
-        """Begin a copy here, with the source's offsets where possible; `copy` is what was known of it. Raises
-        KafkaError when it may not."""
+        """Begin a copy at this position, with the source's offsets where possible; `copy` is the previous
+        decision. Raises KafkaError if it may not begin."""
         before = row.position
         self._note(Begun(partition=row.partition, position=position))
         try:
@@ -131,7 +133,7 @@ class DriverMoves:
     def _give_up_beginning(
         self, partition: TopicPartition, position: int, before: int | None, copy: CopyFact | None
     ) -> None:
-        """Records that say where its copy begins may be on the log, or get there later."""
+        """Give up a beginning. Records about it may be on the log, or arrive later."""
         self._note(CopyChanged(partition=partition, copy=None))
         self._note(BeginningRefused(partition=partition, before=before))
         self.withdrawals.of_beginning(partition, to_offset=position, before=before, copy=copy)

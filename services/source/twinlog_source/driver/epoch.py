@@ -1,7 +1,7 @@
-"""One epoch as the driver sees it: a slot per task, each with the stream of the task that serves it now.
+"""One epoch in the driver: a slot for each task, each with the stream of the task that serves it now.
 
-Spark runs a lost task again with the same closure, so a slot may see several tasks in its life; the newest
-one that shows the epoch's token is served, and an older one that is still talking is cut off.
+Spark runs a lost task again with the same closure, so a slot may see several tasks. The newest one that shows
+the epoch's token is served; the stream of an older one is closed.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ LOSSES_AT_ONCE = 3
 """How many tasks of a slot may be lost before the next one has to wait."""
 FIRST_REJOIN_SECONDS = 0.5
 LONGEST_REJOIN_SECONDS = 10.0
-"""Less than a task waits for its driver's first word."""
+"""Less than the time for which a task waits for its driver's first message."""
 
 
 def rejoin_wait(losses: int) -> float:
@@ -41,52 +41,52 @@ def rejoin_wait(losses: int) -> float:
 
 class SlotState(StrEnum):
     WAITING = "waiting"
-    """No task is there that is ready."""
+    """The slot has no ready task."""
     PREPARED = "prepared"
     RUNNING = "running"
     LOST = "lost"
-    """Its task was started and is gone; another one may come."""
+    """The slot's task was lost; another one may come."""
     FINISHED = "finished"
-    """Its task has said its last words."""
+    """The task has sent its last message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastWords:
-    """Why a task ended, as it says itself."""
+    """Why a task ended, in its own words."""
 
     reason: str
-    """END_OF_EPOCH, or the stable reason of a failure."""
+    """END_OF_EPOCH, or the reason of a failure."""
     message: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class Slot:
-    """One slot of an epoch. Mutated on the driver's event loop only."""
+    """One slot of an epoch. Changed on the driver's event loop only."""
 
     index: int
     partitions: tuple[TopicPartition, ...]
     state: SlotState = SlotState.WAITING
     started: bool = False
-    """Positions were handed out: they are certain again only by last words, or by fencing and reading the
-    log."""
+    """Positions were handed out. They are certain again only after the task's last message, or after fencing
+    and reading the log."""
     joined: int = 0
-    """How many tasks have said hello; the newest is served."""
+    """How many tasks have connected; the newest is served."""
     losses: int = 0
-    """How many tasks were lost since one ran for a while: the next one waits longer."""
+    """How many tasks were lost since one ran for a while; each loss makes the next task wait longer."""
     commands: asyncio.Queue[TaskCommand] = field(default_factory=lambda: asyncio.Queue(COMMAND_QUEUE_SIZE))
     final: LastWords | None = None
     worker: str = ""
     counted: TaskCounters = field(default_factory=TaskCounters)
-    """The counters of its task as they were last told."""
+    """The task's counters from its latest report."""
     limits: SlotLimits = field(default_factory=SlotLimits)
-    """The limits its task knows."""
+    """The limits that the task knows."""
 
     @property
     def ended_well(self) -> bool:
         return self.final is not None and self.final.reason == EndReason.END_OF_EPOCH
 
     def tell(self, command: TaskCommand) -> None:
-        """Queue a command. A task whose queue is full is lost already."""
+        """Queue a command. A task whose queue is full has already been lost."""
         if not self.commands.full():
             self.commands.put_nowait(command)
 
@@ -99,21 +99,21 @@ class Epoch:
     number: int
     plan: Plan
     shared_worker: int | None = None
-    """The Python worker that its task shares with those of other flows; None = one of its own."""
+    """The Python worker that this flow's tasks share with other flows; None = no sharing."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     trace: str = field(default_factory=traceparent)
-    """W3C's `traceparent` of the span in which it was made ready: its tasks' spans are linked to that."""
+    """W3C's `traceparent` of the span that prepared the epoch; its tasks' spans link to it."""
     slots: tuple[Slot, ...] = ()
     partitions: frozenset[TopicPartition] = frozenset()
-    """Those of all slots."""
+    """The partitions of all slots."""
     ending: str = ""
-    """Why it was told to end; tasks that come later are refused."""
+    """Why the epoch was told to end; tasks that connect later are refused."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it was told to end."""
+    """Set when the epoch was told to end."""
     job_failure: TwinlogError | None = None
-    """Why its job ended, before it was asked to or not."""
+    """Why its job ended, whether or not it was asked to."""
     closed: bool = False
-    """Its positions are settled: what its tasks still say is old."""
+    """Its positions are final; later messages of its tasks are out of date."""
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -128,13 +128,12 @@ class Epoch:
         self._moved.set()
 
     def cut_off(self, slot: Slot) -> None:
-        """Serve the slot's task no longer: its stream ends, and another one may come unless the epoch is
-        over."""
+        """Stop serving the slot's task: close its stream. Another task may come unless the epoch is over."""
         slot.joined += 1
         self.move(slot, SlotState.LOST)
 
     def job_ended(self, failure: TwinlogError | None) -> None:
-        """No task will come any more."""
+        """No more tasks will connect."""
         self.job_failure = failure or TwinlogError(
             f"the Spark job of epoch {self.number} of {self.flow} ended without its tasks",
             reason="EPOCH_FAILED",
@@ -143,14 +142,14 @@ class Epoch:
 
     @property
     def failure(self) -> TwinlogError | None:
-        """Why a task of it ended before it was told to; None while all goes well."""
+        """Why a task ended before it was told to; None while there is no failure."""
         for slot in self.slots:
             if slot.final is not None and not slot.ended_well:
                 return TransientKafkaError(slot.final.message, reason=slot.final.reason)
         return None if self.ending else self.job_failure
 
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait for a condition on its slots; False when that took longer."""
+        """Wait for a condition on the slots; False if it takes too long."""
         try:
             async with asyncio.timeout(seconds):
                 while not condition():

@@ -1,4 +1,5 @@
-"""The jobs that run a flow's epochs: started ahead, so that one is ready when the one before it ends."""
+"""The Spark jobs of a flow's epochs. A job is started ahead, so that its tasks are ready when the previous
+epoch ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,39 +19,39 @@ from twinlog_source.reasons import EndReason
 
 PREPARE_TIMEOUT_SECONDS = 60.0
 MEANWHILE_SECONDS = 5.0
-"""How often the owner of the flow gets a word in while tasks get ready."""
+"""How often `meanwhile` runs while tasks get ready."""
 FIRST_NUMBER = 1
 """The number of a flow's first epoch in this process."""
 JOB_END_SECONDS = 5.0
 LINGER_SECONDS = 60.0
-"""A job whose epoch has been over for so long is cancelled: its tasks never came, or do not hear."""
+"""A job whose epoch has been over for this long is cancelled: its tasks never connected, or do not react."""
 
 log = structlog.get_logger(__name__)
 
 
 class EpochRunner(Protocol):
-    """Starts the tasks of an epoch somewhere (Spark)."""
+    """Runs the tasks of an epoch (on Spark)."""
 
     def warm_up(self) -> None:
-        """Begin to start what takes long to start; returns at once. What fails is met again by `run`."""
+        """Start what takes long to start, and return at once. A failure appears again in `run`."""
         ...
 
     async def run(self, epoch: Epoch) -> None:
-        """Return when all tasks of the epoch ended. Raises TwinlogError when they could not be run."""
+        """Return when all tasks of the epoch have ended. Raises TwinlogError when they could not run."""
         ...
 
     async def cancel(self, epoch: Epoch) -> None:
-        """End the tasks of an epoch that nobody needs; `run` raises then. Raises TwinlogError."""
+        """End the tasks of an epoch that is no longer needed; `run` then raises. Raises TwinlogError."""
         ...
 
     async def slots(self) -> int:
-        """How many tasks can copy at the same time. Waits for Spark to be up; raises TwinlogError."""
+        """How many tasks can copy at the same time. Waits until Spark is up; raises TwinlogError."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class EpochJobs:
-    """Every epoch that has a job. Used inside `group`'s lifetime, on the driver's event loop only."""
+    """Every epoch that has a job. Use it within the lifetime of `group`, on the driver's event loop only."""
 
     flow: Flow
     runner: EpochRunner
@@ -62,7 +63,7 @@ class EpochJobs:
     _running: set["asyncio.Task[None]"] = field(default_factory=set)
 
     def epoch_of(self, number: int) -> Epoch | None:
-        """None once its job has ended."""
+        """The epoch with this number; None once its job has ended."""
         return self._epochs.get(number)
 
     def next_number(self, *, beside: Epoch | None) -> int:
@@ -78,8 +79,8 @@ class EpochJobs:
         meanwhile: Callable[[], Awaitable[None]],
         shared_worker: int | None = None,
     ) -> Epoch:
-        """Start the tasks of an epoch and wait until they are ready; `meanwhile` is awaited every few
-        seconds. Raises what kept one from it, and what `meanwhile` raises."""
+        """Start the tasks of an epoch and wait until they are ready; await `meanwhile` every few seconds.
+        Raises the reason why they did not get ready, and what `meanwhile` raises."""
         self._number = number
         epoch = Epoch(flow=self.flow, number=number, plan=chosen, shared_worker=shared_worker)
         self._epochs[epoch.number] = epoch
@@ -103,7 +104,7 @@ class EpochJobs:
         return epoch
 
     async def _until_ready(self, epoch: Epoch, meanwhile: Callable[[], Awaitable[None]]) -> bool:
-        """Whether it was ready in time, or failed."""
+        """Whether the epoch was ready in time, or why it failed."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + PREPARE_TIMEOUT_SECONDS
         while (left_seconds := give_up_at - loop.time()) > 0:
@@ -116,7 +117,7 @@ class EpochJobs:
         return False
 
     async def shut_down(self) -> None:
-        """End what still runs: in order, or after a while."""
+        """End the running jobs: in order, or by force after a while."""
         for epoch in self._epochs.values():
             epoch.end(EndReason.SHUTDOWN)
         if self._running:
@@ -135,7 +136,7 @@ class EpochJobs:
             self.instruments.epoch_ended(self.clock.monotonic() - began)
 
     async def _outcome(self, epoch: Epoch) -> TwinlogError | None:
-        """Run the job; why it failed, None when it did not."""
+        """Run the job; return why it failed, or None."""
         failure: TwinlogError | None = None
         ended = asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -156,8 +157,8 @@ class EpochJobs:
         return failure
 
     async def _end_lingering(self, epoch: Epoch, ended: asyncio.Event) -> None:
-        """Loop until its job has `ended`: cancel one that outlives its epoch. It keeps a thread, and places
-        for tasks. A job that other flows share is cancelled only if cutting off this flow's tasks is not
+        """Loop until the job has `ended`: cancel it if it outlives its epoch, because it occupies a thread
+        and task slots. A job that other flows share is cancelled only if closing this flow's streams is not
         enough."""
         await wait_for_any(epoch.over, ended)
         may_cut_off = epoch.shared_worker is not None
@@ -167,7 +168,7 @@ class EpochJobs:
                 log.warning("epoch_cut_off", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
                 for slot in epoch.slots:
                     if slot.state is not SlotState.FINISHED:
-                        # Its stream ends, and the epoch is over: when the task comes again, it is refused.
+                        # Its stream ends and the epoch is over, so a task that reconnects is refused.
                         epoch.cut_off(slot)
                 continue
             log.warning("epoch_cancelled", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
@@ -178,6 +179,6 @@ class EpochJobs:
 
 
 def number_after(last: int, *, beside: int | None) -> int:
-    """The number of the epoch after `last`. Even and odd ones have transactional ids of their own: where
-    `last` never began, the next must not take those of the one that still copies."""
+    """The number of the epoch after `last`. Even and odd epochs have different transactional ids: if `last`
+    never began, the next one must not take the ids of the epoch that still copies."""
     return last + 2 if beside is not None and (last + 1 - beside) % 2 == 0 else last + 1

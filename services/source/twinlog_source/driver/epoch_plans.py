@@ -1,4 +1,4 @@
-"""How many slots an epoch gets, which worker, and whether its plan still fits what it has to copy."""
+"""How many slots an epoch gets, which worker runs it, and whether its plan still fits the load."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
@@ -17,21 +17,22 @@ class EpochPlans:
     table: PartitionTable
     clock: Clock
     count_slots: Callable[[], Awaitable[int]]
-    """How many slots Spark has."""
+    """Return how many slots Spark has."""
     max_slots: int | None
-    """What the configuration allows; None = all that Spark has."""
+    """The limit of the configuration; None = all that Spark has."""
     shared_worker: int | None
-    """The worker that the flow shares with others while it has little to copy; None = it shares none."""
+    """The worker that the flow shares while its load is small; None = it shares none."""
     _most_slots: int = 1
     _first_backlog: int = 0
-    """Records before the flow when it was planned without an epoch before it."""
+    """Records to copy when the flow was planned for its first epoch."""
 
     async def look_at_slots(self) -> None:
-        """How many there may be. Raises TwinlogError."""
+        """Update the number of available slots. Raises TwinlogError."""
         self._most_slots = min(self.max_slots or await self.count_slots(), MOST_SLOTS)
 
     def choose(self, partitions: Collection[TopicPartition], *, previous: Plan, first_backlog: int) -> Plan:
-        """The plan of the next epoch. `first_backlog`: records, where no epoch was before it."""
+        """Return the plan of the next epoch. `first_backlog` is the number of records to copy if there was no
+        epoch before."""
         self._first_backlog = first_backlog
         return plan(
             self.table.rates(partitions),
@@ -40,13 +41,14 @@ class EpochPlans:
         )
 
     def worker_for(self, chosen: Plan) -> int | None:
-        """The shared worker for a flow with little to copy."""
+        """The shared worker of a flow with little to copy."""
         if len(chosen) > 1 or not is_small(self._load(chosen[0], self._first_backlog)):
             return None
         return self.shared_worker
 
     def outgrew(self, epoch: Epoch) -> bool:
-        """Whether it needs a worker of its own, or more slots. One that needs fewer stays to its end."""
+        """Whether the flow needs a worker of its own, or more slots. A flow that needs fewer slots keeps them
+        until the epoch ends."""
         load = self._load(epoch.partitions)
         if epoch.shared_worker is not None and not is_small(load):
             return True
@@ -54,7 +56,8 @@ class EpochPlans:
         return present < most and slots_needed(load, present=present, most=self._most_slots) > present
 
     def holds(self, epoch: Epoch) -> bool:
-        """Whether it copies what is to be copied, and no other spread over its slots would be much better."""
+        """Whether the epoch copies the right partitions, and no other distribution over its slots would be
+        much better."""
         partitions = self.table.plannable()
         if partitions != epoch.partitions:
             return False

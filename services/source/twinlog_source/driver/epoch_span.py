@@ -1,7 +1,7 @@
-"""How long an epoch lasts, and how often it is looked at. Pure: takes `now`.
+"""How long an epoch lasts, and how often its end is considered. Pure: takes `now`.
 
-A hand-over costs a Spark job, new connections and some dozens of requests. So an epoch whose plan is still
-the right one stays, and is compared with the best plan every now and then.
+A hand-over costs a Spark job, new connections and dozens of requests. So an epoch lasts as long as its plan
+fits; from time to time the plan is compared with the best one.
 """
 
 from collections.abc import Callable
@@ -10,30 +10,30 @@ from dataclasses import dataclass, field
 REPLAN_POLL_SECONDS = 0.25
 LONGEST_REPLAN_POLL_SECONDS = 5.0
 REPLANS_PER_SECOND = 30
-"""All flows of a process together replan this often, while each does so every few seconds."""
+"""How often all flows of a process together compare plans; each flow does so every few seconds."""
 DEMAND_POLL_SECONDS = 1.0
 LONGEST_DEMAND_POLL_SECONDS = 5.0
 DEMANDS_PER_SECOND = 20
-"""How often all flows of a process together check whether they have outgrown their epochs, while each
-does so every few seconds."""
+"""How often all flows of a process together check whether they have outgrown their epochs; each flow does so
+every few seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EpochSpan:
-    """All in monotonic seconds."""
+    """All times are monotonic seconds."""
 
     began: float
     soonest_seconds: float
-    """Before that it is not compared with the best plan."""
+    """Before this time the plan is not compared with the best one."""
     longest_seconds: float
-    """After that it ends in any case, but not before `soonest_seconds`."""
+    """After this time the epoch ends in any case, but not before `soonest_seconds`."""
     _looks_at: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._looks_at = self.began + self.soonest_seconds
 
     def is_over(self, now: float, plan_holds: Callable[[], bool]) -> bool:
-        """Whether the next epoch is due. `plan_holds` is asked once in `soonest_seconds`."""
+        """Whether the next epoch is due. `plan_holds` is called once in `soonest_seconds`."""
         if now >= self._ends_at:
             return True
         if now < self._looks_at:
@@ -42,7 +42,7 @@ class EpochSpan:
         return not plan_holds()
 
     def seconds_left(self, now: float) -> float:
-        """Until it ends in any case."""
+        """Seconds until the epoch ends in any case."""
         return max(0.0, self._ends_at - now)
 
     @property

@@ -1,13 +1,18 @@
-"""The driver of one flow: plans epochs, hands partitions from each to the next, and knows every position.
+"""The driver of one flow: plans epochs, hands partitions from each epoch to the next, and knows every
+position.
 
-One epoch copies while the next is made ready (Spark schedules its tasks, they open clients and fence their
-own transactional ids); then the old tasks finish, hand over their positions, and the new ones start: the
-gap between two epochs is one round trip. Whatever does not report is fenced, and its positions are read
-from the target's log.
+While one epoch copies, the next one gets ready: Spark schedules its tasks, they open clients and fence their
+transactional ids. Then the old tasks finish and hand over their positions, and the new ones start:
+
+    epoch n     ───── copying ─────▶ End ─▶ Finished + positions
+    epoch n+1   Hello ─▶ Prepared ························ Start + positions ─▶ ───── copying ─────▶
+                                     └─── one round trip ───┘
+
+If a task sends no Finished, its ids are fenced, and its positions are read from the target's log.
 
 Invariant A: a partition is started only after every earlier owner of it finished or was fenced.
-Invariant B: a task is started only if the flow was still ours after its ids were initialised.
-Invariant C: a start position is what the last owner committed: from its own last words, or from the log
+Invariant B: a task is started only if this process still owned the flow after its ids were initialised.
+Invariant C: a start position is what the last task committed: from its own last message, or from the log
 after fencing.
 """
 
@@ -53,10 +58,12 @@ from twinlog_source.reasons import EndReason, PartitionReason
 
 FINISH_TIMEOUT_SECONDS = 20.0
 LEAVE_SECONDS = 5.0
-"""For what is put on the log at the end. A target that hangs must not hold up the process."""
+"""The longest time for writing to the log at the end. A target that does not answer must not delay the
+exit."""
 PROBE_POLL_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 5.0
-"""How old the reason may be that a flow shows: it is looked at again after so long."""
+"""A flow without progress is tried again after this time at the latest, so the reason that it shows is not
+older."""
 
 log = structlog.get_logger(__name__)
 
@@ -65,20 +72,21 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class FlowDriver:
-    """Runs one flow until `stop`. `run` is a loop for `supervise`: it survives brokers, peers and tasks
-    that fail."""
+    """Runs one flow until `stop`. `run` is a loop for `supervise`; failures of brokers, peers and tasks do
+    not end it."""
 
     state: FlowState
     jobs: EpochJobs
     host: TaskHost
     is_elected: Callable[[], bool]
-    """Whether the flow's lease says that no other process copies it."""
+    """Whether the flow's lease confirms that no other process copies it."""
     standing: Callable[[], TwinlogError | None]
-    """What the flow's lease has against copying it here: another process does, or it is not known yet."""
+    """Why the flow's lease forbids copying here: another process owns the flow, or the owner is not known
+    yet."""
     is_probed: Callable[[Flow], bool]
-    """Whether both clusters have been asked who they are, with or without an answer."""
+    """Whether both clusters were asked for their ids, with or without an answer."""
     refusal: Callable[[Flow], TwinlogError | None]
-    """Why the flow must not be copied as far as is known: both ends are one cluster, or one is unknown."""
+    """Why the flow must not be copied: both ends are the same cluster, or a cluster id is unknown."""
     instruments: FlowInstruments
     clock: Clock
     random: Callable[[], float]
@@ -86,15 +94,15 @@ class FlowDriver:
     epoch_seconds: float
     longest_epoch_seconds: float
     shared_worker: int | None = None
-    """The worker that it shares with other flows while it has little to copy; None = it shares none."""
+    """The worker that the flow shares with others while its load is small; None = it shares none."""
     current: Epoch | None = None
     """The epoch that copies now."""
     plans: EpochPlans = field(init=False)
     _since: float = field(init=False)
-    """Monotonic seconds: when the process began to drive its flows."""
+    """When the process began to drive its flows, in monotonic seconds."""
     _owned: bool = False
     _was_copied: bool = False
-    """An epoch has run since the flow was taken over."""
+    """An epoch has run since this process took the flow over."""
     _displaced: bool = False
     _was_unstable: bool = False
     """A transaction on the positions topic stayed open, and no step has succeeded since."""
@@ -120,17 +128,17 @@ class FlowDriver:
 
     @property
     def owned(self) -> bool:
-        """Whether this process is the flow's owner now."""
+        """Whether this process owns the flow now."""
         return self._owned
 
     @property
     def has_begun(self) -> bool:
-        """An epoch has run since the flow was taken over, or there is nothing that can be copied."""
+        """Whether an epoch has run since the flow was taken over, or there is nothing to copy."""
         reason, _ = self.idle_reason()
         return self._owned and (self._was_copied or reason == PartitionReason.NO_TOPICS)
 
     def send_throttles(self) -> None:
-        """Deal the limits out to the slots of the running epoch, by what each needs now."""
+        """Distribute the limits over the slots of the running epoch, by their present need."""
         epoch = self.current
         if epoch is None:
             return
@@ -143,7 +151,7 @@ class FlowDriver:
             slot.tell(Limit(limits=limits))
 
     def idle_reason(self) -> tuple[str, str]:
-        """Reason and words for a flow that does not copy; empty while it does."""
+        """Reason and message of a flow that does not copy; empty while it copies."""
         return idle_words(
             self.state.table.problem,
             is_copied=self.current is not None,
@@ -153,7 +161,7 @@ class FlowDriver:
         )
 
     def facts(self) -> FlowFacts:
-        """What is said of every partition follows from this. May be asked from any thread."""
+        """The facts from which the state of every partition is derived. May be called from any thread."""
         now, table, control = self.clock.monotonic(), self.state.table, self.state.control
         followed_at = table.followed_at
         is_followed = followed_at is not None and now - followed_at <= END_VALID_SECONDS
@@ -179,8 +187,8 @@ class FlowDriver:
         )
 
     async def stand_by(self, stop: asyncio.Event) -> None:
-        """Loop until `stop`: another process copies the flow, or it is not known yet whether one does. Spark
-        is started, so that a take-over need not wait for it."""
+        """Loop until `stop`: another process copies the flow, or the owner is not known yet. Spark is
+        started, so that a take-over need not wait for it."""
         self.jobs.runner.warm_up()
         while not await wait_or_stop(stop, REPLAN_POLL_SECONDS):
             self._note_problem(self._why_standing_by())
@@ -192,13 +200,13 @@ class FlowDriver:
             and standing.reason != OwnerReason.OWNED_ELSEWHERE
             and self.is_probed(self.flow)
         ):
-            # A cluster that is away or refused is why nobody can be elected.
+            # If a cluster is down or refuses, no owner can be elected; show that as the reason.
             return self.refusal(self.flow) or standing
         return standing
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop until `stop`; then the running epoch finishes and hands its positions to the log. Runs again
-        when the flow comes back to this process."""
+        """Loop until `stop`; then the running epoch finishes and stores its positions. Runs again when this
+        process gets the flow back."""
         self._note_problem(None)
         backoff = Backoff(
             initial_seconds=1.0,
@@ -218,7 +226,7 @@ class FlowDriver:
             await self._shut_down()
 
     async def _step(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:
-        """Take the flow over if it is not ours, then run one epoch."""
+        """Take the flow over if necessary, then run one epoch."""
         while not stop.is_set() and not self.is_probed(self.flow):
             await wait_or_stop(stop, PROBE_POLL_SECONDS)
         refusal = self.refusal(self.flow)
@@ -228,22 +236,23 @@ class FlowDriver:
         if not self._owned:
             with contextlib.suppress(TwinlogError):
                 await self._end_current("FENCED")
-            # With a lease the other one has left, or was silent for a session; the claim fences it all the
-            # same.
+            # With a lease, the other process has left or was silent for a session. The claim fences it in any
+            # case.
             await self.state.take_over(displaced=self._displaced and not self.is_elected())
             self._displaced = False
             self._owned, self._was_copied = True, False
         await self._next_epoch(stop, group)
 
     def _stumble(self, error: TwinlogError) -> None:
-        """Note what went wrong. A fenced flow has to be taken over again; what copies meanwhile continues."""
+        """Record what failed. A fenced flow has to be taken over again; a running epoch continues
+        meanwhile."""
         self._note_problem(error)
         self.instruments.failed(error.reason)
         if error.reason == FENCED:
             self._owned, self._displaced = False, True
         elif error.reason == "POSITIONS_UNSTABLE":
-            # A transaction of a slow target may be open for so long. One that still is the next time is not
-            # ended by its holder: a take-over fences all and ends what hangs.
+            # A transaction of a slow target may stay open for this long. If it is still open the next time,
+            # its holder will not end it: a take-over fences all ids and ends what hangs.
             if self._was_unstable:
                 self._owned = False
             self._was_unstable = True
@@ -265,13 +274,13 @@ class FlowDriver:
         except TwinlogError as error:
             log.warning("flow_left_unfinished", flow=str(self.flow), reason=error.reason, message=str(error))
         await self.jobs.shut_down()
-        # Another process may copy before this one does again.
+        # Another process may copy the flow before this one does so again.
         self._owned = False
 
     # ---------------------------------------------------------------------------------------------- epochs
 
     async def _next_epoch(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:
-        """Make the next epoch ready, hand over to it, and stay until the one after it is due."""
+        """Prepare the next epoch, hand over to it, and stay until the one after it is due."""
         chosen = await self._plan(stop)
         if not chosen:
             return
@@ -296,7 +305,7 @@ class FlowDriver:
             raise
         for slot in epoch.slots:
             slot.started = True
-            # A task that came after the one that was ready is started once it is ready, by `rejoin`.
+            # A task that connects after the ready one was lost is started by `rejoin` once it is ready.
             if slot.state is SlotState.PREPARED:
                 slot.tell(self.host.start(epoch, slot))
                 epoch.move(slot, SlotState.RUNNING)
@@ -313,14 +322,14 @@ class FlowDriver:
             await self._stay(epoch, stop)
 
     def span_attributes(self, number: int) -> dict[str, str | int]:
-        """The attributes of this epoch's span."""
+        """The attributes of the epoch's span."""
         return {
             **flow_attributes(self.flow.source, self.flow.target),
             "twinlog.epoch": number,
         }
 
     async def _plan(self, stop: asyncio.Event) -> Plan:
-        """The plan of the next epoch; empty when asked to stop."""
+        """Plan the next epoch; empty when asked to stop."""
         while not stop.is_set():
             gone = await self.state.refresh(owned=self.current.partitions if self.current else frozenset())
             if gone and self.current is not None:
@@ -343,12 +352,12 @@ class FlowDriver:
         try:
             await self._finish(previous, reason)
         except asyncio.CancelledError:
-            # Its tasks may still write: who leaves has to end them first.
+            # Its tasks may still write, so end them before leaving.
             self.current = previous
             raise
 
     async def _finish(self, epoch: Epoch, reason: str) -> None:
-        """End an epoch and learn its final positions: from its tasks, else from the log after fencing."""
+        """End an epoch and get its final positions: from its tasks, or from the log after fencing."""
         epoch.end(reason)
         await epoch.wait_until(
             lambda: epoch.are(SlotState.FINISHED, SlotState.LOST, SlotState.WAITING), FINISH_TIMEOUT_SECONDS
@@ -369,7 +378,7 @@ class FlowDriver:
         epoch.closed = True
 
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
-        """Stay while its plan is right and its tasks are well."""
+        """Stay while the plan fits and the tasks are healthy."""
         poll_seconds = replan_poll_seconds(self.state.flows)
         demand_seconds = demand_poll_seconds(self.state.flows)
         began = looked_at = self.clock.monotonic()
@@ -397,23 +406,23 @@ class FlowDriver:
             if await self._may_be_away(self._is_stale(epoch)):
                 return
             self.send_throttles()
-            # Flows of a group end their epochs at one time, to begin the next ones together.
+            # Flows of a group end their epochs at the same time, so that the next ones begin together.
             await wait_or_stop(stop, min(poll_seconds, span.seconds_left(self.clock.monotonic())))
 
     async def _is_stale(self, epoch: Epoch) -> bool:
-        """Sign if it is time. Whether the epoch's plan has to be made again. Raises KafkaError."""
+        """Sign if it is due. Return whether the epoch's plan has to be made again. Raises KafkaError."""
         await self.state.renew()
         return await self.state.plan_is_stale(epoch.partitions)
 
     async def _renew_current(self) -> None:
-        """While the next epoch is made ready: the present one copies, and its positions count as ours only
-        while we sign. Raises FatalKafkaError (PRODUCER_FENCED)."""
+        """Sign while the next epoch gets ready: the positions of the running epoch count as ours only while
+        we sign. Raises FatalKafkaError (PRODUCER_FENCED)."""
         if self.current is not None:
             await self._may_be_away(self.state.renew())
 
     async def _may_be_away(self, step: Awaitable[T]) -> T | None:
-        """A cluster that is away now is the tasks' matter: they say so, and try again. Raises FatalKafkaError
-        (PRODUCER_FENCED)."""
+        """Ignore a cluster that does not answer: the tasks notice it themselves, report it and retry. Raises
+        FatalKafkaError (PRODUCER_FENCED)."""
         try:
             return await step
         except KafkaError as error:

@@ -1,6 +1,6 @@
-"""What is true of a flow while it is copied and while it is not: how far it is behind, and whether it moves.
+"""Measures the lag and the progress of a flow, whether or not this process copies it.
 
-Runs beside the driver's loop and depends on no task, no Spark and no target.
+Runs next to the driver's loop and depends on no task, no Spark and no target.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from twinlog_source.topics.source_ends import SourceEnds
 TICK_SECONDS = 1.0
 LONGEST_TICK_SECONDS = 3.0
 TICKS_PER_SECOND = 40
-"""How often all flows of a process together are checked, while each is checked every few seconds."""
+"""How often all flows of a process together are checked; each flow is checked every few seconds."""
 FOLLOW_TIMEOUT_SECONDS = 10.0
 
 log = structlog.get_logger(__name__)
@@ -43,10 +43,11 @@ class FlowMonitor:
     follower: PositionsFollower
     clock: Clock
     flows: int = 1
-    """How many flows the process has."""
+    """The number of flows in the process."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop until `stop`. Ends and positions are read side by side: neither cluster holds the other up."""
+        """Loop until `stop`. Reads ends and positions concurrently, so that neither cluster delays the
+        other."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read_ends(stop), name="source ends")
             group.create_task(self._follow(stop), name="positions of the owner")
@@ -54,7 +55,7 @@ class FlowMonitor:
                 self.note_progress()
 
     def note_progress(self) -> None:
-        """See which partitions that should move have moved."""
+        """Record which partitions have made progress."""
         paused = frozenset(filter(self.control.is_paused, self.table.rows)) if self.control.pauses else ()
         self.table.apply(MovementChecked(paused=paused), self.clock.monotonic())
 
@@ -73,5 +74,5 @@ class FlowMonitor:
             async with asyncio.timeout(FOLLOW_TIMEOUT_SECONDS):
                 await self.follower.follow()
         except (KafkaError, TimeoutError) as error:
-            # Positions that are not read are not known: the lag says so.
+            # Positions that cannot be read are unknown, and the lag shows it.
             log.debug("positions_not_followed", flow=str(self.follower.flow.flow), error=str(error))

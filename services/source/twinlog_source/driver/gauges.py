@@ -1,6 +1,6 @@
-"""The gauges of a flow: what its rows, its limits and its last records say now.
+"""The gauges of a flow, computed from its rows, limits and latest records.
 
-Called from the scraper's thread.
+Called from the thread that serves scrapes.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ from twinlog_source.partitions.table import PartitionTable
 
 VERIFIED_KINDS = tuple(str(kind) for kind in Kind)
 MOST_STALLED = 100
-"""Partitions of a flow that are shown with their reasons."""
+"""Most partitions of a flow that are shown with their reasons."""
 _STANDS = frozenset((PartitionState.STALLED, PartitionState.FAULTED))
 
 FigureOf = Callable[[LatencyHistogram], float]
@@ -61,7 +61,7 @@ RateOf = Callable[[PartitionRow], Callable[[float], float]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowGauges:
     flow: Mapping[str, str]
-    """The attributes of all of them."""
+    """Attributes of all of the flow's gauges."""
     table: PartitionTable
     control: ControlState
     latencies: LatencyWindows
@@ -69,7 +69,7 @@ class FlowGauges:
     clock: Clock
 
     def lags(self, facts: FlowFacts) -> list[Observation]:
-        """Offsets of each partition that are not copied yet; those that are not known are absent."""
+        """Offsets of each partition that are not copied yet; unknown ones are absent."""
         return [
             Observation(lag, self._at(row)) for row in self._rows() if (lag := lag_of(row, facts)) is not None
         ]
@@ -86,7 +86,7 @@ class FlowGauges:
         ]
 
     def verified_differences(self) -> list[Observation]:
-        """Differences by topic and kind; 0 where everything that was verified is equal."""
+        """Differences by topic and kind; 0 where everything verified is equal."""
         counts: Counter[tuple[str, str]] = Counter()
         for row, proof in self._proofs():
             for kind in VERIFIED_KINDS:
@@ -101,7 +101,7 @@ class FlowGauges:
         return [(row, proofs[row.partition]) for row in self._rows() if row.partition in proofs]
 
     def lag_times(self, facts: FlowFacts) -> list[Observation]:
-        """Age of the oldest record of each partition that is not copied; absent where it is not known."""
+        """Age of the oldest record of each partition that is not copied yet; absent where unknown."""
         return [
             Observation(seconds, self._at(row))
             for row in self._rows()
@@ -121,7 +121,7 @@ class FlowGauges:
         return self._figures(self.record_ages, take)
 
     def throttles(self) -> list[Observation]:
-        """Limits in force."""
+        """The limits in force."""
         target_topics = {row.partition.topic: row.target_topic for row in self._rows()}
         return [
             Observation(
@@ -140,7 +140,7 @@ class FlowGauges:
         return [Observation(count, {**self.flow, "twinlog.state": name}) for name, count in counts.items()]
 
     def source_ends(self) -> list[Observation]:
-        """The last known log ends of each topic that producers write to."""
+        """The last known log ends of each topic; topics of heartbeats are left out."""
         ends: Counter[str] = Counter()
         for row in self._rows():
             if row.end is not None and not row.is_heartbeats:
@@ -148,7 +148,7 @@ class FlowGauges:
         return [Observation(end, self._to(topic)) for topic, end in ends.items()]
 
     def behind(self, facts: FlowFacts) -> list[Observation]:
-        """Partitions with something left to copy, by state and reason."""
+        """Partitions with records to copy, by state and reason."""
         counts: Counter[tuple[str, str]] = Counter()
         for row in self._rows():
             if row.last_known_lag and not row.is_heartbeats:
@@ -160,7 +160,7 @@ class FlowGauges:
         ]
 
     def stalled(self, facts: FlowFacts) -> list[Observation]:
-        """The partitions that stand longest, with the reason."""
+        """The partitions that have made no progress for the longest time, with the reason."""
         found = [
             (facts.now - since if (since := standing.stalled_since) is not None else 0.0, row, standing)
             for row in self._rows()
@@ -180,7 +180,7 @@ class FlowGauges:
         ]
 
     def throttled(self, facts: FlowFacts) -> list[Observation]:
-        """Tasks that a quota holds up, by cluster."""
+        """Tasks that a quota delays, by cluster."""
         ends = (
             ("source", self.table.source_throttled_at),
             ("target", self.table.target_throttled_at),
@@ -204,7 +204,7 @@ class FlowGauges:
         return [Observation(per_second, self._to(topic)) for topic, per_second in by_topic.items()]
 
     def _figures(self, windows: LatencyWindows, take: FigureOf) -> list[Observation]:
-        """One figure of what the last half minute brought, by topic."""
+        """One statistic of the last half minute, by topic."""
         recent = windows.recent(self.clock.monotonic())
         return [Observation(take(histogram), self._to(topic)) for topic, histogram in recent.items()]
 
@@ -216,7 +216,7 @@ class FlowGauges:
 
 
 class ObservedFlow(Protocol):
-    """A flow as the scraper sees it."""
+    """A flow as the scrape sees it."""
 
     @property
     def gauges(self) -> FlowGauges: ...
@@ -225,7 +225,7 @@ class ObservedFlow(Protocol):
 
 
 def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
-    """Publish the gauges of all flows: one callback each for the process."""
+    """Publish the gauges of all flows, with one callback each for the process."""
 
     def publish(spec: MetricSpec, observe: Callable[[FlowGauges], Iterable[Observation]]) -> None:
         instruments.gauge(meter, spec, lambda: [each for flow in flows for each in observe(flow.gauges)])

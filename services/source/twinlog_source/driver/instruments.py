@@ -1,4 +1,4 @@
-"""The metrics of one flow, recorded where the driver learns of things."""
+"""The metrics of one flow, recorded where the driver gets the data."""
 
 from collections.abc import Iterable
 
@@ -36,7 +36,7 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 
 MOST_SAMPLES = 100
-"""The limit for one topic in one report: a histogram needs no more to show a distribution."""
+"""Most samples of one topic in one report: a histogram needs no more to show a distribution."""
 
 
 class FlowInstruments:
@@ -70,7 +70,7 @@ class FlowInstruments:
         )
 
     def copied(self, added: Iterable[Copied]) -> None:
-        """Count what a report added."""
+        """Count the records that a report added."""
         latencies: dict[str, LatencyHistogram] = {}
         ages: dict[str, LatencyHistogram] = {}
         for each in added:
@@ -89,7 +89,7 @@ class FlowInstruments:
         self._distribute(ages, self._record_age, self._record_ages)
 
     def task_counted(self, before: TaskCounters, now: TaskCounters) -> None:
-        """Count what a task's own counters grew by; they begin at 0 with every task."""
+        """Count the increase of a task's own counters; they begin at 0 with every task."""
         if now.transactions_committed < before.transactions_committed:
             before = TaskCounters()
         for outcome, count in (
@@ -106,7 +106,7 @@ class FlowInstruments:
                 self.failed(reason, added)
 
     def gap(self, gap: Gap) -> None:
-        """A gap was entered into the ledger."""
+        """Count a gap that was entered into the ledger."""
         row = self._table.rows.get(gap.partition)
         self._lost.add(
             gap.to_offset - gap.from_offset if gap.is_loss else 0,
@@ -114,7 +114,7 @@ class FlowInstruments:
         )
 
     def foreign(self, row: PartitionRow, records: int) -> None:
-        """Records of somebody else were found in a copy."""
+        """Count foreign records that were found in a copy."""
         self._foreign.add(records, self._to(row.target_topic))
 
     def failed(self, reason: str, failures: int = 1) -> None:

@@ -1,6 +1,5 @@
-"""Moves of positions, as `twinlog positions set` orders them. The task that has the partition carries them
-out, or the driver where no task has it. Each is on the log before it is said to be done.
-"""
+"""Moves positions for `twinlog positions set`. The partition's task carries a move out, or the driver if
+there is no task. A move counts as done only when it is on the log."""
 
 import asyncio
 import itertools
@@ -24,9 +23,9 @@ from twinlog_source.preserved.fill_limits import MOST_AT_LEADER, is_visible
 from twinlog_source.task.orders import Reposition, WithdrawReposition
 
 MOVE_SECONDS = 8.0
-"""How long a task may take to come to rest and to write a new position: below the deadline of a call."""
+"""The longest time for a task to stop and write a new position; less than the deadline of a call."""
 WITHDRAW_SECONDS = 3.0
-"""How long a task may take to answer that it has withdrawn a move: it reports every second."""
+"""The longest time for a task to confirm that it has withdrawn a move; it reports every second."""
 MOVE_POLL_SECONDS = 0.05
 
 log = structlog.get_logger(__name__)
@@ -36,7 +35,7 @@ _order_numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where positions are moved: one of the four."""
+    """Where positions are moved; exactly one field is set."""
 
     offset: int | None = None
     timestamp_ms: int | None = None
@@ -45,19 +44,19 @@ class Destination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What moving one partition means."""
+    """The move of one partition, planned or done."""
 
     partition: TopicPartition
     from_offset: int | None
     """None: it has no position yet."""
     to_offset: int | None
-    """None: that is not known, and `reason` says why."""
+    """None: unknown; `reason` tells why."""
     reason: str = ""
     message: str = ""
     applied: bool = False
-    """It is carried out, and the new position is on the log."""
+    """The move is done, and the new position is on the log."""
     bounds: LogBounds | None = None
-    """Start and end of the source's log when the move was planned; None = not known."""
+    """Start and end of the source's log when the move was planned; None = unknown."""
     offsets_end: bool = False
     """The copy keeps its source's offsets until now, and does not from there on."""
     fills_offsets: bool = False
@@ -73,7 +72,7 @@ class Move:
 
     @property
     def _offsets_forward(self) -> int:
-        """0 also of a move that is refused, or of a partition without a position."""
+        """How many offsets the move skips; 0 if it is refused, or the partition has no position."""
         if self.reason or self.from_offset is None or self.to_offset is None:
             return 0
         return self.to_offset - self.from_offset
@@ -81,17 +80,17 @@ class Move:
 
 @dataclass(slots=True, kw_only=True)
 class _Order:
-    """A move on its way to the task that owns the partition."""
+    """A move that waits for the task which owns the partition."""
 
     move: Move
     to_offset: int
     number: int
     slot: Slot | None = None
-    """Who was told; None = nobody yet."""
+    """The slot whose task got the order; None = none yet."""
     task: int = 0
-    """Which of the slot's tasks that was."""
+    """The number of that task among the slot's tasks."""
     given_up: bool = False
-    """The task was told to withdraw it."""
+    """The task was told to withdraw the move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +102,7 @@ class PositionMoves:
     clock: Clock
 
     async def plan(self, subject: Subject, destination: Destination) -> list[Move]:
-        """What `carry_out` would do. Raises StateError, NotFoundError, KafkaError."""
+        """Plan what `carry_out` would do. Raises StateError, NotFoundError, KafkaError."""
         partitions = sorted(require_partitions(self.driver, subject))
         wanted = await self._resolve(partitions, destination)
         starts = await self.source.list_offsets(OffsetSpec.EARLIEST, partitions)
@@ -120,11 +119,11 @@ class PositionMoves:
         ]
 
     async def carry_out(self, moves: Collection[Move], *, by: str) -> list[Move]:
-        """Move positions and return when they are on the log: each move with what became of it.
+        """Move positions, and return each move with its outcome when they are on the log.
 
-        Those that cannot be carried out keep their reason. One that nobody confirmed in time is withdrawn
-        (POSITION_NOT_MOVED): it has no later effect. Where the task did not answer to that either, it is not
-        known (POSITION_UNCERTAIN).
+        A move that cannot be carried out has a reason. One that is not confirmed in time is withdrawn
+        (POSITION_NOT_MOVED) and has no later effect. If the task does not confirm the withdrawal either, the
+        outcome is unknown (POSITION_UNCERTAIN).
         """
         state, epoch = self.driver.state, self.driver.current
         done: dict[TopicPartition, Move] = {}
@@ -156,7 +155,7 @@ class PositionMoves:
                 if orders:
                     await wait_or_stop(asyncio.Event(), MOVE_POLL_SECONDS)
         finally:
-            # The caller is gone: nobody can be told that it took place.
+            # The caller has gone, so the outcome can no longer be reported: withdraw the move.
             for order in orders:
                 self._give_up(order)
         return [done[move.partition] for move in moves]
@@ -176,7 +175,7 @@ class PositionMoves:
         )
 
     def _is_over(self, order: _Order, give_up_at: float, done: dict[TopicPartition, Move]) -> bool:
-        """Whether an order needs no more waiting; then what became of it is in `done`."""
+        """Whether an order is finished; its outcome is in `done` then."""
         move, now = order.move, self.clock.monotonic()
         try:
             row = self.driver.state.row(move.partition)
@@ -186,7 +185,7 @@ class PositionMoves:
             elif self._is_carried_out(order):
                 done[move.partition] = replace(move, applied=True)
             elif not order.given_up and self._is_withdrawn(order):
-                # Its task knows better than its last report how far a preserved copy is.
+                # The task knows the progress of a preserved copy better than its last report.
                 done[move.partition] = _copied_already(move, row.position or 0)
             elif now > give_up_at:
                 self._give_up(order)
@@ -199,7 +198,7 @@ class PositionMoves:
         return move.partition in done
 
     def _give_up(self, order: _Order) -> None:
-        """Have the task that was told drop it. It hears that after the order itself."""
+        """Tell the task to drop the order. It gets this after the order itself."""
         if order.given_up or order.slot is None:
             return
         order.given_up, move = True, order.move
@@ -214,7 +213,8 @@ class PositionMoves:
         return row is not None and row.report is not None and row.report.withdrawn == order.number
 
     def _is_carried_out(self, order: _Order) -> bool:
-        """Tell the task that owns the partition now, and look whether it has obeyed. Raises StateError."""
+        """Give the order to the task that owns the partition now, and check whether it was carried out.
+        Raises StateError."""
         move = order.move
         if order.slot is not None:
             row = self.driver.state.row(move.partition)
@@ -222,7 +222,9 @@ class PositionMoves:
             if report is not None and report.repositioned == order.number:
                 return True
             if order.slot.ended_well:
-                order.slot = None  # It ended in order and says that it did not: the next one shall.
+                order.slot = (
+                    None  # The task ended in order without carrying it out: give the order to the next one.
+                )
                 if order.given_up:
                     raise _not_moved(move)
             elif order.slot.joined != order.task or order.slot.final is not None:
@@ -261,7 +263,7 @@ def planned_move(
     start: int | KafkaError,
     end: int | KafkaError,
 ) -> Move:
-    """What moving a partition to `wanted` (None: the end) means, by the bounds of the source's log."""
+    """What moving a partition to `wanted` (None: the end) means, given the bounds of the source's log."""
     before = None if row is None else row.position
     for answer in (wanted, start, end):
         if isinstance(answer, KafkaError):

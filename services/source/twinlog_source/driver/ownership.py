@@ -1,12 +1,17 @@
-"""Who copies a flow: one process at a time, the one that claimed it last.
+"""Which process copies a flow: the one that claimed it last.
 
-Who should copy is elected (`twinlog.service.owner.lease`): only the elected process claims. Who still can is
-decided here, so that an election that errs costs a pause and never a record.
-A claim is written first, then every id of earlier owners is fenced. Between a task's initialising of its ids
-and its start the owner looks whether the newest claim is still its own.
-Invariant: of two owners at most one can commit from its start positions on. The later one fenced the
-ids of the other after its claim: tasks that were initialised before are fenced, those that come later are not
-started.
+An election (`twinlog.service.owner.lease`) chooses the process that may claim. This module makes sure that
+only one process can write, so an error of the election costs a pause and never a record.
+
+A new owner writes its claim, then fences every id of earlier owners, then reads the positions. A task of the
+owner before initialises its ids, then that owner checks the newest claim, then it starts the task:
+
+    new owner                  claim ────────▶ fence ────────▶ read positions
+    task, case 1   initialise ids ─▶ start      ✗ fenced: it commits nothing more
+    task, case 2                                    initialise ids ─▶ ✗ newer claim: no start
+
+Invariant: of two owners at most one can commit from its start positions on. Tasks of the earlier owner that
+initialised their ids before the fencing are fenced; those that do so later are not started.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,18 +34,19 @@ from twinlog_source.log.positions import PositionsLog
 
 RENEW_SECONDS = 20.0
 FOREIGN_AFTER_MS = 60_000
-"""A position that was written this long after its owner last signed is not the owner's, if it was killed."""
+"""A position that was written this long after the last signature of a killed owner was not written by that
+owner."""
 STALE_OWNER_SECONDS = 60.0
-"""An owner that has not claimed or signed for this long is gone."""
+"""An owner that has neither claimed nor signed for this long is gone."""
 AT_REST_AFTER_SECONDS = 900.0
-"""Nothing arrives any more of what an owner wrote that was killed, or froze, so long ago: brokers have closed
-its connections (`connections.max.idle.ms` is ten minutes)."""
+"""Writes of an owner that was killed or froze this long ago no longer arrive: brokers have closed its
+connections (`connections.max.idle.ms` is ten minutes)."""
 
 log = structlog.get_logger(__name__)
 
 Fence = Callable[[Sequence[str], Mapping[TopicPartition, TopicPartition]], Awaitable[None]]
-"""Initialises ids so that no earlier owner can commit any more, and ends what hangs of them on the positions
-topic and on copies (target partition -> source partition). Raises KafkaError."""
+"""Initialises ids so that no earlier owner can commit any more, and ends their hanging transactions on the
+positions topic and on copies (target partition -> source partition). Raises KafkaError."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,22 +61,22 @@ class Ownership:
     fence: Fence
     clock: Clock
     _slots: int = 0
-    """The most that any owner used."""
+    """The most slots that any owner has used."""
     former_left_at_rest: bool = False
-    """When it was taken over, no write of former owners to preserved copies was on its way."""
+    """At take-over, no write of former owners to preserved copies was in flight."""
     is_still_at_rest: bool = False
     """`former_left_at_rest`, and no slot was used since: the next owner finds the copies as this one did."""
     _signed_at: float = 0.0
 
     async def take_over(self, *, displaced: bool) -> None:
-        """Become the owner: nobody before us can commit any more, and what is on the log is read.
+        """Become the owner: fence all earlier owners and read the log.
 
-        `displaced`: we were the owner and were fenced, and no election says that we are it again. If another
-        process claimed since, it is the owner now, and we wait until it is gone: the newest start wins, and
-        two never fight. Raises StateError
-        (OWNED_ELSEWHERE, or TWIN_DEPLOYMENT where its file selects other topics or groups;
-        IMPORT_UNFINISHED), and
-        FatalKafkaError (PRODUCER_FENCED) when another claims at the same time.
+        `displaced`: this process was the owner, was fenced, and no election says that it is the owner again.
+        If another process has claimed since, that one is the owner, and this process waits until it is gone.
+        So the newest start wins, and two processes never displace each other in turn. Raises StateError
+        (OWNED_ELSEWHERE, or TWIN_DEPLOYMENT if the other's file selects other topics or groups;
+        IMPORT_UNFINISHED), and FatalKafkaError (PRODUCER_FENCED) when another process claims at the same
+        time.
         """
         count = await self.internal.ensure()
         self.positions.partition_count = self.journal.partition_count = count
@@ -118,7 +124,7 @@ class Ownership:
         claim, owner = self.positions.control.claim, self.positions.control.owner
         if claim is None or claim.instance == self.instance_id:
             return
-        # It claims before it fences, and signs only when it knows the positions.
+        # An owner claims before it fences, and signs only once it knows the positions.
         has_signed = owner is not None and owner.instance == claim.instance
         seen_at_ms = max(claim.at_ms, owner.renewed_at_ms) if owner and has_signed else claim.at_ms
         silent_seconds = (self.clock.now_ms() - seen_at_ms) / 1000
@@ -133,10 +139,11 @@ class Ownership:
             )
 
     async def _fence_all_before(self) -> None:
-        """Fence every id that was ever used. What a killed owner left open ends by that, not by its time-out.
+        """Fence every id that was ever used. This ends open transactions of a killed owner at once, not by
+        their time-out.
 
-        An open transaction may hide the newest mark, the one that tells of more slots, but only one of an id
-        that the marks before it tell of: a mark is written before its slots are used.
+        An open transaction may hide the newest fact, which may announce more slots. It can only be a
+        transaction of an id that earlier facts announce, because a fact is written before its slots are used.
         """
         fenced_slots = 0
         while True:
@@ -149,8 +156,8 @@ class Ownership:
             fenced_slots = self._slots
 
     async def _doubt_foreign_positions(self, owner: OwnerFact | None) -> None:
-        """MirrorMaker 2 copied meanwhile, or somebody set positions: what we noted beside ours is not about
-        those."""
+        """MirrorMaker 2 copied meanwhile, or somebody set positions: the facts next to these positions do not
+        belong to them."""
         control = self.positions.control
         for partition in list(control.leader_epochs):
             if self._is_foreign(partition, owner):
@@ -159,14 +166,14 @@ class Ownership:
         for partition, copy in list(control.copies.items()):
             is_older = owner is not None and not owner.keeps_offsets
             if copy.preserved and (is_older or self._is_foreign(partition, owner)):
-                # Others may have written to the copy: which of its offsets are the source's is not known.
-                # The log first: a try that fails is made again by what is in memory.
+                # Others may have written to the copy, so it is unknown which of its offsets are the source's.
                 ended = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
                 await self.journal.record(ended)
                 control.record(ended)
 
     def _is_foreign(self, partition: TopicPartition, owner: OwnerFact | None) -> bool:
-        """Whether the newest position of a partition was not written by the last owner, or one before."""
+        """Whether the newest position of a partition was written neither by the last owner nor by an earlier
+        one."""
         if owner is not None and owner.left_at:
             written_at = self.positions.written_at.get(partition)
             if written_at is None:
@@ -177,8 +184,8 @@ class Ownership:
         return self.positions.written_at_ms.get(partition, 0) > last_ours_ms
 
     async def note_slots(self, slots: int) -> None:
-        """Before slots are used: the next owner must fence them all, may find writes of theirs on their way,
-        and must not take us for one that was gone long before."""
+        """Record the slots before they are used: the next owner must fence all of them, has to expect writes
+        in flight, and must not take this owner for one that has been gone for long."""
         if slots <= self._slots and not self.is_still_at_rest and not self.is_due:
             return
         before = self._slots, self.is_still_at_rest
@@ -190,12 +197,12 @@ class Ownership:
             raise
 
     async def fence_slots(self, epoch: int, slots: Sequence[int]) -> None:
-        """No task that copied for these slots of an epoch can commit any more."""
+        """Make sure that no task of these slots of an epoch can commit any more."""
         await self.fence([name for slot in slots for name in ids_of_slot(self.flow, epoch, slot)], {})
 
     async def end_hanging(self, epoch: int, copies: Mapping[TopicPartition, TopicPartition]) -> None:
-        """Before the tasks of an epoch take their ids over: end what hangs of these ids, and of those of
-        slots that are not used any more, on any copy. Raises KafkaError."""
+        """End the hanging transactions of an epoch's ids, and of ids of slots that are no longer used, on any
+        copy. Call it before the epoch's tasks initialise these ids. Raises KafkaError."""
         slots = range(self._slots)
         await self.fence([name for slot in slots for name in ids_of_slot(self.flow, epoch, slot)], copies)
 
@@ -205,22 +212,23 @@ class Ownership:
         return self.clock.monotonic() - self._signed_at >= RENEW_SECONDS
 
     async def check(self) -> None:
-        """Raises FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow since we did.
+        """Raises FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow since this one
+        did.
 
-        To be asked before a task starts whose ids were initialised meanwhile, and now and then: a task
-        without work would not find out.
+        Call it after a task has initialised its ids and before it starts; and from time to time, because a
+        task without work would not notice.
         """
         await self.positions.refresh()
         self.require_claim()
 
     async def look_at_claim(self) -> None:
-        """`check` by what is committed: what tasks left open need not be over. A claim that is hidden behind
-        such a transaction is not seen."""
+        """`check` with committed records only, without waiting for open transactions. A claim behind an open
+        transaction is not seen."""
         await self.positions.peek()
         self.require_claim()
 
     def require_claim(self) -> None:
-        """`check`, by what was read last."""
+        """`check` with the records read so far."""
         claim = self.positions.control.claim
         if claim is not None and claim.instance != self.instance_id:
             raise FatalKafkaError(
@@ -230,7 +238,7 @@ class Ownership:
             )
 
     async def sign(self, left_at: tuple[int, ...] = (), *, left_at_rest: bool | None = None) -> None:
-        """`left_at_rest`: None = as long as no slot is used, what the owner before had said."""
+        """`left_at_rest`: None = as the previous owner recorded it, as long as no slot was used."""
         self._signed_at = self.clock.monotonic()
         mark = OwnerFact(
             instance=self.instance_id,
@@ -242,9 +250,9 @@ class Ownership:
         await self.journal.record(mark)
 
     async def leave(self, *, at_rest: bool) -> None:
-        """Say where the positions log ends, when nothing of ours will be written there any more: its tasks
-        have ended, or are fenced. The next owner knows by that which positions are others'. `at_rest`:
-        nothing is on its way to preserved copies either. Raises FatalKafkaError (PRODUCER_FENCED) when
-        another process has claimed the flow."""
+        """Record the ends of the positions topic, once nothing of this owner will be written there any more:
+        its tasks have ended or are fenced. The next owner recognises foreign positions by that. `at_rest`: no
+        write to preserved copies is in flight either. Raises FatalKafkaError (PRODUCER_FENCED) when another
+        process has claimed the flow."""
         await self.check()
         await self.sign(left_at=await self.positions.ends(), left_at_rest=at_rest)

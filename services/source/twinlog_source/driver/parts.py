@@ -1,4 +1,4 @@
-"""The parts of a flow's state: what finds out, decides and records what its topics and partitions need."""
+"""The parts of a flow's state, which find, decide and record what its topics and partitions need."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -59,7 +59,8 @@ def assemble_parts(
     clock: Clock,
     flows: int,
 ) -> FlowParts:
-    """`flows`: how many the process has. `confirm` raises when another process has claimed the flow."""
+    """`flows` is the number of flows in the process. `confirm` raises when another process has claimed the
+    flow."""
     control, exactly_once = positions.control, flow.settings.exactly_once
     ledger = Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=on_gap)
     marks = TopicFacts(flow=flow.flow, watch=watch, control=control, journal=journal)

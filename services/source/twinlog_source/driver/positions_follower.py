@@ -1,6 +1,5 @@
-"""The positions of a flow that another process copies, read from the target's log: a stand-by knows the lag
-as well as the owner. Writes nothing, and touches nothing of a flow that is this process's own.
-"""
+"""The positions of a flow that another process copies, read from the target's log, so that a standby knows
+the lag as well as the owner. Writes nothing, and changes nothing of a flow that this process owns."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from twinlog_source.topics.known import copyable_partitions
 
 FOLLOW_SECONDS = 4.0
 PATIENCE_SECONDS = 4.0
-"""A process that takes the flow over within so long reads the positions itself."""
+"""A process that takes the flow over within this time reads the positions itself."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,7 +27,7 @@ class PositionsFollower:
     watch: TopicsWatch
     table: PartitionTable
     is_owned: Callable[[], bool]
-    """Whether this process copies the flow itself."""
+    """Whether this process owns the flow."""
     clock: Clock
     _due_at: float | None = field(default=None)
 
@@ -42,7 +41,7 @@ class PositionsFollower:
         return self._due_at is not None and now >= self._due_at
 
     async def follow(self) -> None:
-        """Bring topics and positions up to what the owner has committed. Raises KafkaError."""
+        """Update topics and positions to what the owner has committed. Raises KafkaError."""
         self._due_at = self.clock.monotonic() + FOLLOW_SECONDS
         topic = self.positions.topic
         if not self.positions.partition_count:
@@ -53,15 +52,15 @@ class PositionsFollower:
         read_at = self.clock.monotonic()
         await self.positions.peek()
         if self.is_owned():
-            return  # what it knows itself is newer
+            return  # This process now owns the flow and knows newer positions.
         stored = self.positions.known()
         now = self.clock.monotonic()
         self.table.apply(TopicsChosen(targets=self._targets(stored)), now)
         self.table.apply(Followed(positions=stored, read_at=read_at), now)
 
     def _targets(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, str]:
-        """The partitions of the flow with their target topics: configsync's word, else what has a position
-        and is selected still."""
+        """The partitions of the flow with their target topics: from configsync, or else those that have a
+        position and are still selected."""
         flow = self.flow.flow
         if self.watch.settled(flow):
             topics = self.watch.topics(flow)

@@ -1,6 +1,6 @@
-"""How often a flow looks whether what is to be copied is what is planned.
+"""How often a flow checks whether it copies what it should.
 
-Changes from configsync are handled at once; this finds what nobody tells of.
+Changes from configsync are handled at once; this check finds changes that nobody reports.
 """
 
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 RECHECK_SECONDS = 1.0
 LONGEST_RECHECK_SECONDS = 3.0
 RECHECKS_PER_SECOND = 40
-"""How often all flows of a process look together, while each does so every few seconds."""
+"""How often all flows of a process together check; each flow does so every few seconds."""
 LONGEST_QUIET_RECHECK_SECONDS = 10.0
 QUIET_RECHECKS_PER_SECOND = 10
-"""As `RECHECKS_PER_SECOND`, for flows of which no task has told anything new."""
+"""As `RECHECKS_PER_SECOND`, for flows whose tasks report nothing new."""
 
 
 def recheck_seconds(flows: int) -> float:
@@ -34,17 +34,17 @@ def quiet_recheck_seconds(flows: int) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Recheck:
-    """When a flow looks the next time."""
+    """When a flow checks the next time."""
 
     flows: int
-    """How many flows the process has."""
+    """The number of flows in the process."""
     _looked_at: float = float("-inf")
     _news: int = 0
-    """How much the tasks had told by then."""
+    """The value of `news` at the last check."""
 
     def is_due(self, now: float, *, news: int, is_changed: bool) -> bool:
-        """True when it is time to look, which then counts as done. `now`: monotonic seconds; `news`: how much
-        the tasks have told; `is_changed`: configsync has told of a change."""
+        """Whether a check is due; it then counts as done. `now` is in monotonic seconds, `news` counts what
+        the tasks have reported, `is_changed` means that configsync has reported a change."""
         seconds = quiet_recheck_seconds(self.flows) if news == self._news else recheck_seconds(self.flows)
         if now < self._looked_at + seconds and not is_changed:
             return False

@@ -1,12 +1,12 @@
-"""Which flows have their tasks in one Python worker. Pure.
+"""Which flows run their tasks in one Python worker. Pure.
 
-A worker of its own costs a flow 45 MB, an event loop and threads: most of what a flow costs that has little
-to copy. So where a process has many flows, those with little to copy share workers: sixteen flows one. A flow
-that gets more to copy gets a worker of its own with its next epoch, and comes back when the epochs of its
-group are renewed.
+A worker of its own costs a flow 45 MB, an event loop and threads: most of the cost of a flow with little to
+copy. So in a process with many flows, up to sixteen flows with little to copy share a worker. A flow that
+gets more to copy gets its own worker with its next epoch, and returns when the epochs of its group are
+renewed.
 
-Invariant: which worker a flow belongs to never changes while the process lives, so the flows of a group are
-renewed together, and end up in one worker whatever happened to them meanwhile.
+Invariant: the worker of a flow never changes while the process lives. So the flows of a group are renewed
+together, and end up in one worker whatever happened before.
 """
 
 import math
@@ -14,17 +14,18 @@ import math
 from twinlog_source.partitions.planner import Load
 
 FLOWS_OF_THEIR_OWN = 4
-"""Up to this many flows of a process have a worker each, so a failure of one does not affect the others."""
+"""A process with at most this many flows gives each a worker, so that a failure of one does not affect the
+others."""
 FLOWS_PER_WORKER = 16
 SMALL_BYTES_PER_SECOND = 1e6
 SMALL_BACKLOG_RECORDS = 10_000
 FIRST_RENEWAL_SECONDS = 120.0
-"""Flows that began alone come together soon."""
+"""Flows that began alone are brought together after this time."""
 BEGINNING_SECONDS = 240.0
-"""Flows take minutes to begin where there are many: an epoch that begins while the process is younger lasts
-to the next such renewal only."""
+"""In a process with many flows it takes minutes until all have begun. An epoch that begins earlier than this
+lasts only to the next such renewal."""
 STAGGER_SECONDS = 20.0
-"""Between the renewals of two groups: each costs a burst of connections."""
+"""Time between the renewals of two groups, because each causes a burst of connections."""
 
 
 def shared_worker(index: int, flows: int) -> int | None:

@@ -1,6 +1,6 @@
-"""What a flow's driver owns: its topics, its positions, the facts beside them; taken over, kept up, given up.
+"""The state of a flow in its driver: topics, positions and facts; how it is taken over, updated and given up.
 
-All of it is on the target's log; this is the copy in memory, on the driver's event loop only.
+All of it is on the target's log. This copy in memory is used on the driver's event loop only.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ from twinlog_source.topics.start_positions import StartPositions
 from twinlog_source.topics.target_logs import TargetLogs
 
 LOOK_AT_TARGETS_SECONDS = 60.0
-"""How often it is looked, while tasks run, whether the copies still hold what was written."""
+"""How often to check, while tasks run, whether the copies still have what was written."""
 LOOK_AGAIN_SECONDS = 10.0
-"""The same where a copy seems to have lost records: by then its task has reported what it wrote before."""
+"""The same if a copy seems to have lost records: by then its task has reported what it wrote before."""
 BACKLOG_LOOK_SECONDS = 2.0
 
 
@@ -60,12 +60,12 @@ class FlowState:
     clock: Clock
     on_gap: Callable[[Gap], None]
     topics_changed: asyncio.Event
-    """Set by the watch of configsync's topics."""
+    """Set when configsync's topics change."""
     flows: int = 1
-    """How many flows the process has: what is asked again and again is asked less often beside many."""
+    """The number of flows in the process; with many flows, repeated requests are made less often."""
     table: PartitionTable = field(default_factory=PartitionTable)
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
-    """By source topic: those that may be copied now."""
+    """The topics that may be copied now, by source topic."""
     withdrawals: Withdrawals = field(default_factory=Withdrawals)
     ledger: Ledger = field(init=False)
     orders: TaskOrders = field(init=False)
@@ -96,17 +96,17 @@ class FlowState:
 
     @property
     def control(self) -> ControlState:
-        """The facts in force: who owns the flow, what operators ordered, how partitions are copied."""
+        """The facts in force: the owner, operators' commands, the kind of each copy."""
         return self.positions.control
 
     def row(self, partition: TopicPartition) -> PartitionRow | None:
-        """What is known of a partition; None of one that the flow does not copy."""
+        """What is known of a partition; None if the flow does not copy it."""
         return self.table.rows.get(partition)
 
     # ------------------------------------------------------------------------------------------ ownership
 
     async def take_over(self, *, displaced: bool) -> None:
-        """Become the flow's owner, then take the positions from the log. Raises as `Ownership.take_over`."""
+        """Become the flow's owner, then read the positions from the log. Raises as `Ownership.take_over`."""
         await self.ownership.take_over(displaced=displaced)
         self._parts.modes.forget()
         self._parts.modes.without_writer.clear()
@@ -116,8 +116,8 @@ class FlowState:
         await self.reread(list(self.table.rows))
 
     async def confirm(self) -> None:
-        """Between the initialising of a task's ids and its start. Raises KafkaError, and FatalKafkaError
-        (PRODUCER_FENCED) when another process has claimed the flow."""
+        """Check the ownership between the initialising of a task's ids and its start. Raises KafkaError, and
+        FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow."""
         await self.ownership.check()
 
     async def end_hanging(self, epoch: int) -> None:
@@ -131,13 +131,13 @@ class FlowState:
         await self.ownership.end_hanging(epoch, copies)
 
     async def renew(self) -> None:
-        """Sign again when it is time. Raises KafkaError, and FatalKafkaError (PRODUCER_FENCED) when another
+        """Sign again if it is due. Raises KafkaError, and FatalKafkaError (PRODUCER_FENCED) when another
         process has claimed the flow meanwhile."""
         if self.ownership.is_due:
             await self.ownership.check()
             await self.journal.retract_given_up(self.control)
             if self.clock.monotonic() >= self._look_at_targets_at:
-                # First: a look that fails must not keep the owner from signing the next time.
+                # Sign first, so that a failure below cannot keep the owner from signing.
                 self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
                 if await self.target_logs.look_at_ends(self.topics, copying=True):
                     self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
@@ -146,7 +146,7 @@ class FlowState:
             await self.ownership.sign()
 
     async def leave(self) -> None:
-        """Before another process may copy: put on the log what is only known here. For the owner. Raises
+        """Store what only this process knows, before another one may copy. For the owner. Raises
         KafkaError."""
         if self.positions.retractions.due:
             await self.ownership.check()
@@ -156,8 +156,8 @@ class FlowState:
         await self.ownership.leave(at_rest=self._leaves_at_rest())
 
     def _leaves_at_rest(self) -> bool:
-        """Whether nothing is on its way to preserved copies, also to those that were in no task because what
-        others had written to them could not be compared."""
+        """Whether no write to preserved copies is in flight. This includes copies that no task had, because
+        foreign records in them could not be compared."""
         if self.ownership.is_still_at_rest:
             return True
         at_rest = self.table.preserved_at_rest
@@ -165,15 +165,15 @@ class FlowState:
         return any(each is not None and each.preserved for each in kept) if at_rest is None else at_rest
 
     async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:
-        """Fence slots that gave no last words, and take their positions from the log. Raises KafkaError, and
-        FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow: its tasks have the same
-        ids."""
+        """Fence slots that sent no last message, and read their positions from the log. Raises KafkaError,
+        and FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow, because its tasks
+        have the same ids."""
         await self.ownership.look_at_claim()
         await self.ownership.fence_slots(epoch, [slot.index for slot in lost])
         await self.reread([partition for slot in lost for partition in slot.partitions])
 
     async def reread(self, partitions: Collection[TopicPartition]) -> None:
-        """Take positions from the log; their owners are fenced already. Raises KafkaError."""
+        """Read positions from the log; their former tasks are already fenced. Raises KafkaError."""
         positions = await self.positions.refresh()
         reread = LogReread(
             partitions=partitions, positions=positions, leader_epochs=self.control.leader_epochs
@@ -183,7 +183,7 @@ class FlowState:
             assert given_up.before is not None
             left_out = gaps_of(self.positions.gaps, partition, given_up)
             if given_up.before < given_up.to_offset and not left_out:
-                # It was copied up to there: a move forward leaves a gap, which the task took back.
+                # It was copied up to there. A move forward left a gap, which the task has withdrawn.
                 self.withdrawals.done(partition, given_up)
                 continue
             await self.journal.position(partition, given_up.before)
@@ -194,7 +194,7 @@ class FlowState:
         self._parts.changes.take_from_log(partitions)
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
-        """Their last owner ended in order: what it reported is in the log."""
+        """Their last task ended in order, so its report is on the log."""
         self.withdrawals.settled(partitions)
         self._note(EpochEnded(partitions=partitions))
         self._parts.changes.take_ended()
@@ -202,10 +202,10 @@ class FlowState:
     # ------------------------------------------------------------------------------------------ topics
 
     async def refresh(self, *, owned: Collection[TopicPartition]) -> bool:
-        """Bring topics and positions up to date. True when partitions of `owned` must be given back first:
-        topics that are not wanted any more leave with the next epoch, without a pause of the others.
+        """Update topics and positions. Return whether partitions of `owned` have to be given back first;
+        topics that are only no longer selected leave with the next epoch, without a pause for the others.
 
-        Raises KafkaError when positions that are needed cannot be found out.
+        Raises KafkaError when required positions cannot be read.
         """
         self.topics = await self._parts.wanted.now()
         partitions = copyable_partitions(self.topics)
@@ -215,8 +215,8 @@ class FlowState:
         if owned and (recreated or self.target_logs.was_recreated(self.topics)):
             return True
         if recreated:
-            # It writes positions, and nobody fences the driver's own writer: a process that slept looks
-            # first.
+            # This writes positions, and nothing fences the driver's own writer, so check the claim first: the
+            # process may have slept.
             await self.confirm()
             await self._parts.changes.translate_recreated(self.topics)
             await self._parts.source_logs.restart_recreated(self.topics)
@@ -234,8 +234,8 @@ class FlowState:
         return False
 
     async def backlog_records(self, partitions: Collection[TopicPartition]) -> int:
-        """How many offsets lie between their positions and the ends of the source's logs; 0 when that cannot
-        be found out within a moment: it is worth no wait."""
+        """Count the offsets between the positions and the ends of the source's logs; 0 if that takes too
+        long: planning does not wait for it."""
         try:
             async with asyncio.timeout(BACKLOG_LOOK_SECONDS):
                 ends = await self.known.source.list_offsets(OffsetSpec.LATEST, partitions)
@@ -248,8 +248,8 @@ class FlowState:
         )
 
     async def plan_is_stale(self, planned: frozenset[TopicPartition]) -> bool:
-        """Whether the next epoch should begin now: what is to be copied is not what is planned. Raises
-        KafkaError."""
+        """Whether the next epoch should begin now, because the partitions to copy are not those of the plan.
+        Raises KafkaError."""
         now, is_changed = self.clock.monotonic(), self.topics_changed.is_set()
         if not self._recheck.is_due(now, news=self.table.news, is_changed=is_changed):
             return False
@@ -273,19 +273,19 @@ class FlowState:
     async def set_position(
         self, partition: TopicPartition, position: int, *, bounds: LogBounds | None = None
     ) -> None:
-        """Give a position to a partition that has no task. Raises as `DriverMoves.move`."""
+        """Set the position of a partition that has no task. Raises as `DriverMoves.move`."""
         await self._parts.moves.move(partition, position, topics=self.topics, bounds=bounds)
 
     async def command(
         self, kind: str, topic: str | None, partition: int | None, fact: PauseFact | ThrottleFact | None
     ) -> None:
-        """Put an operator's pause or limit on the log, or take it back (None); then it is in force. Raises
-        KafkaError: then it has no effect, neither now nor later."""
+        """Store an operator's pause or limit, or remove it (None); then it is in force. When this raises
+        KafkaError, it has no effect, neither now nor later."""
         await self.journal.command((kind, topic, partition), fact)
         self.control.apply(ControlRecord(kind=kind, topic=topic, partition=partition, fact=fact))
 
     def assignment(self, partition: TopicPartition) -> Assignment:
-        """What a task is told of a partition whose position is known."""
+        """The assignment of a partition whose position is known."""
         now, now_ms = self.clock.monotonic(), self.clock.now_ms()
         return self.orders.assignment(partition, self.topics[partition.topic], now=now, now_ms=now_ms)
 

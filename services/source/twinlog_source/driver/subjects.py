@@ -1,4 +1,5 @@
-"""What a command of an operator is about, and which partitions that are."""
+"""The subject of an operator's command: a flow, a topic or a partition, and the partitions that it
+includes."""
 
 from dataclasses import dataclass
 
@@ -52,5 +53,5 @@ def require_partitions(driver: FlowDriver, subject: Subject) -> frozenset[TopicP
 
 
 def partitions_of(driver: FlowDriver, subject: Subject) -> frozenset[TopicPartition]:
-    """Those of the flow that the subject includes; none when it does not copy them."""
+    """The flow's partitions that the subject includes; empty when the flow does not copy them."""
     return frozenset(filter(subject.includes, driver.state.table.rows))

@@ -1,6 +1,6 @@
-"""Moves of positions that were given up: their record may be on the log all the same, now or later.
+"""Moves of positions that were given up. Their records may be on the log nevertheless, or reach it later.
 
-Invariant: a move that its command called failed is undone wherever the log says that it took place after all.
+Invariant: a move that was reported as failed is undone if the log shows that it took place after all.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,31 +14,31 @@ from twinlog_source.partitions.reports import PartitionReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawal:
-    """One move that must have no effect."""
+    """A move that must have no effect."""
 
     to_offset: int
     before: int | None
     """Where the partition continues; None = it has no position."""
     number: int = 0
-    """Id of the task's order; 0 = no task was told."""
+    """The id of the task's order; 0 = no task got one."""
     bounds: LogBounds | None = None
-    """Start and end of the source's log, as the order gave them."""
+    """Start and end of the source's log, as in the order."""
     gaps: tuple[GapIdentity, ...] = ()
-    """What the driver has entered, or tried to."""
+    """The gaps that the driver has entered or tried to enter."""
     began: bool = False
-    """The copy began with the move: what is said of it on the log is taken back, too."""
+    """The copy began with this move, so its records on the log have to be withdrawn too."""
     copy: CopyFact | None = None
-    """What was said of it before: of an earlier target topic."""
+    """The previous decision about the copy, for an earlier target topic."""
     answered: bool = True
-    """`before` is certain: the task has said it, or there is no task."""
+    """`before` is certain: the task has confirmed it, or there is no task."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Withdrawals:
-    """Touched on the driver's event loop only."""
+    """Use it on the driver's event loop only."""
 
     due: dict[TopicPartition, Withdrawal] = field(default_factory=dict)
-    """The newest of each partition."""
+    """The newest withdrawal of each partition."""
 
     def by_task(self, partition: TopicPartition, one: Withdrawal) -> None:
         """The task was told to withdraw it."""
@@ -47,30 +47,30 @@ class Withdrawals:
     def by_driver(
         self, partition: TopicPartition, *, to_offset: int, before: int | None, gaps: Iterable[Gap] = ()
     ) -> None:
-        """The driver's own record may be on its way."""
+        """The driver's own record may still arrive."""
         left_out = tuple(gap.identity for gap in gaps)
         self.due[partition] = Withdrawal(to_offset=to_offset, before=before, gaps=left_out)
 
     def of_beginning(
         self, partition: TopicPartition, *, to_offset: int, before: int | None, copy: CopyFact | None
     ) -> None:
-        """The same, of a partition that was to begin there."""
+        """The same for a partition that was to begin there."""
         self.due[partition] = Withdrawal(to_offset=to_offset, before=before, began=True, copy=copy)
 
     def take(self, reports: Iterable[PartitionReport]) -> None:
-        """What tasks say of the moves that they were told to withdraw."""
+        """Take the tasks' answers to withdrawn moves."""
         for report in reports:
             partition = report.partition
             given_up = self.due.get(partition)
             if given_up is None or not given_up.number:
                 continue
             if report.repositioned == given_up.number:
-                del self.due[partition]  # It was on the log before the task heard of the withdrawal.
+                del self.due[partition]  # It was on the log before the task got the withdrawal.
             elif report.withdrawn == given_up.number and not given_up.answered:
                 self.due[partition] = replace(given_up, before=report.position, answered=True)
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
-        """Their task has ended in order: what it said last is on the log."""
+        """Their task has ended in order, so its last report is on the log."""
         for partition in partitions:
             given_up = self.due.get(partition)
             if given_up is not None and given_up.number:
@@ -79,8 +79,8 @@ class Withdrawals:
     def found(
         self, positions: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Withdrawal]:
-        """Those of `partitions` to undo: nobody writes them now, and the log says that the move took place.
-        Those that are no concern any more are forgotten."""
+        """Return those of `partitions` to undo: nobody writes them now, and the log shows that the move took
+        place. Those that no longer matter are removed."""
         undo: dict[TopicPartition, Withdrawal] = {}
         for partition in partitions:
             given_up = self.due.get(partition)
@@ -97,14 +97,14 @@ class Withdrawals:
         return {partition: one for partition, one in self.due.items() if not one.number}
 
     def done(self, partition: TopicPartition, one: Withdrawal) -> None:
-        """What is in force is on the log behind it."""
+        """The valid state is on the log behind it."""
         if self.due.get(partition) is one:
             del self.due[partition]
 
 
 def gaps_of(gaps: Mapping[GapIdentity, Gap], partition: TopicPartition, one: Withdrawal) -> list[GapIdentity]:
-    """What the ledger holds of what this move left out, position by position as the task wrote it; empty when
-    it is not all there."""
+    """The ledger entries of what this move left out, as the task wrote them one by one; empty when they are
+    not complete."""
     if one.before is None:
         return []
     left_out = passed_over(

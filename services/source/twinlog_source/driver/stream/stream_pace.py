@@ -1,13 +1,13 @@
-"""How often a task and its driver speak when there is nothing else to say. Pure.
+"""How often a task and its driver exchange messages when there is nothing new. Pure.
 
-Every message wakes threads on both sides, whatever it holds: with many flows in a process that is much of
-what idling costs.
+Every message wakes threads on both sides, whatever it contains. With many flows in a process, that is much of
+the cost of idling.
 """
 
 LONGEST_ALIVE_SECONDS = 3.0
 ALIVES_PER_LEASE = 4
 LONGEST_REPORT_SECONDS = 3.0
-"""Less than the silence after which a task's word counts as old (`standing.SILENT_SECONDS`)."""
+"""Less than the silence after which a task's report counts as old (`standing.SILENT_SECONDS`)."""
 SHORTEST_REPORT_SECONDS = 1.0
 REPORTING_FLOWS_PER_SECOND = 10
 

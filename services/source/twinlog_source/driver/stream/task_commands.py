@@ -1,4 +1,5 @@
-"""What a driver tells its tasks, as values. `driver/stream/worker_messages.py` makes messages of them."""
+"""The driver's commands to its tasks, as values. `driver/stream/worker_messages.py` converts them to
+messages."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ from twinlog_source.task.orders import Reposition, SetPaused, WithdrawReposition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Copy these from here on."""
+    """Copy these partitions from here on."""
 
     assignments: tuple[Assignment, ...] = ()
     limits: SlotLimits = field(default_factory=SlotLimits)
@@ -20,7 +21,7 @@ class Resume:
     """The answer to a task that has initialised its ids again."""
 
     reason: str = ""
-    """Why it must not continue; empty = it may."""
+    """Why the task must not continue; empty = it may."""
     message: str = ""
 
 

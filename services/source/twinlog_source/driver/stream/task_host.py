@@ -1,4 +1,4 @@
-"""What a flow offers to the control streams of its tasks: settings, start positions, an ear for reports."""
+"""The driver's side of the tasks' control streams: provides settings and start positions, takes reports."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHost:
-    """A `WorkerHost`."""
+    """Implements `WorkerHost`."""
 
     state: FlowState
     tasks: TaskSettings
@@ -50,7 +50,7 @@ class TaskHost:
         return prepare
 
     async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
-        # The new task has initialised the slot's ids before it said Prepared: the lost one is fenced already.
+        # The new task initialised the slot's ids before it said Prepared, so the lost one is already fenced.
         await self.state.reread(slot.partitions)
         self._require_right(epoch)
         log.info("task_rejoined", flow=str(epoch.flow), epoch=epoch.number, slot=slot.index)
@@ -82,7 +82,7 @@ class TaskHost:
                 self._foreign(epoch, each.partition, write)
 
     def _foreign(self, epoch: Epoch, partition: TopicPartition, write: ForeignWrite) -> None:
-        """Another producer wrote into a copy."""
+        """Another producer wrote to a copy."""
         row = self.state.table.rows.get(partition)
         if row is None:
             return
@@ -102,13 +102,13 @@ class TaskHost:
         )
 
     def start(self, epoch: Epoch, slot: Slot) -> Start:
-        """Where the slot's task begins, and how fast it may go."""
+        """The start positions and the limits of the slot's task."""
         now = self.clock.monotonic()
         assignments = []
         for partition in slot.partitions:
             row = self.state.row(partition)
             if row is None or row.copy is None:
-                # A task that rejoins does not continue with what leaves, nor with a copy that has ended.
+                # A task that rejoins gets neither partitions that leave the flow nor a copy that has ended.
                 continue
             self.state.table.apply(Assigned(partition=partition, slot=slot.index), now)
             assignments.append(self.state.assignment(partition))

@@ -1,4 +1,5 @@
-"""What the driver hands to its tasks: clients, transactional ids, where positions and syncs go."""
+"""The settings that the driver gives to its tasks: clients, transactional ids, topics of positions and
+syncs."""
 
 from dataclasses import dataclass
 
@@ -11,14 +12,16 @@ from twinlog_source.driver.stream.stream_pace import report_seconds
 from twinlog_source.log.facts import WriterFact
 
 IDS_PER_SLOT = 6
-"""Two in turn and one that fills holes of preserved copies, for each of two epochs that overlap."""
+"""Two that are used in turn and one that fills holes of preserved copies, for each of two overlapping
+epochs."""
 _FILLER = 4
-"""The first of a slot's ids that fill."""
+"""The index of the first of a slot's ids that fill holes."""
 
 
 def transactional_ids(flow: SourceFlow, epoch: int, slot: int) -> tuple[str, ...]:
-    """Two ids per slot and epoch parity: used in turn, so a commit never waits for the one before it, and
-    taken over before the epoch they follow has ended. None when the flow is not exactly-once."""
+    """Two ids for each slot and parity of the epoch. They are used in turn, so that a commit never waits for
+    the previous one, and are initialised before the previous epoch has ended. None when the flow is not
+    exactly once."""
     if not flow.settings.exactly_once:
         return ()
     first = 2 * (epoch % 2)
@@ -26,13 +29,13 @@ def transactional_ids(flow: SourceFlow, epoch: int, slot: int) -> tuple[str, ...
 
 
 def filler_id(flow: SourceFlow, epoch: int, slot: int) -> str:
-    """The id with which a slot fills holes of preserved copies; empty when the flow is not exactly-once."""
+    """The id with which a slot fills holes of preserved copies; empty when the flow is not exactly once."""
     return _transactional_id(flow, slot, _FILLER + epoch % 2) if flow.settings.exactly_once else ""
 
 
 def marker_id(flow: SourceFlow) -> str:
-    """The id whose identities write markers at leaders: one for the flow, as their numbers are compared.
-    Nobody begins a transaction with it, so there is nothing to fence. Empty as `filler_id`."""
+    """The id whose producer identities write markers at leaders: one for the flow, because their numbers are
+    compared. No transaction is ever begun with it, so it needs no fencing. Empty as `filler_id`."""
     return f"{transactional_id_prefix(flow.flow)}markers" if flow.settings.exactly_once else ""
 
 
@@ -43,8 +46,8 @@ def ids_of_slot(flow: SourceFlow, epoch: int, slot: int) -> tuple[str, ...]:
 
 
 def every_transactional_id(flow: SourceFlow, slots: int) -> tuple[str, ...]:
-    """Every id that up to `slots` slots ever used: what a new owner fences. Also for a flow that is not
-    exactly-once any more: the owner before may have been."""
+    """Every id that up to `slots` slots have ever used; a new owner fences them. Also for a flow that is no
+    longer exactly once, because its previous owner may have been."""
     return tuple(_transactional_id(flow, slot, turn) for slot in range(slots) for turn in range(IDS_PER_SLOT))
 
 
@@ -56,13 +59,13 @@ def _transactional_id(flow: SourceFlow, slot: int, turn: int) -> str:
 class TaskSettings:
     flow: SourceFlow
     flows: int = 1
-    """How many flows the process has."""
+    """The number of flows in the process."""
 
     def prepare(
         self, epoch: int, slot: int, *, positions_partition_count: int, writer: WriterFact | None = None
     ) -> pb.Prepare:
-        """The answer to a task's Hello. `writer` writes the preserved copies. Holds secrets: never
-        logged."""
+        """The answer to a task's Hello. `writer` writes the preserved copies. Contains secrets: never log
+        it."""
         flow, settings, syncs = self.flow, self.flow.settings, self.flow.offset_syncs
         lease = Duration()
         lease.FromNanoseconds(int(settings.lease_seconds * 1e9))

@@ -1,6 +1,6 @@
-"""What tasks and their driver say to each other: values inside the driver, messages of WorkerService outside.
+"""Converts between the driver's values and messages of WorkerService.
 
-The only place where -1 stands for what is not known.
+This is the only place where -1 means unknown.
 """
 
 from google.protobuf.duration_pb2 import Duration

@@ -1,8 +1,8 @@
-"""The port of the tasks: apart from that of operators, always with TLS, and with nothing but WorkerService.
+"""The port for tasks: separate from the operators' port, always with TLS, and only for WorkerService.
 
-Both ends prove who they are. The driver makes a certificate when it starts, and every task is handed it with
-its work: it talks to no other driver. The task shows the token of its epoch, which came to it the same way.
-So Kafka's credentials, which a task gets over this port, are never in clear.
+Both ends authenticate. The driver makes a certificate at its start, and every task gets it with its work, so
+the task talks to no other driver. The task shows the token of its epoch, which it got the same way. So
+Kafka's credentials, which tasks get over this port, are always encrypted.
 """
 
 from opentelemetry.metrics import Meter
@@ -47,12 +47,12 @@ class WorkerPort:
 
     @property
     def certificate(self) -> str:
-        """What tasks know the driver by; no secret."""
+        """The certificate by which tasks recognise the driver; not a secret."""
         return self._pem.chain.decode()
 
     @property
     def number(self) -> int:
-        """0 until it is started."""
+        """0 until the port is started."""
         return self._server.port
 
     async def start(self) -> None:
@@ -64,9 +64,9 @@ class WorkerPort:
 
 
 def listen_address(configuration: Configuration) -> Address:
-    """As configured; else a free port where only the tasks of a Spark inside the service come, or the port at
-    which tasks of other machines look for it. Raises ConfigError (ADDRESS_IN_USE) when that is the port of
-    twinlog.source.listen."""
+    """The configured address. By default, any free port if only tasks of a Spark inside the service connect;
+    otherwise the port that tasks of other machines are told. Raises ConfigError (ADDRESS_IN_USE) if that is
+    the port of twinlog.source.listen."""
     spark = configuration.spark
     if spark.worker_listen is not None:
         return spark.worker_listen
@@ -85,7 +85,7 @@ def listen_address(configuration: Configuration) -> Address:
 
 
 def endpoint_of(configuration: Configuration, port: int) -> str:
-    """Where tasks find the bound port."""
+    """The address at which tasks reach the bound port."""
     named = configuration.spark.worker_endpoint
     if named is not None:
         return str(named)

@@ -23,33 +23,35 @@ from twinlog_source.reasons import EndReason
 
 HELLO_SECONDS = 10.0
 MOST_SILENT_STREAMS = 500
-"""A token costs nothing to a client that has none: before it is shown, streams are few and short."""
+"""A client without a token may open streams. Until it has shown a token, streams are limited in number and
+time."""
 REPORTS_OF_A_HEALTHY_TASK = 10
-"""A task that has sent so many, one every second or few, does not crash at its start."""
+"""A task that has sent this many reports, one every second or few, does not crash at its start."""
 
 log = structlog.get_logger(__name__)
 
 
 class WorkerHost(Protocol):
-    """What a flow's driver offers to the control streams of its tasks."""
+    """The flow's driver, as the control streams of its tasks use it."""
 
     def epoch_of(self, number: int) -> Epoch | None: ...
 
     def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare: ...
 
     async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
-        """A task came to a slot whose earlier task was lost while it copied: read positions, start again."""
+        """A task has connected to a slot whose previous task was lost while it copied: read positions, start
+        it."""
         ...
 
     async def reopened(self, epoch: Epoch) -> None:
-        """A task that copies has initialised its ids again. Raises TwinlogError when it must not continue."""
+        """A running task has initialised its ids again. Raises TwinlogError when it must not continue."""
         ...
 
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None: ...
 
 
 class WorkerServicer(pb_grpc.WorkerServiceServicer):
-    """Serves tasks of every flow of the process; who has no token of a live epoch is refused."""
+    """Serves tasks of every flow of the process; refuses clients without the token of a live epoch."""
 
     def __init__(self, hosts: Mapping[Flow, WorkerHost]) -> None:
         self._hosts = hosts
@@ -79,7 +81,7 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
         if host is None or epoch is None or not epoch.accepts(hello.token) or hello.slot >= len(epoch.slots):
             raise NotFoundError("no live epoch knows this task", reason="EPOCH_UNKNOWN")
         if hello.version != __version__:
-            # What the two say to each other belongs to a release: half understood it could lose records.
+            # The protocol between the two is part of a release: a half understood message could lose records.
             log.error(
                 "task_of_another_release", worker=hello.worker, version=hello.version, driver=__version__
             )
@@ -90,13 +92,14 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
                 metadata={"worker": hello.worker, "version": hello.version, "driver": __version__},
             )
         if epoch.ending:
-            # A refused task returns. One whose stream only ends counts as lost, and Spark runs it again.
+            # A refused task returns normally. If only its stream ended, it would count as lost, and Spark
+            # would run it again.
             raise StateError(f"epoch {epoch.number} is over: {epoch.ending}", reason=EndReason.EPOCH_OVER)
         return host, epoch, epoch.slots[hello.slot]
 
 
 class _Conversation:
-    """One task's stream, from hello to its last words or its loss."""
+    """The stream of one task, from hello to its last message or its loss."""
 
     def __init__(self, host: WorkerHost, epoch: Epoch, slot: Slot, context: Context) -> None:
         self._host = host
@@ -200,7 +203,7 @@ class _Conversation:
         try:
             start = await self._host.rejoin(epoch, slot)
         except TwinlogError as error:
-            # The task is cut off, Spark runs it again, and it asks again.
+            # The stream is closed; Spark runs the task again, and it asks again.
             log.warning("rejoin_failed", flow=str(epoch.flow), slot=slot.index, error=str(error))
             epoch.cut_off(slot)
             return
