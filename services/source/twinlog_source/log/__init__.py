@@ -1,2 +1,1 @@
-"""What the flow keeps on the target: positions, facts beside them, the gap ledger, and transactions that
-hang."""
+"""The flow's data on the target: positions, facts, the gap ledger; and its hanging transactions."""

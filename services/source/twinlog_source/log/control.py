@@ -23,7 +23,7 @@ from twinlog_source.log.facts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """One record: which fact, and what it says now (None = taken back)."""
+    """One record: a fact and its value (None = withdrawn)."""
 
     kind: str
     topic: str | None
@@ -33,11 +33,11 @@ class ControlRecord:
 
 @dataclass(slots=True, kw_only=True)
 class ControlState:
-    """All facts as read so far, newest of each. Changed by `record` and `retract` only, after the log."""
+    """The newest value of each fact read so far. Changed only by `record` and `retract`, after the log."""
 
     claim: ClaimFact | None = None
     former_claim: ClaimFact | None = None
-    """The newest one of another process, where the log still has it."""
+    """The newest claim of another process, if the log still has it."""
     owner: OwnerFact | None = None
     topics: dict[str, TopicFact] = field(default_factory=dict)
     pauses: dict[tuple[str | None, int | None], PauseFact] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class ControlState:
     proofs: dict[TopicPartition, ProofFact] = field(default_factory=dict)
 
     def pause_of(self, partition: TopicPartition) -> PauseFact | None:
-        """The widest pause that an operator has put a partition under: its flow's, its topic's, its own."""
+        """The widest operator's pause that includes a partition: of its flow, its topic or itself."""
         scopes = ((None, None), (partition.topic, None), (partition.topic, partition.partition))
         return next((self.pauses[scope] for scope in scopes if scope in self.pauses), None)
 
@@ -61,11 +61,11 @@ class ControlState:
     def command_in_force(
         self, kind: str, topic: str | None, partition: int | None
     ) -> PauseFact | ThrottleFact | None:
-        """What operators have ordered for exactly this subject."""
+        """The operators' command for exactly this subject."""
         return self.pauses.get((topic, partition)) if kind == "pause" else self.throttles.get(topic)
 
     def apply(self, record: ControlRecord) -> None:
-        """What a record of the log says."""
+        """Apply a record of the log."""
         if record.fact is None:
             self.retract(record.kind, record.topic, record.partition)
         else:
@@ -109,7 +109,7 @@ class ControlState:
                 self.proofs[proof.partition] = proof
 
     def retract(self, kind: str, topic: str | None = None, number: int | None = None) -> None:
-        """The fact is taken off the log."""
+        """The fact was removed from the log."""
         if kind == "pause":
             self.pauses.pop((topic, number), None)
         elif kind == "throttle":

@@ -33,13 +33,13 @@ KINDS = frozenset(
     {"claim", "owner", "topic", "pause", "throttle", "restore", "writer"}
     | {"zero", "epochs", "target", "copy", "proof"}
 )
-"""The kinds of facts that this release writes and reads."""
+"""The kinds of facts that this release knows."""
 
 _INT64_LIMIT = 1 << 63
 
 
 def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
-    """Key and value that state a fact."""
+    """Key and value of a fact's record."""
     match fact:
         case ClaimFact():
             key = control_key(source_alias, "claim")
@@ -145,7 +145,7 @@ def control_key(
 
 
 def parse_control(source_alias: str, key: bytes | None, value: bytes | None) -> ControlRecord | None:
-    """Read a fact of a source cluster; None for every other record. Raises WireFormatError for a broken
+    """Parse a fact of a source cluster; None for every other record. Raises WireFormatError for a damaged
     value, with the reason WIRE_VERSION for one of a later format."""
     decoded = decode_connect_key(key)
     if decoded is None or decoded.connector != CONTROL_CONNECTOR:
@@ -159,7 +159,7 @@ def parse_control(source_alias: str, key: bytes | None, value: bytes | None) -> 
     if not _has_sound_numbers(partition):
         return None
     if kind not in KINDS:
-        return None  # a later release's, of which this one knows nothing
+        return None  # A fact of a later release.
     fact = None if value is None else _fact(kind, topic, partition, decode_document(value) or {})
     if value is not None and fact is None:
         return None
@@ -186,7 +186,7 @@ KINDS = frozenset(
 
 
 def kind_of(key: bytes | None) -> str | None:
-    """The kind of a fact, even one that this version does not know; None for every other record."""
+    """The kind of a fact, also of one that this version does not know; None for every other record."""
     decoded = decode_connect_key(key)
     if decoded is None or decoded.connector != CONTROL_CONNECTOR:
         return None
@@ -195,7 +195,7 @@ def kind_of(key: bytes | None) -> str | None:
 
 
 def _fact(kind: str, topic: str | None, partition: int | None, document: dict[str, object]) -> Fact | None:
-    """None for a fact that this version does not know, and for numbers that no process of ours writes."""
+    """None for a fact that this version does not know, and for numbers that Twinlog never writes."""
     if not _has_sound_numbers(document):
         return None
     match kind, topic, document:
@@ -205,7 +205,7 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
         case "owner", None, {"instance": str(instance), "slots": int(slots), "renewed_at_ms": int(at)}:
             left_at = document.get("left_at")
             ends = left_at if isinstance(left_at, list) else []
-            # Each slot is some ids to fence: a forged mark must not keep an owner at that for ever.
+            # Each slot means ids to fence: a forged fact must not keep an owner busy for ever.
             return OwnerFact(
                 instance=instance,
                 slots=min(max(slots, 0), MOST_SLOTS),
@@ -320,7 +320,7 @@ def _is_pair_of_ints(value: object) -> bool:
 
 
 def _has_sound_numbers(document: object) -> bool:
-    """Whether all integers in it have 64 bits."""
+    """Whether all integers in it fit into 64 bits."""
     waiting = [document]
     while waiting:
         match waiting.pop():

@@ -1,9 +1,9 @@
-"""The flow's own state next to the positions: who claimed it, who owns it, how many slots it ever used, what
-its topics were, and of each partition what MM2's format cannot express: a position of 0, what the copied
-records prove, and up to where the copy is proven.
+"""The facts of a flow that are stored next to its positions: who claimed and owns it, how many slots were
+ever used, the identity of its topics; and for each partition what MM2's format cannot express: a position of
+0, leader epochs, the kind of the copy, and how far it is proven.
 
-Records of `mm2-offsets.<A>.internal` under a connector name of our own, which Connect leaves alone. Each
-key names one fact, so compaction keeps the newest of every fact; a tombstone deletes it.
+Facts are records of `mm2-offsets.<A>.internal` under a connector name of Twinlog's own, which Connect
+ignores. Each key names one fact, so compaction keeps the newest value of every fact; a tombstone deletes it.
 """
 
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from twinlog.model import TopicPartition
 
 MOST_SLOTS = 1_024
-"""The limit for a flow, whatever the file says. Each slot has several transactional ids, which every new
-owner fences."""
+"""The limit for a flow, whatever the file says: each slot has several transactional ids, which every new
+owner has to fence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimFact:
-    """Who took the flow over last. Written before the ids of all earlier owners are fenced."""
+    """The process that claimed the flow last. Written before the ids of all earlier owners are fenced."""
 
     instance: str
     at_ms: int
     rules: str = ""
-    """Fingerprint of what its file selects (`selection_fingerprint`); empty = not told."""
+    """A fingerprint of its file's selection (`selection_fingerprint`); empty = unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +32,16 @@ class OwnerFact:
 
     instance: str
     slots: int
-    """The most slots that any owner used: their transactional ids are fenced by the next one."""
+    """The most slots that any owner has used: the next owner fences their transactional ids."""
     renewed_at_ms: int
     keeps_offsets: bool = True
-    """It writes preserved copies as such; a version that does not know of them continues them as
-    translated ones."""
+    """The owner knows preserved copies. A version that does not know them continues them as translated
+    ones."""
     left_at: tuple[int, ...] = ()
-    """It stopped in order: the ends of the positions topic by partition number. What lies behind was written
-    by others. Empty while it copies, and when it ended otherwise."""
+    """Set by a clean stop: the ends of the positions topic by partition number; records behind them are
+    foreign. Empty while the owner copies, and if it was killed."""
     left_at_rest: bool = False
-    """It has given the flow back, and no write of its tasks to preserved copies is on its way."""
+    """The owner has given the flow back, and no write of its tasks to preserved copies is in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +50,15 @@ class TopicFact:
 
     topic: str
     topic_id: str
-    """Kafka's id: another one means that the positions are of a topic that is gone."""
+    """Kafka's topic id. Another id means that the positions belong to a deleted topic."""
     known_partitions: int
-    """Partitions it had when the flow first saw it: later ones are copied from their earliest record."""
+    """The number of partitions when the flow first saw the topic; later partitions are copied from their
+    earliest record."""
     target_topic_id: str = ""
-    """Id of the copy: another one means that what was copied is gone."""
+    """The topic id of the copy. Another id means that the copied records are gone."""
     left: bool = False
-    """configsync said that no rule selects it any more. While configsync is away that still holds: the rule
-    may be newer than the file.
-    """
+    """configsync reported that no rule selects the topic any more. This stays valid while configsync is down,
+    because the rule may be newer than the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +79,20 @@ class ThrottleFact:
     bytes_per_second: int
     by: str = ""
     at_ms: int = 0
-    """0 and no name: set by a version that did not note them."""
+    """0 and no name: set by a version that did not record them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroFact:
-    """A partition that is copied from offset 0. MM2's format has no value for that: without a record its
-    reset policy decides. It stands until the first position above 0 takes it back."""
+    """A partition that is copied from offset 0. MM2's format cannot express this position; without the fact,
+    the partition would begin where auto.offset.reset says. The first position above 0 removes the fact."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class EpochStart:
-    """From `offset` on, what was copied had been written under `leader_epoch`."""
+    """From `offset` on, the copied records were written under `leader_epoch`."""
 
     leader_epoch: int
     offset: int
@@ -100,8 +100,8 @@ class EpochStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderEpochsFact:
-    """The leader epochs of what was copied, oldest first. The last one is always that of the record before
-    the position: both are written in one transaction."""
+    """The leader epochs of the copied records, oldest first. The last one always belongs to the record before
+    the position, because both are written in one transaction."""
 
     partition: TopicPartition
     epochs: tuple[EpochStart, ...]
@@ -109,49 +109,50 @@ class LeaderEpochsFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetFact:
-    """How far the copy reached when this was written: a target log that ends earlier has lost records."""
+    """How far the copy reached when this was written. If the target's log ends earlier, it has lost
+    records."""
 
     partition: TopicPartition
     topic_id: str
     end_offset: int
-    """Target offset after the last record written."""
+    """The target offset after the last record that was written."""
     position: int
     """The source position at that moment."""
     held_from: int | None = None
-    """Source offset at or before the first record that the copy held then, if the source has no holes there;
-    None = not known, -1 on the log."""
+    """A source offset at or before the first record of the copy at that moment, if the source has no holes
+    there; None = unknown, -1 on the log."""
     noted_at_ms: int | None = None
-    """When; None = a version that did not say wrote it."""
+    """When this was written; None = a version that did not record it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyFact:
-    """Whether a copy keeps its source's offsets. Decided once for a target topic; a preserved copy may become
-    translated, never the other way round."""
+    """Whether a copy keeps the source's offsets. Decided once for a target topic; a preserved copy may become
+    translated, but not the other way round."""
 
     partition: TopicPartition
     preserved: bool
     since: int
-    """Source offset from which on that holds."""
+    """The source offset from which on this holds."""
     reason: str
-    """Stable reason why it is translated; empty while it is preserved."""
+    """Why the copy is translated; empty while it is preserved."""
     target_topic_id: str
-    """Id of the copy it speaks of: for another one it is decided again."""
+    """The topic id of the copy; the decision is made again for another topic."""
     skip_from: int = 0
-    """First source offset of the newest range that a preserved copy does not hold."""
+    """The first source offset of the newest range that a preserved copy does not contain."""
     skip_to: int = 0
-    """First one after it."""
+    """The first offset after that range."""
     leader_epoch: int | None = None
     """The leader epoch of the target's log in which a preserved copy was checked up to the stored position.
-    None = not known."""
+    None = unknown."""
     common_until: int = 0
-    """Below this offset lie records of the source that others wrote to a preserved copy: before it began, or
-    while it was at rest."""
+    """Below this offset the preserved copy contains records of the source that Twinlog did not write: from
+    before the copy began, or while it was at rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterFact:
-    """The idempotent producer that writes all preserved copies of the flow, under every owner."""
+    """The idempotent producer that writes all preserved copies of the flow, whichever process owns it."""
 
     producer_id: int
     producer_epoch: int
@@ -159,28 +160,28 @@ class WriterFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofFact:
-    """What the standing proof knows of a copy: the next owner continues from it."""
+    """What continuous verification has proven of a copy; the next owner continues from here."""
 
     partition: TopicPartition
     verdict: str
     proven_until: int
-    """Source offset."""
+    """A source offset."""
     proven_at_ms: int
     checked_at_ms: int
     differences: Mapping[str, int] = field(default_factory=dict)
     """By kind."""
     reason: str = ""
     ranges: str = ""
-    """The proven ranges of both sides, as `ProvenRanges` keeps them; empty: nothing is proven from the
-    beginning on."""
+    """The proven ranges of both sides, as `ProvenRanges` stores them; empty: verification begins at the
+    start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreFact:
-    """An import of exported state is under way, or was cut off: what is on the log is not whole."""
+    """An import of exported state is running or was interrupted: the state on the log is not complete."""
 
     import_id: str
-    """Which file."""
+    """Identifies the imported file."""
     at_ms: int
 
 

@@ -1,8 +1,7 @@
-"""How a writer of a flow learns that another process has taken it over."""
+"""How a writer of a flow learns that another process has taken the flow over."""
 
 from typing import Final
 
 FENCED: Final = "PRODUCER_FENCED"
-"""The reason of an error when ids were fenced, or a newer claim to the flow was read. It is final: the
-position that was reached is what the target's log says.
-"""
+"""The reason of the error when ids are fenced, or a newer claim to the flow is found. It is final: the
+target's log decides which position was reached."""

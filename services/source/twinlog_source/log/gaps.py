@@ -1,11 +1,11 @@
-"""The gap ledger: ranges of source records that will never be on the target, kept beside the positions.
+"""The gap ledger: ranges of source records that will never be on the target.
 
-A gap is a record of `mm2-offsets.<A>.internal` under a connector name of our own, which Connect leaves
-alone. Its key holds where it begins and why, so gaps of one partition stand side by side after compaction,
-and a gap that is found again replaces itself.
+A gap is a record of `mm2-offsets.<A>.internal` under a connector name of Twinlog's own, which Connect
+ignores. Its key contains partition, first offset and reason, so compaction keeps all gaps of a partition, and
+a gap that is found again replaces itself.
 
-A copy that stays behind a short retention finds one gap after the other, for ever. `tidied` keeps the ledger
-bounded: it joins what touches, and of more ranges than `MOST_RANGES` the oldest, whose sum stays exact.
+A copy that is slower than a short retention keeps finding gaps. `tidied` bounds the ledger: it joins adjacent
+ranges, and of more than `MOST_RANGES` the oldest ones. The sum of lost offsets stays exact.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from twinlog.wire.source_offset import (
 )
 
 MOST_RANGES = 100
-"""The limit for one partition and reason. Above it the two oldest ranges become one."""
+"""The limit for one partition and reason. Above it, the two oldest ranges are joined."""
 
 SKIPPED_BY_OPERATOR = "SKIPPED_BY_OPERATOR"
 """Left out by `twinlog positions set`."""
@@ -35,7 +35,7 @@ GapIdentity = tuple[TopicPartition, int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """What a log of the source holds."""
+    """The bounds of a log of the source."""
 
     start: int
     """First offset."""
@@ -53,15 +53,14 @@ class Gap:
     """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED, TARGET_TRUNCATED, SKIPPED_BY_OPERATOR."""
     found_at_ms: int
     lost_of_joined: int | None = None
-    """How many offsets of a range are lost that was joined from several with copied records between them;
-    None: all of them."""
+    """How many offsets of a joined range are lost, if copied records lie inside it; None: all of them."""
     acknowledged_by: str = ""
-    """Who said that the loss is known and dealt with; empty = nobody. A gap that is found again is not."""
+    """Who acknowledged the loss; empty = nobody. A gap that is found again is no longer acknowledged."""
     acknowledged_at_ms: int = 0
 
     @property
     def identity(self) -> GapIdentity:
-        """What makes it the same gap when it is found again."""
+        """Two findings with the same identity are the same gap."""
         return self.partition, self.from_offset, self.reason
 
     @property
@@ -71,8 +70,8 @@ class Gap:
 
     @property
     def is_loss(self) -> bool:
-        """The records are on neither side now. A truncation lost nothing: the target has what the source
-        lost. What an operator left out on purpose is on the source still."""
+        """Whether the records are lost on both sides. After a truncation the target has what the source lost;
+        records that an operator skipped are still on the source."""
         return self.reason not in ("TRUNCATION", SKIPPED_BY_OPERATOR)
 
 
@@ -84,11 +83,9 @@ def passed_over(
     bounds: LogBounds | None,
     found_at_ms: int,
 ) -> list[Gap]:
-    """What a move of the position leaves uncopied: what the source had lost already, and what it still holds.
-
-    `bounds` of the source's log; None = not known. Also a truncation is told that the move
-    ends: the log ends before the old position.
-    """
+    """The gaps of a move: what the source had already lost, and what is skipped although the source has it.
+    `bounds` of the source's log; None = unknown. A move may also end the state in which the source's log ends
+    before the position."""
     found: list[Gap] = []
 
     def note(begin: int, end: int, reason: str) -> None:
@@ -112,11 +109,10 @@ def passed_over(
 
 
 def tidied(gaps: Iterable[Gap]) -> list[Gap]:
-    """The same losses in as few ranges as the ledger may hold: at most `MOST_RANGES` of each partition and
-    reason.
+    """The same losses in at most `MOST_RANGES` ranges for each partition and reason.
 
-    What retention took bit by bit is one range, and a range inside another one of the same reason was
-    recorded before. Where that does not suffice, the two that begin first are joined.
+    Adjacent ranges are joined, as retention produces them, and a range inside another one of the same reason
+    is dropped. If that does not suffice, the two that begin first are joined.
     """
     tidy: list[Gap] = []
     by_subject = sorted(gaps, key=lambda gap: (*_subject(gap), gap.from_offset))
@@ -134,12 +130,12 @@ def tidied(gaps: Iterable[Gap]) -> list[Gap]:
 
 
 def _subject(gap: Gap) -> tuple[TopicPartition, str, bool]:
-    """What is acknowledged is never joined with what is not."""
+    """Acknowledged ranges are never joined with others."""
     return gap.partition, gap.reason, bool(gap.acknowledged_by)
 
 
 def _joined(first: Gap, second: Gap) -> Gap:
-    """Both as one; `first` begins no later than `second`."""
+    """Join two ranges; `first` begins no later than `second`."""
     to_offset = max(first.to_offset, second.to_offset)
     if second.to_offset <= first.to_offset:
         lost = first.lost_offsets
@@ -182,7 +178,7 @@ def gap_key(flow: Flow, identity: GapIdentity) -> bytes:
 
 
 def parse_gap_identity(source_alias: str, key: bytes | None) -> GapIdentity | None:
-    """Which gap of a source cluster a record is about; None for every other record."""
+    """The gap of a source cluster that a record describes; None for every other record."""
     decoded = decode_connect_key(key)
     if decoded is None or decoded.connector != GAP_CONNECTOR:
         return None
@@ -200,7 +196,7 @@ def parse_gap_identity(source_alias: str, key: bytes | None) -> GapIdentity | No
 
 
 def parse_gap(source_alias: str, key: bytes | None, value: bytes | None) -> Gap | None:
-    """Read a gap of a source cluster; None for every other record, and for a tombstone."""
+    """Parse a gap of a source cluster; None for every other record, and for a tombstone."""
     identity = parse_gap_identity(source_alias, key)
     if identity is None:
         return None

@@ -1,10 +1,23 @@
-"""Ends transactions of the flow that hang: their coordinator has left a partition out that had no leader as
-they ended (KIP-664 calls them hanging).
+"""Ends hanging transactions of the flow: a coordinator ended them, but did not reach a partition that had no
+leader at that moment (KIP-664).
 
-Who takes transactional ids over does it before it reads positions. Otherwise open positions would keep it
-waiting for ever, and open records would share the fate of the id's next transaction on their partition.
-Invariant: what is ended here ends as its position did; where that is not certain it stays open, and the
-producer's guard keeps everything away from that partition.
+A process that takes over transactional ids does this before it reads positions. Otherwise it would wait for
+open positions for ever, and open records would be committed or aborted together with the id's next
+transaction on their partition.
+
+A transaction covers a position and the copied records. Where it hangs in one place, the others decide:
+
+    position          records on the copy          verdict
+    open              one has a commit marker      commit the position
+    open              behind it a later position   commit the position: others continued from it
+    open              one cannot be read           not certain
+    open              anything else                abort the position; its records are copied again
+    committed         open                         commit the records (only with transactions of version 2)
+    aborted, or none  open                         abort the records
+    open              open                         as the position
+
+Invariant: a transaction is ended here only if its outcome is certain. Otherwise it stays open, and the
+producer's guard sends nothing more to that partition.
 """
 
 import asyncio
@@ -42,7 +55,7 @@ from twinlog_source.log.positions import PositionsLog
 
 FETCH_MAX_BYTES = 4 << 20
 TAIL_OFFSETS = 10_000
-"""How far from its end a copy is searched for a marker; ten times as far each time nothing is found."""
+"""A copy is searched for a marker this far from its end, and ten times as far each time none is found."""
 LONGEST_TAIL_OFFSETS = 10_000_000
 CLOSE_SECONDS = 10.0
 POLL_SECONDS = 0.05
@@ -56,16 +69,16 @@ Hanging = Mapping[TopicPartition, Sequence[OpenTransaction]]
 
 @dataclass(slots=True, kw_only=True)
 class TakeOver:
-    """Takes transactional ids over on the target; for one task at a time."""
+    """Takes over transactional ids on the target; for one task at a time."""
 
     session: DataClientPool
     positions: PositionsLog
     target_topic: Callable[[str], str | None]
-    """Source topic -> its copy, if it is known."""
+    """Maps a source topic to its copy, if known."""
     timeout_seconds: float
     """The timeout of each call."""
     transaction_timeout_seconds: float
-    """`transaction.timeout.ms` of the producers that have these ids."""
+    """`transaction.timeout.ms` of the producers that use these ids."""
 
     async def take(
         self,
@@ -74,8 +87,9 @@ class TakeOver:
         *,
         committed: Collection[TopicPartition] = (),
     ) -> None:
-        """Fence the ids, then end what hangs of them on the positions topic and on `copies` (target partition
-        -> source partition). On those of `committed` it was committed. Raises KafkaError."""
+        """Fence the ids, then end their hanging transactions on the positions topic and on `copies` (target
+        partition -> source partition). On partitions of `committed` the transaction was certainly committed.
+        Raises KafkaError."""
         if not transactional_ids:
             return
         holders: dict[int, tuple[str, ProducerIdentity]] = {}
@@ -97,8 +111,8 @@ class TakeOver:
     async def _hanging(
         self, producer_ids: Collection[int], copies: Mapping[TopicPartition, TopicPartition]
     ) -> Hanging:
-        """What is open of these producers, who have nothing to write just now. Of partitions that cannot be
-        asked nothing is known: their reader waits, and their writer asks again."""
+        """Find the open transactions of these producers, which write nothing now. Partitions that do not
+        answer are left out: readers wait there, and their writer asks again."""
         places = [TopicPartition(self.positions.topic, n) for n in range(self.positions.partition_count)]
         answers = await open_transactions(
             self.session, [*places, *copies], timeout_seconds=self.timeout_seconds
@@ -165,7 +179,7 @@ class TakeOver:
     async def _outcomes(
         self, hanging: Hanging, copies: Mapping[TopicPartition, TopicPartition]
     ) -> tuple[PositionOutcomes, set[TopicPartition]]:
-        """What the positions topic says of those who hang, and the partitions of it that cannot be read."""
+        """Read the outcomes from the positions topic, and which of its partitions cannot be read."""
         outcomes = PositionOutcomes(
             producer_ids=frozenset(one.producer_id for opened in hanging.values() for one in opened),
             source_alias=self.positions.source_alias,
@@ -193,7 +207,7 @@ class TakeOver:
         committed: Collection[TopicPartition],
         has_own_epochs: bool,
     ) -> dict[TopicPartition, Outcome | None]:
-        """How each open transaction of one producer has to end; None: not certain."""
+        """Decide how to end each open transaction of one producer; None: not certain."""
         verdicts: dict[TopicPartition, Outcome | None] = {}
         for place, one in hanging.items():
             if place in committed:
@@ -221,7 +235,7 @@ class TakeOver:
         return verdicts
 
     async def _outcome_of_copy(self, source: TopicPartition, producer_id: int, epoch: int) -> Outcome | None:
-        """Searched for from the end of the copy: nothing of this producer came after it."""
+        """Search the copy from its end: the producer wrote nothing after the transaction."""
         topic = self.target_topic(source.topic)
         if topic is None:
             return None
@@ -246,7 +260,7 @@ class TakeOver:
         *,
         last_offsets: int | None = None,
     ) -> bool:
-        """Give `read` what the partition holds, or its last part; whether that was all of it."""
+        """Pass the partition, or its last part, to `read`; return whether that was all of it."""
         start = await self._offset(OffsetSpec.EARLIEST, partition)
         end = await self._offset(OffsetSpec.LATEST, partition)
         offset = start if last_offsets is None else max(start, end - last_offsets)
@@ -262,7 +276,8 @@ class TakeOver:
         return is_whole
 
     async def _await_closed(self, ended: Mapping[int, Collection[TopicPartition]]) -> None:
-        """Markers are written after the end was answered. Raises TransientKafkaError when they are not."""
+        """Wait for the markers, which are written after the end was answered. Raises TransientKafkaError when
+        they do not come."""
         partitions = {partition for each in ended.values() for partition in each}
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -284,7 +299,7 @@ class TakeOver:
             ) from error
 
     def _place_of(self, source: TopicPartition) -> TopicPartition:
-        """The partition of the positions topic that holds a source partition's position."""
+        """The partition of the positions topic that stores a source partition's position."""
         key = source_offset_key(self.positions.source_alias, source, connector=self.positions.connector_name)
         return TopicPartition(self.positions.topic, partition_for_key(key, self.positions.partition_count))
 

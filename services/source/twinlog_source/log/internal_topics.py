@@ -11,7 +11,7 @@ from twinlog_source.config import SourceFlow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopics:
-    """Makes a flow's internal topics where they are missing."""
+    """Creates the internal topics of a flow that do not exist."""
 
     flow: SourceFlow
     source: TopicAdmin
@@ -20,7 +20,7 @@ class InternalTopics:
     async def ensure(self) -> int:
         """Create what is missing; return the partition count of the positions topic.
 
-        Raises KafkaError; when the replication factor is the matter the message names the key to change.
+        Raises KafkaError; if the replication factor is the cause, the message names the key to change.
         """
         storage = self.flow.settings.offset_storage
         await _ensure(

@@ -1,5 +1,4 @@
-"""What the driver itself writes beside the positions: facts of its own, and positions while no task owns
-them."""
+"""The driver's own records on the positions topic: facts, and positions of partitions that no task has."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -18,13 +17,13 @@ from twinlog_source.log.gaps import Gap, GapIdentity, gap_key, gap_record
 from twinlog_source.log.retractions import Retractions, Subject
 
 COMMAND_SECONDS = 10.0
-"""How long an operator's command may take to be on the log: below the deadline of a call, so that the answer
-names the cluster that does not take it."""
+"""The longest time to store an operator's command. It is less than the deadline of a call, so that the answer
+can name the cluster that did not take it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Journal:
-    """Appends to the positions topic; each call returns when the record is replicated. All raise
+    """Appends to the positions topic; each call returns when the record is replicated. All methods raise
     KafkaError."""
 
     flow: Flow
@@ -33,24 +32,24 @@ class Journal:
     writer: LogWriter
     clock: Clock
     retractions: Retractions
-    """Shared with who reads the log."""
+    """Shared with the reader of the log."""
     partition_count: int = 0
-    """Known once the topic is there."""
+    """Known once the topic exists."""
 
     async def record(self, fact: Fact) -> None:
         await self._append(*fact_record(self.flow.source, fact))
 
     async def record_all(self, facts: Iterable[Fact]) -> None:
-        """Many at once; they share requests."""
+        """Write many facts; they share requests."""
         await self._append_all(fact_record(self.flow.source, fact) for fact in facts)
 
     async def retract(self, kind: str, topic: str | None = None, partition: int | None = None) -> None:
         await self._append(control_key(self.flow.source, kind, topic, partition), None)
 
     async def command(self, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
-        """Record what an operator ordered, or retract it (None), within `COMMAND_SECONDS`.
+        """Store an operator's command, or withdraw it (None), within `COMMAND_SECONDS`.
 
-        When this fails, also by being cancelled, the command is given up: it has no later effect.
+        If this fails or is cancelled, the command is given up: it has no later effect.
         """
         key = control_key(self.flow.source, *subject)
         value = None if fact is None else fact_record(self.flow.source, fact)[1]
@@ -62,7 +61,7 @@ class Journal:
         self.retractions.replace(key)
 
     async def retract_given_up(self, control: ControlState) -> None:
-        """Write what is in force behind the records of commands that failed. For the flow's owner."""
+        """After failed commands, write the valid facts again behind their records. For the flow's owner."""
         for key, subject in list(self.retractions.due.items()):
             fact = control.command_in_force(*subject)
             await self._append_command(key, None if fact is None else fact_record(self.flow.source, fact)[1])
@@ -86,17 +85,17 @@ class Journal:
         await self._append(*gap_record(self.flow, gap))
 
     async def gaps(self, gaps: Iterable[Gap]) -> None:
-        """Many at once; they share requests."""
+        """Write many; they share requests."""
         await self._append_all(gap_record(self.flow, gap) for gap in gaps)
 
     async def remove_gaps(self, identities: Iterable[GapIdentity]) -> None:
-        """Take gaps out of the ledger."""
+        """Remove gaps from the ledger."""
         await self._append_all((gap_key(self.flow, identity), None) for identity in identities)
 
     async def position(self, partition: TopicPartition, position: int) -> None:
-        """Only while no task owns the partition."""
+        """Call it only while no task has the partition."""
         if not position:
-            # First: without a record of either the reset policy would decide.
+            # Write this first: with neither of the two records, auto.offset.reset would decide.
             await self.record(ZeroFact(partition=partition))
         key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
         await self._append(key, encode_source_offset(position))
@@ -105,7 +104,7 @@ class Journal:
         await self._append(partition_key(self.flow.source, "epochs", partition), None)
 
     async def restore(self, partition: TopicPartition, position: int | None) -> None:
-        """As `position`; None takes the partition's position off the log."""
+        """As `position`; None removes the partition's position from the log."""
         if position is not None:
             await self.position(partition, position)
             return
@@ -114,9 +113,9 @@ class Journal:
         await self._append(partition_key(self.flow.source, "zero", partition), None)
 
     async def move(self, partition: TopicPartition, position: int, gaps: Iterable[Gap]) -> None:
-        """What an operator orders of a partition that no task owns, with what that leaves out, within
-        `COMMAND_SECONDS`. When this fails some of it may be on the log, or get there later: `restore` then.
-        """
+        """Store a move by an operator, of a partition that no task has, with its gaps, within
+        `COMMAND_SECONDS`. If this fails, some of its records may be on the log or reach it later: call
+        `restore` then."""
         await self._in_time(self._move(partition, position, gaps))
 
     async def _move(self, partition: TopicPartition, position: int, gaps: Iterable[Gap]) -> None:

@@ -1,5 +1,5 @@
-"""The gap ledger while the flow runs: every gap is on the log, counted, and said once; the ledger stays
-bounded."""
+"""The gap ledger while the flow runs: writes every gap to the log, counts it, logs it once, and bounds the
+ledger."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -22,19 +22,19 @@ class Ledger:
     positions: PositionsLog
     on_gap: Callable[[Gap], None]
     _grown: set[TopicPartition] = field(default_factory=set)
-    """Partitions with gaps since the ledger was tidied."""
+    """Partitions with new gaps since the ledger was last tidied."""
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """A range that is being acknowledged is not joined with others meanwhile."""
+    """Ranges that are being acknowledged; they are not joined meanwhile."""
 
     async def write(self, gap: Gap) -> None:
-        """A gap that the driver found; one of no offsets is none. Raises KafkaError."""
+        """Write a gap that the driver found; an empty one is ignored. Raises KafkaError."""
         if gap.from_offset >= gap.to_offset:
             return
         await self.journal.gap(gap)
         self.enter(gap)
 
     def enter(self, gap: Gap) -> None:
-        """A gap that is on the log already."""
+        """Enter a gap that is already on the log."""
         self.positions.gaps[gap.identity] = gap
         self._grown.add(gap.partition)
         self.on_gap(gap)
@@ -49,7 +49,7 @@ class Ledger:
         )
 
     async def remove(self, identities: Collection[GapIdentity]) -> None:
-        """Take out what turned out not to be left out. For the flow's owner. Raises KafkaError."""
+        """Remove a gap whose records were not left out after all. For the flow's owner. Raises KafkaError."""
         async with self._changing:
             await self.journal.remove_gaps(identities)
             for identity in identities:
@@ -58,9 +58,8 @@ class Ledger:
     async def acknowledge(
         self, is_meant: Callable[[Gap], bool], *, by: str, now_ms: int
     ) -> tuple[Gap, ...] | None:
-        """Note who knows of these gaps; return those that were new to everybody, None when no gap is meant.
-        For the flow's owner. Raises KafkaError.
-        """
+        """Acknowledge these gaps; return those that were not acknowledged before, None when no gap matches.
+        For the flow's owner. Raises KafkaError."""
         async with self._changing:
             held = self.positions.gaps
             meant = [gap for gap in held.values() if is_meant(gap)]
@@ -68,17 +67,17 @@ class Ledger:
             acknowledged = tuple(replace(gap, acknowledged_by=by, acknowledged_at_ms=now_ms) for gap in new)
             await self.journal.gaps(acknowledged)
             for before, gap in zip(new, acknowledged, strict=True):
-                # Not one that was found again meanwhile: nobody has seen that.
+                # Not if the gap was found again meanwhile: nobody has seen the new one.
                 if held.get(gap.identity) is before:
                     held[gap.identity] = gap
         return acknowledged if meant else None
 
     async def tidy(self, *, everything: bool = False) -> None:
-        """Join ranges (see `tidied`) of partitions with new gaps, or of all of them. For the flow's owner.
-        Raises KafkaError; what is on the log then is tidied the next time.
+        """Join ranges (see `tidied`) of partitions with new gaps, or of all. For the flow's owner. Raises
+        KafkaError; the next call continues.
 
-        A joined range is written before those that it holds are removed: a crash between the two leaves them
-        beside each other, and nothing is forgotten.
+        A joined range is written before its parts are removed. A crash in between leaves both, and loses
+        nothing.
         """
         async with self._changing:
             await self._tidy(everything=everything)
@@ -96,7 +95,7 @@ class Ledger:
         except BaseException:
             self._grown |= grown
             raise
-        # Not those that were found again meanwhile: they are tidied the next time.
+        # Not those that were found again meanwhile: the next call joins them.
         unchanged = {identity for identity, gap in before.items() if gaps.get(identity) is gap}
         gaps.update((identity, gap) for identity, gap in joined.items() if identity in unchanged)
         for identity in held & unchanged:

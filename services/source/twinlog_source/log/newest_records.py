@@ -1,8 +1,8 @@
-"""Which record of a key is the newest, in a topic that somebody has given more partitions.
+"""Finds the newest record of a key in a topic that was given more partitions.
 
-A key's partition follows from its hash and the number of partitions. Once that has changed, old records of a
-key lie in one partition and new ones in another, and partitions are read one after the other: the last one
-read need not be the newest.
+A key's partition follows from its hash and the number of partitions. After that number has changed, old and
+new records of a key are in different partitions, which are read one after the other: the record that is read
+last need not be the newest.
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from twinlog.wire.murmur2 import partition_for_key
 
 @dataclass(slots=True)
 class NewestRecords:
-    """Within a partition the order of the log counts; between two of them the time of writing, and of equal
-    times the partition that the key has now."""
+    """Within a partition the order of the log counts. Between two partitions the timestamp counts; for equal
+    timestamps, the partition that the key has now."""
 
     _newest: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     """Key -> partition and timestamp of its newest record."""
@@ -22,7 +22,7 @@ class NewestRecords:
     def is_superseded(
         self, key: bytes | None, partition: int, timestamp_ms: int, *, partition_count: int
     ) -> bool:
-        """Whether a newer record of this key was read already; else this one is the newest from now on."""
+        """Whether a newer record of this key was already read; otherwise this one becomes the newest."""
         if key is None:
             return False
         before = self._newest.get(key)
@@ -34,7 +34,7 @@ class NewestRecords:
         return False
 
     def forget(self, keys: Iterable[bytes]) -> None:
-        """Nothing older of these keys will be read any more: every partition was read to its end."""
+        """Forget these keys: every partition was read to its end, so no older record of them will come."""
         for key in keys:
             self._newest.pop(key, None)
 

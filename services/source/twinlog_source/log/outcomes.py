@@ -1,8 +1,9 @@
-"""How transactions of the flow ended, by what the positions topic and the copies hold. Pure.
+"""How transactions of the flow ended, according to the positions topic and the copies. Pure.
 
-A position is in one transaction with the records it stands for, so the one tells how the other ended. With
-transactions of version 2 each has an epoch of its own, and a position of that epoch is the very one. Before,
-all transactions of a producer had one epoch until it failed: then only what was not committed is certain.
+A position is in the same transaction as its records, so the outcome of one is that of the other. With
+transactions of version 2 every transaction has its own producer epoch, so a position of the same epoch
+belongs to exactly this transaction. With earlier versions, all transactions of a producer have one epoch
+until it fails; then only the last one can have been aborted, so only what was not committed is certain.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,7 +20,7 @@ class Outcome(StrEnum):
     ABORTED = "ABORTED"
     OPEN = "OPEN"
     UNKNOWN = "UNKNOWN"
-    """It could not be read."""
+    """The partition could not be read."""
 
 
 _OF_MARKER = {EndMarker.COMMIT: Outcome.COMMITTED, EndMarker.ABORT: Outcome.ABORTED}
@@ -27,13 +28,14 @@ _OF_MARKER = {EndMarker.COMMIT: Outcome.COMMITTED, EndMarker.ABORT: Outcome.ABOR
 
 @dataclass(slots=True, kw_only=True)
 class PositionOutcomes:
-    """What became of the positions that some producers wrote; `read` each partition of the topic in order."""
+    """The outcomes of the positions that some producers wrote. `read` each partition of the topic in
+    order."""
 
     producer_ids: frozenset[int]
     source_alias: str
     connector_name: str
     _written: dict[tuple[int, TopicPartition], dict[int, Outcome]] = field(default_factory=dict)
-    """For a producer and a source partition: how its last transaction of each producer epoch ended."""
+    """For a producer and a source partition: how its last transaction in each producer epoch ended."""
     _open: dict[tuple[int, TopicPartition], dict[TopicPartition, int]] = field(default_factory=dict)
     """For a producer and a partition of the positions topic: the source partitions whose positions are in an
     open transaction, with the producer epoch."""
@@ -58,12 +60,12 @@ class PositionOutcomes:
         return self._written.get((producer_id, partition), {}).get(epoch)
 
     def open_at(self, producer_id: int, place: TopicPartition) -> dict[TopicPartition, int]:
-        """Source partitions whose positions are in an open transaction on `place`, with its epoch."""
+        """The source partitions whose positions are in an open transaction on `place`, with its epoch."""
         return self._open.get((producer_id, place), {})
 
     def is_surpassed(self, producer_id: int, place: TopicPartition) -> bool:
-        """Whether somebody went on from what is open there: a position that is not known to be committed is
-        read before anything is copied behind it, and an open one keeps its reader waiting."""
+        """Whether another producer has written a later position. A process copies behind an open position
+        only if it knows that the position was committed, so a later position proves that."""
         return (producer_id, place) in self._surpassed
 
     def _positions(self, batch: Batch) -> list[TopicPartition]:
@@ -91,7 +93,7 @@ class PositionOutcomes:
 
 @dataclass(slots=True, kw_only=True)
 class CopyOutcome:
-    """How the last transaction ended that wrote to a copy in one epoch of a producer; `read` its log in
+    """How the last transaction of a producer epoch that wrote to a copy ended. `read` the copy's log in
     order."""
 
     producer_id: int
@@ -111,11 +113,10 @@ class CopyOutcome:
 
 
 def verdict_of_positions(beside: Iterable[Outcome | None], *, is_surpassed: bool) -> Outcome | None:
-    """How to end open positions, by how the transaction ended on the copies they stand for; None: not
-    certain.
+    """How to end open positions, by how the transaction ended on their copies; None: not certain.
 
-    Where no marker came to any of them, and nobody went on from them, nothing of it was ever seen: it is as
-    good as aborted, and copied again.
+    If no copy got a marker, and no later position exists, nobody has seen any of its records: it can be
+    aborted, and is copied again.
     """
     found = set(beside)
     if is_surpassed or Outcome.COMMITTED in found:
@@ -126,11 +127,9 @@ def verdict_of_positions(beside: Iterable[Outcome | None], *, is_surpassed: bool
 def verdict_of_copy(
     position: Outcome | None, *, positions_verdict: Outcome | None, is_exact: bool
 ) -> Outcome | None:
-    """How to end open records of a copy, by how their position ended; None: not certain.
-
-    `positions_verdict` is what an open position will be ended as. `is_exact`: the position is of the very
-    transaction; else it may be of an earlier one that was committed.
-    """
+    """How to end open records of a copy, by how their position ended; None: not certain. `positions_verdict`
+    is how an open position will be ended. `is_exact`: the position belongs to exactly this transaction;
+    otherwise it may belong to an earlier one that was committed."""
     match position:
         case None | Outcome.ABORTED:
             return Outcome.ABORTED

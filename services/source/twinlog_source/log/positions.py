@@ -1,9 +1,9 @@
 """The positions of a flow, read from `mm2-offsets.<A>.internal` in MM2's own format; a position of 0, which
-that format cannot say, from our own mark beside it.
+that format cannot express, comes from a fact.
 
-Invariant: after `refresh` returned, `positions` holds for each partition the newest record that was
-committed before the call, also where the topic was given more partitions. It is read from the beginning once
-and then only its tail.
+Invariant: after `refresh` returned, `positions` has for each partition the newest record that was committed
+before the call, also if the topic was given more partitions. The topic is read whole once, and then only its
+tail.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from twinlog_source.log.retractions import Retractions
 FETCH_MAX_BYTES = 4 << 20
 FETCH_WAIT_SECONDS = 0.5
 REFRESH_SECONDS = 60.0
-"""Longer than an open transaction of a dead owner lives."""
+"""Longer than the open transaction of a dead owner can last."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,37 +43,37 @@ class PositionsLog:
     source_alias: str
     connector_name: str = SOURCE_CONNECTOR
     gaps: dict[GapIdentity, Gap] = field(default_factory=dict)
-    """The gap ledger as read so far."""
+    """The gap ledger read so far."""
     control: ControlState = field(default_factory=ControlState)
-    """Our own state beside the positions, as read so far."""
+    """The facts read so far."""
     written_at_ms: dict[TopicPartition, int] = field(default_factory=dict)
-    """When the newest position of each partition was written, by the clock of its writer."""
+    """The timestamp of the newest position of each partition, by its writer's clock."""
     written_at: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Where the newest position of each partition lies: partition number of this topic, and offset."""
+    """Where the newest position of each partition is stored: partition number of this topic, and offset."""
     retractions: Retractions = field(default_factory=Retractions)
-    """Records to leave alone: they belong to commands that failed."""
+    """Records to ignore, because they belong to commands that failed."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
-    """Partitions whose newest record is no position: why. They must not be copied."""
+    """Partitions whose newest record is not a valid position, with the reason. They must not be copied."""
     is_read: bool = False
-    """The log was read to an end at least once: what is held here is not just its beginning."""
+    """The log was read to its end at least once."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Two readers side by side would apply old records after new ones."""
+    """Two concurrent readers would apply old records after new ones."""
     _newest: NewestRecords = field(default_factory=NewestRecords)
     _removed_gaps: set[bytes] = field(default_factory=set)
-    """Keys that have gone from the ledger: a copy that stays behind retention makes new ones for ever."""
+    """Keys that were removed from the ledger: a copy that is slower than retention keeps creating them."""
     _next: dict[int, int] = field(default_factory=dict)
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
 
     async def refresh(self) -> Mapping[TopicPartition, int]:
-        """Read what is new up to the end and return the next offset to copy of each partition.
+        """Read new records up to the end; return the next offset to copy of each partition.
 
-        Waits for transactions that were open at the call: what they commit counts. Raises KafkaError when a
-        partition can not be read: a position is never guessed. Raises WireFormatError (WIRE_VERSION) for a
-        record of a later release.
+        Waits for transactions that were open at the call, because what they commit counts. Raises KafkaError
+        when a partition cannot be read: a position is never guessed. Raises WireFormatError (WIRE_VERSION)
+        for a record of a later release.
         """
         async with self._reading:
-            # Not the last stable offset: a transaction of another slot that is open now would hide what is
-            # committed behind its beginning.
+            # The log's end, not the last stable offset: an open transaction of another slot would hide what
+            # was committed behind its beginning.
             await self._read_up_to(OffsetSpec.LATEST)
             self._newest.forget(self._removed_gaps)
             self._removed_gaps.clear()
@@ -84,12 +84,12 @@ class PositionsLog:
         return {**dict.fromkeys(self.control.zeros - self.unreadable.keys(), 0), **self._positions}
 
     async def peek(self) -> None:
-        """Read what is committed now, without waiting for transactions that are open. Raises KafkaError."""
+        """Read what is committed now, without waiting for open transactions. Raises KafkaError."""
         async with self._reading:
             await self._read_up_to(OffsetSpec.LAST_STABLE)
 
     async def ends(self) -> tuple[int, ...]:
-        """Where the log ends now, by partition number. Raises KafkaError."""
+        """The present ends of the log, by partition number. Raises KafkaError."""
         partitions = self._partitions()
         ends = await self.list_offsets(OffsetSpec.LATEST, partitions)
         return tuple(_known(ends[partition]) for partition in partitions)
@@ -145,7 +145,7 @@ class PositionsLog:
                 self.control.apply(control)
         except WireFormatError as error:
             if error.reason == "WIRE_VERSION":
-                # A pause or a loss that is not understood must not be passed over.
+                # A pause or a loss that cannot be parsed must not be ignored.
                 raise
             log.warning("position_unreadable", topic=self.topic, offset=record.offset, error=str(error))
             if key is not None:

@@ -1,8 +1,8 @@
-"""Commands that failed have no later effect, although their record may reach the log after all: a broker that
-hangs may hold the request, and carries it out when it comes back.
+"""Makes sure that a failed command has no later effect, although its record may still reach the log: a broker
+that hangs may hold the request, and execute it later.
 
-Invariant: a record that was given up is never applied by this process, and whenever it may be on the log,
-what is in force is written once more behind it.
+Invariant: this process never applies a record that was given up. Whenever such a record may be on the log,
+the valid fact is written once more behind it.
 """
 
 from dataclasses import dataclass, field
@@ -14,17 +14,17 @@ Subject = tuple[str, str | None, int | None]
 @dataclass(slots=True)
 class Retractions:
     due: dict[bytes, Subject] = field(default_factory=dict)
-    """Keys whose newest record on the log may be one that was given up, with what they are about."""
+    """Keys whose newest record on the log may be one that was given up, with their subjects."""
     _given_up: dict[bytes, tuple[Subject, set[bytes | None]]] = field(default_factory=dict)
 
     def give_up(self, subject: Subject, key: bytes, value: bytes | None) -> None:
-        """The record may or may not be on the log, now or later."""
+        """Give a record up: it may be on the log, now or later."""
         _, values = self._given_up.setdefault(key, (subject, set()))
         values.add(value)
         self.due[key] = subject
 
     def is_given_up(self, key: bytes | None, value: bytes | None) -> bool:
-        """Whether a record of the log is one that was given up. Then its key is due again."""
+        """Whether a record of the log was given up. Its key is then due again."""
         subject, values = self._given_up.get(key or b"", (None, frozenset()))
         if subject is None or key is None or value not in values:
             return False
@@ -32,12 +32,12 @@ class Retractions:
         return True
 
     def settle(self, key: bytes) -> None:
-        """What is in force is on the log behind everything that was given up so far."""
+        """The valid facts are on the log behind everything that was given up so far."""
         self.due.pop(key, None)
 
     def replace(self, key: bytes) -> None:
-        """A later command for the same subject succeeded. A tombstone that was given up before cannot be told
-        from one that was meant from now on."""
+        """A later command for the same subject succeeded. From now on, a tombstone that was given up cannot
+        be told from a valid one."""
         self.settle(key)
         if key in self._given_up:
             self._given_up[key][1].discard(None)

@@ -1,4 +1,4 @@
-"""What is remembered of every topic of a flow: which topic it was, which one its copy, whether it left."""
+"""The recorded identity of each topic of a flow and of its copy, and whether the topic left the flow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,24 +21,25 @@ class TopicFacts:
     journal: Journal
 
     def source_was_recreated(self, topic: ReplicatedTopic) -> bool:
-        """Whether it is not the topic that its positions are of."""
+        """Whether the source topic is another one than that of its positions."""
         mark = self.control.topics.get(topic.source_topic)
         return mark is not None and bool(topic.source_topic_id) and mark.topic_id != topic.source_topic_id
 
     def target_was_recreated(self, topic: ReplicatedTopic) -> bool:
-        """Whether its copy is not the one that was written before."""
+        """Whether the copy is another topic than the one that was written before."""
         mark = self.control.topics.get(topic.source_topic)
         before = "" if mark is None else mark.target_topic_id
         return bool(before) and bool(topic.target_topic_id) and before != topic.target_topic_id
 
     def copy_of(self, partition: TopicPartition, topic: ReplicatedTopic) -> CopyFact | None:
-        """How the partition is copied; None when that is not on the log, or of an earlier target topic."""
+        """The kind of the partition's copy; None when it is not on the log, or belongs to an earlier target
+        topic."""
         fact = self.control.copies.get(partition)
         return fact if fact is not None and fact.target_topic_id == topic.target_topic_id else None
 
     async def record(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
-        """The topic and its copy as they are now; partitions beyond `known_partitions` came after the flow
-        began."""
+        """Record the present topic and its copy; partitions from `known_partitions` on are newer than the
+        flow."""
         mark = TopicFact(
             topic=topic.source_topic,
             topic_id=topic.source_topic_id,
@@ -49,13 +50,13 @@ class TopicFacts:
         self.control.record(mark)
 
     async def record_new(self, topics: Mapping[str, ReplicatedTopic]) -> None:
-        """Those that nothing is remembered of yet."""
+        """Record the topics that have no record yet."""
         for topic in topics.values():
             if topic.source_topic_id and topic.source_topic not in self.control.topics:
                 await self.record(topic, known_partitions=topic.partition_count)
 
     async def record_left(self, topics: Mapping[str, ReplicatedTopic]) -> None:
-        """Which topics configsync took out of the flow, and which it took in again."""
+        """Record which topics configsync removed from the flow, and which it added again."""
         changed = [
             replace(mark, left=not mark.left)
             for mark in self.control.topics.values()

@@ -1,4 +1,4 @@
-"""What tasks are told of the partitions they copy: where from, where to, and how fast."""
+"""Assignments: from which offset, to which topic, and how fast a task copies a partition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,54 +20,54 @@ from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable
 
 Limits = tuple[str, int, str, str]
-"""Which topic the copies go to, and what it takes."""
+"""The topic of the copies, and its limits."""
 _Terms = tuple[Limits, bool]
-"""`Limits`, and whether the copy keeps its source's offsets."""
+"""`Limits`, and whether the copy keeps the source's offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorFailure:
-    """A back-off or a fault that outlives the task that met it."""
+    """A back-off or a fault that outlives the task in which it occurred."""
 
     state: PartitionState
     reason: str
     message: str
     retry_in_ms: int
     failures: int
-    """In a row so far."""
+    """The number of failures in a row."""
     source_lost_from: int | None = None
-    """The source lost what was copied from here on; None = it did not."""
+    """The source lost the copied records from here on; None = it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """One partition, as it is handed to a task."""
+    """One partition, as a task gets it."""
 
     partition: TopicPartition
     topic: ReplicatedTopic
     position: int
     position_stored: bool
-    """The log holds it; else a reset chose it."""
+    """The log has the position; otherwise auto.offset.reset chose it."""
     copy: CopyFact
     offsets_required: bool
-    """The configuration demands the source's offsets."""
+    """The configuration requires the source's offsets."""
     former_task_seconds: float | None
-    """How long ago the last task lost it that may still have writes to the copy on their way; None = there is
-    none."""
+    """How long ago the last task lost the partition that may still have writes to the copy in flight; None =
+    there is none."""
     skip_former_task_seconds: float | None
-    """The same of tasks that were not told of the range that the copy leaves out."""
+    """The same for tasks that did not know about the range which the copy leaves out."""
     end_reason: str
-    """Why a preserved copy shall end where it is; empty = it shall not."""
+    """Why a preserved copy has to end where it is; empty = it continues."""
     hole_costs: tuple[HoleCostAgo, ...]
-    """What filling its holes took lately."""
+    """The recent costs of filling its holes."""
     paused: bool
     prior_failure: PriorFailure | None
-    """None also where another limit, or another topic, may let succeed what failed before."""
+    """None also if another limit, or another topic, may remove the cause of the failure."""
     leader_epochs: tuple[EpochStart, ...]
     target_end: int | None
-    """Target offset after the last record that was written; None = not known."""
+    """The target offset after the last record that was written; None = unknown."""
     target_end_is_exact: bool
-    """In an exactly-once flow: it wrote nothing after `target_end` that consumers see."""
+    """In an exactly-once flow: nothing that consumers see was written after `target_end`."""
     sync_pace: SyncPace | None
 
 
@@ -78,12 +78,12 @@ class TaskOrders:
     rule: OffsetsRule
     exactly_once: bool
     _terms_before: dict[TopicPartition, _Terms] = field(default_factory=dict)
-    """How a partition was handed out last."""
+    """How each partition was last assigned."""
 
     def assignment(
         self, partition: TopicPartition, topic: ReplicatedTopic, *, now: float, now_ms: int
     ) -> Assignment:
-        """What a task is told of a partition whose position and kind of copy are known."""
+        """The assignment of a partition whose position and kind of copy are known."""
         row = self.table.rows[partition]
         copy = row.copy
         assert row.position is not None
@@ -112,7 +112,7 @@ class TaskOrders:
         )
 
     def _end_reason(self, copy: CopyFact) -> str:
-        """Why the configuration does not want a copy preserved that is."""
+        """Why the configuration no longer allows a preserved copy to stay preserved."""
         if not copy.preserved:
             return ""
         if self.rule.wanted(copy.partition.topic) is OffsetsMode.TRANSLATED:
@@ -120,7 +120,7 @@ class TaskOrders:
         return "" if self.exactly_once else OffsetsReason.TRANSACTIONS_DISABLED
 
     def throttles(self, plan: Plan, *, now: float) -> list[SlotLimits]:
-        """The limits of each slot; together they are the limits in force."""
+        """Divide the limits among the slots; the shares of a limit add up to it."""
         totals: list[int | None] = [None] * len(plan)
         by_topic: list[dict[str, int]] = [{} for _ in plan]
         for topic, limit in self.control.throttles.items():
@@ -147,7 +147,7 @@ def limits_of(topic: ReplicatedTopic) -> Limits:
 
 
 def limits_differ(before: Mapping[str, ReplicatedTopic], now: Mapping[str, ReplicatedTopic]) -> bool:
-    """Whether a topic that is in both takes something else now."""
+    """Whether a topic that is in both has other limits now."""
     return any(limits_of(topic) != limits_of(before.get(name, topic)) for name, topic in now.items())
 
 
@@ -172,7 +172,7 @@ def _hole_costs(row: PartitionRow, *, now_ms: int) -> tuple[HoleCostAgo, ...]:
 
 
 def _prior_failure(row: PartitionRow, *, now_ms: int) -> PriorFailure | None:
-    """Why the partition stands aside, by its last task's word."""
+    """Why the partition is in back-off or faulted, according to its last task."""
     report = row.report
     if report is None or report.retry_at_ms is None or report.position != row.position:
         return None

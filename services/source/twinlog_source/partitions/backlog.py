@@ -1,6 +1,6 @@
-"""What a flow has left to copy, and whether producers still write: all of its partitions together. Pure.
+"""The backlog of a flow, and whether producers still write: all of its partitions together. Pure.
 
-Invariant: heartbeats do not count. They are always on their way, and nobody's backlog.
+Invariant: heartbeats do not count, because there are always new ones.
 """
 
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from twinlog_source.partitions.standing import FlowFacts, PartitionStanding
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     records: int | None
-    """Offsets that are not copied; None while that is not known of a partition."""
+    """Offsets that are not copied; None while unknown for a partition."""
     last_known_records: int
-    """The same as known last of each partition; what was never known adds nothing."""
+    """The last known number for each partition, added up; partitions that were never known add nothing."""
     unknown_partitions: int
     began_at: float | None
-    """When the oldest record came that is not copied, in monotonic seconds; None = there is none, or it is
-    not known."""
+    """When the oldest record arrived that is not copied, in monotonic seconds; None = there is none, or
+    unknown."""
     caught_up_in_seconds: float | None
-    """Until the last partition has caught up at its present pace; None where that cannot be told of one."""
+    """Until the last partition has caught up at its present pace; None if that is unknown for one of them."""
     source_grew_at: float | None
-    """When a log of the source was seen to have grown last, in monotonic seconds; None: not yet."""
+    """When a log of the source was last seen to grow, in monotonic seconds; None: not yet."""
 
 
 def backlog_of(told: Sequence[tuple[PartitionRow, PartitionStanding]], facts: FlowFacts) -> Backlog:

@@ -1,7 +1,7 @@
-"""How long until a partition that is behind has copied what its source holds. Pure: takes `now`.
+"""Estimates when a partition will have caught up. Pure: takes `now`.
 
-What counts is how fast the lag shrinks, so what producers write meanwhile is in it. Only the last seconds are
-looked at: a pace of minutes ago says nothing of now.
+The estimate uses the speed at which the lag shrinks, which includes what producers write meanwhile. Only the
+last seconds count, because an older pace says nothing about now.
 """
 
 from collections import deque
@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 
 WINDOW_SECONDS = 30.0
 LEAST_SECONDS = 5.0
-"""Batches come in bursts: over less time the pace is a guess."""
+"""Batches come in bursts, so a pace over less time is not reliable."""
 _APART_SECONDS = 3.0
-"""A flow may have ten thousand of these."""
+"""A flow may have ten thousand of these, so only few points are kept."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CatchUp:
-    """Invariant: nothing of before the partition was last caught up, or was moved, counts."""
+    """Invariant: nothing counts from before the partition last caught up, or was moved."""
 
     _seen: deque[tuple[float, int, int]] = field(default_factory=deque)
     """Time, position and end, rising."""
 
     def observe(self, position: int, end_offset: int, now: float) -> None:
-        """Take where the partition and what may be copied of its log stand."""
+        """Take the present position and end."""
         seen = self._seen
         if position >= end_offset:
             seen.clear()
@@ -35,8 +35,8 @@ class CatchUp:
             seen.popleft()
 
     def seconds(self, lag_records: int, now: float) -> float | None:
-        """Until nothing of `lag_records` is left; None while the lag does not shrink, or that was not looked
-        at for long enough."""
+        """Seconds until `lag_records` are copied; None while the lag does not shrink, or was observed for too
+        short a time."""
         seen = [each for each in list(self._seen) if each[0] >= now - WINDOW_SECONDS]
         if len(seen) < 2 or seen[-1][0] - seen[0][0] < LEAST_SECONDS:
             return None

@@ -1,8 +1,8 @@
-"""Whether the copy of a partition keeps its source's offsets: decided once, when the copy begins. Pure.
+"""Whether the copy of a partition keeps the source's offsets: decided once, when the copy begins. Pure.
 
-A copy can keep them only from its first record on, so a copy that has begun with offsets of its own stays
-as it is (docs/adr/0008). A copy whose target holds the source's records already, at their offsets, continues
-behind them: so a topic comes back to the cluster that it was copied from.
+A copy can keep them only from its first record on, so a copy that began as translated stays translated
+(docs/adr/0008). If the target already has the source's records at their offsets, the copy continues behind
+them: this happens when a topic returns to the cluster from which it was copied.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from twinlog.model import TopicPartition
 
 
 class OffsetsReason(StrEnum):
-    """Why a copy has offsets of its own."""
+    """Why a copy is translated."""
 
     OFFSETS_CONFIGURED = "OFFSETS_CONFIGURED"
     TRANSACTIONS_DISABLED = "TRANSACTIONS_DISABLED"
@@ -26,57 +26,59 @@ class OffsetsReason(StrEnum):
     FILL_TOO_LARGE = "FILL_TOO_LARGE"
     SOURCE_RECREATED = "SOURCE_RECREATED"
     TARGET_DIFFERS = "TARGET_DIFFERS"
-    """The target holds the source's records up to an offset, and others behind it."""
+    """The target has the source's records up to an offset, and other records behind it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommonLog:
-    """Both logs show the same records at the same offsets between two of them."""
+    """Both logs have the same records at the same offsets between two offsets."""
 
     begin: int
-    """Where the one of them begins that begins later."""
+    """The start of the log that begins later."""
     end: int
     """The first offset that differs, or where one of the logs ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCopy:
-    """What is known of a copy that is about to begin."""
+    """The facts about a copy that is about to begin."""
 
     partition: TopicPartition
     wanted: OffsetsMode
     begins_at: int
-    """Source offset of the first record to copy: as many offsets before it have to be filled."""
+    """The source offset of the first record to copy; as many offsets before it have to be filled."""
     exactly_once: bool
     cleanup_policies: frozenset[str]
     """`cleanup.policy` of the source and of the target topic."""
     position_stored: bool
-    """MirrorMaker 2 or an earlier version has copied into this target topic."""
+    """MirrorMaker 2 or an earlier version has written this copy."""
     target_end: int
-    """Offset of the next record on the target."""
+    """The offset of the next record on the target."""
     common: CommonLog | None = None
-    """What the target holds of the source already, of a copy without a position; None = nothing."""
+    """What the target already has of the source, for a copy without a position; None = nothing."""
     not_before: int = 0
-    """Where somebody said that it begins (`twinlog.start.group`, `twinlog.start.time`): what lies before was
-    copied by another mirror, at whatever offset of the target. 0 = nobody did."""
+    """A start position from `twinlog.start.group` or `twinlog.start.time`: another replicator copied what
+    lies before, to other offsets of the target. 0 = there is none."""
     has_topic_id: bool = True
-    """The target's brokers give ids to topics, so that another topic of the same name is told from it."""
+    """The target's brokers have topic ids, so a recreated topic can be recognised."""
     refusal: tuple[str, str] | None = None
-    """TARGET_TOO_OLD or RIGHTS_MISSING and why, when the target refuses what a preserved copy needs."""
+    """TARGET_TOO_OLD or RIGHTS_MISSING with a message, when the target refuses what a preserved copy
+    needs."""
 
     @property
     def is_there(self) -> bool:
-        """All that the target holds are the source's records, at their offsets."""
+        """Whether everything on the target is the source's records at their offsets."""
         return self.common is not None and self.common.end == self.target_end
 
     @property
     def continues_at(self) -> int:
-        """Source offset of the first record to copy, behind all that the target is known to hold."""
+        """The source offset of the first record to copy, behind everything that the target is known to
+        have."""
         return self.begins_at if self.common is None else max(self.common.end, self.not_before)
 
     @property
     def filled_offsets(self) -> int:
-        """As many have to be filled before the first record."""
+        """How many offsets have to be filled before the first record."""
         return 0 if self.is_there else self.begins_at
 
 
@@ -84,7 +86,7 @@ class NewCopy:
 class Decision:
     preserved: bool
     reason: str = ""
-    """Why not; empty when preserved."""
+    """Why the copy is translated; empty when it is preserved."""
     message: str = ""
 
 
@@ -92,7 +94,8 @@ PRESERVED = Decision(preserved=True)
 
 
 def decide(copy: NewCopy, *, fill_max: int, fill_left: int) -> Decision:
-    """Whether the copy keeps the offsets; `fill_left` offsets of the flow's total may still be filled."""
+    """Decide whether the copy keeps the offsets; `fill_left` is what remains of the flow's limit for filled
+    offsets."""
     objection = next(_objections(copy, fill_max, fill_left), None)
     if objection is None:
         return PRESERVED
@@ -118,7 +121,8 @@ def _objections(copy: NewCopy, fill_max: int, fill_left: int) -> Iterator[tuple[
             f"from offset {copy.common.end} to {copy.target_end} the target holds other records",
         )
     elif copy.target_end > 0 and not copy.is_there:
-        # Also what we wrote: it was on its way to an earlier topic of this name, and may lie anywhere.
+        # This includes Twinlog's own records: they belonged to an earlier topic of this name, and may be
+        # anywhere.
         yield OffsetsReason.TARGET_NOT_EMPTY, f"the target's log ends at offset {copy.target_end} already"
     if not copy.has_topic_id:
         yield OffsetsReason.TARGET_TOO_OLD, "the target's brokers give topics no id (Kafka 2.8 does)"
@@ -135,7 +139,7 @@ def _objections(copy: NewCopy, fill_max: int, fill_left: int) -> Iterator[tuple[
 
 
 def decide_all(copies: Iterable[NewCopy], *, fill_max: int, fill_left: int) -> dict[TopicPartition, Decision]:
-    """Decide about copies that begin together: those that cost least come first."""
+    """Decide about copies that begin together; those with the fewest offsets to fill come first."""
     decisions: dict[TopicPartition, Decision] = {}
     for copy in sorted(copies, key=lambda each: (each.filled_offsets, each.partition)):
         decisions[copy.partition] = decision = decide(copy, fill_max=fill_max, fill_left=fill_left)
@@ -156,6 +160,6 @@ _REMEDIES: dict[str, str] = {
 
 
 def refused(reason: str, message: str) -> str:
-    """What is said of a partition whose copy must keep its source's offsets and cannot."""
+    """The fault of a partition whose copy must keep the source's offsets, but cannot."""
     remedy = _REMEDIES.get(reason, _COPY_AGAIN)
     return f"the copy cannot keep the source's offsets, as is configured: {message}; {remedy}"

@@ -1,6 +1,6 @@
-"""What happens to the partitions of a flow, as values. Finders and checkers make them; `PartitionTable.apply`
-alone changes what is known (dask's rule), and answers with effects that its caller carries out.
-"""
+"""Everything that happens to the partitions of a flow, as immutable events. Finders and checkers create them.
+Only `PartitionTable.apply` changes the table; it returns effects that its caller carries out (as in dask's
+state machine)."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from twinlog_source.partitions.rows import PartitionRow, Shortened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsChosen:
-    """The flow has exactly these partitions, with their target topics. What is known of others goes, but for
-    `owned`, those of the running epoch: one that comes back meanwhile continues from what its task reports.
-    """
+    """The flow has exactly these partitions, with their target topics. Other rows are removed, except those
+    of the running epoch (`owned`): if such a partition returns meanwhile, it continues from its task's
+    report."""
 
     targets: Mapping[TopicPartition, str]
     owned: Collection[TopicPartition] = ()
@@ -32,19 +32,19 @@ class FlowStopped:
     """The flow as a whole does not copy."""
 
     problem: TwinlogError | None
-    """None: it copies again, or nothing keeps it from that."""
+    """None: it copies again, or nothing prevents that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proven:
-    """The standing proof has verified the copies."""
+    """Continuous verification has verified the copies."""
 
     proofs: Mapping[TopicPartition, ProofStanding]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """The task of a slot has spoken. Effects: `Copied` for each partition, `GapFound`."""
+    """The task of a slot has reported. Effects: `Copied` for each partition, `GapFound`."""
 
     slot: int
     report: TaskReport
@@ -53,7 +53,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndsSeen:
-    """The driver asked the leaders of the source at `asked_at` (monotonic seconds) where the logs end."""
+    """The driver asked the source's leaders for the ends of the logs at `asked_at` (monotonic seconds)."""
 
     ends: Mapping[TopicPartition, int | KafkaError]
     asked_at: float
@@ -61,14 +61,15 @@ class EndsSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovementChecked:
-    """It is time to look which partitions that should move have moved."""
+    """Check which partitions that should make progress have made it."""
 
     paused: Collection[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """Another process copies the flow, and has committed these positions; those not named have none."""
+    """Another process copies the flow, and has committed these positions; partitions that are not named have
+    none."""
 
     positions: Mapping[TopicPartition, int]
     read_at: float
@@ -77,7 +78,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReread:
-    """The log was read after fencing: it is the truth about `partitions`."""
+    """The log was read after fencing, and decides about `partitions`."""
 
     partitions: Collection[TopicPartition]
     positions: Mapping[TopicPartition, int]
@@ -86,7 +87,7 @@ class LogReread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnded:
-    """The task that had these partitions ended in order: what it reported is on the log."""
+    """The task of these partitions ended in order: its report is on the log."""
 
     partitions: Collection[TopicPartition]
 
@@ -96,7 +97,7 @@ class EpochEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned:
-    """A task begins with it; the counters of its reports begin at 0."""
+    """A task begins to copy it; the counters of its reports begin at 0."""
 
     partition: TopicPartition
     slot: int
@@ -104,7 +105,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordDated:
-    """The record at or before `offset` was written at `written_at`, monotonic seconds."""
+    """The record at or before `offset` was written at `written_at`, in monotonic seconds."""
 
     partition: TopicPartition
     offset: int
@@ -122,7 +123,7 @@ class PositionRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """It begins here; `stored`: the driver has put that on the log."""
+    """The partition begins here; `stored`: the driver has put that on the log."""
 
     partition: TopicPartition
     position: int
@@ -131,7 +132,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginningRefused:
-    """It may not begin where `Begun` said: it is as before."""
+    """The partition may not begin where `Begun` said; its former state is restored."""
 
     partition: TopicPartition
     before: int | None
@@ -139,7 +140,7 @@ class BeginningRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
-    """It is in no plan until `retry_at`, monotonic seconds."""
+    """It is in no plan until `retry_at`, in monotonic seconds."""
 
     partition: TopicPartition
     reason: str
@@ -149,7 +150,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveBegun:
-    """An operator moves it, and no task has it: it is in no plan until `Moved` or `MoveUndone`."""
+    """An operator moves a partition that no task has; it is in no plan until `Moved` or `MoveUndone`."""
 
     partition: TopicPartition
 
@@ -164,14 +165,14 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveUndone:
-    """What was in force before the move is on the log behind it."""
+    """The state before the move is on the log again, behind the move's records."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """The driver put back the position that was in force before a task moved it."""
+    """The driver restored the position from before a move by a task."""
 
     partition: TopicPartition
     position: int
@@ -179,41 +180,41 @@ class Restored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecreated:
-    """Its source is another log now: nothing is known of its position and its end."""
+    """The source is another log now: its position and its end are unknown."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRecreated:
-    """Its copy is another log now: nothing is known of its end."""
+    """The copy is another log now: its end is unknown."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChanged:
-    """It is handed out with another target topic: the end of the copy is not known."""
+    """It is assigned with another target topic: the end of the copy is unknown."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRemembered:
-    """How far the copy reached is on the log, from an earlier owner."""
+    """An earlier owner recorded how far the copy reached."""
 
     partition: TopicPartition
     end_offset: int
     position: int
-    """The source position then."""
+    """The source position at that time."""
     held_from: int | None
     is_newest: bool = False
-    """No position was stored since."""
+    """No later position was stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEndSeen:
-    """The target log ends, or ended, here: what was written behind it is lost."""
+    """The target's log ends, or ended, here: records that were written behind it are lost."""
 
     partition: TopicPartition
     end_offset: int
@@ -229,7 +230,7 @@ class TargetStartSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossRecorded:
-    """What the copy lost is in the ledger."""
+    """The copy's loss is in the ledger."""
 
     partition: TopicPartition
     loss: Shortened
@@ -237,7 +238,7 @@ class LossRecorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetReplaced:
-    """The target is another topic than the one we know of, and holds the records from `position` on."""
+    """The target is another topic than the known one, and has the records from `position` on."""
 
     partition: TopicPartition
     position: int
@@ -245,7 +246,7 @@ class TargetReplaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyChanged:
-    """What is known of its kind of copy; None = it has to be decided (again)."""
+    """The kind of the copy has changed; None = it has to be decided (again)."""
 
     partition: TopicPartition
     copy: CopyFact | None
@@ -253,18 +254,18 @@ class CopyChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyDecided:
-    """Its kind of copy is decided: it may be handed out."""
+    """The kind of the copy is decided: the partition may be assigned."""
 
     partition: TopicPartition
     copy: CopyFact
     has_no_writer: bool = False
-    """This process has given the partition to no task since it took the flow over, so no write to it is in
+    """This process has not assigned the partition since it took the flow over, so no write to it is in
     flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyReread:
-    """Its kind of copy as the log has it; what its task said of that is settled."""
+    """The kind of the copy was read from the log, which replaces its task's report about it."""
 
     partition: TopicPartition
     copy: CopyFact | None
@@ -272,11 +273,11 @@ class CopyReread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTranslated:
-    """A preserved copy has ended, and continues at `position` as a translated one; that is on the log."""
+    """A preserved copy has ended, and continues at `position` as a translated one; this is on the log."""
 
     partition: TopicPartition
     copy: CopyFact | None
-    """None where the configuration demands the source's offsets: it may not continue."""
+    """None if the configuration requires the source's offsets: the copy may not continue."""
     position: int
 
 
@@ -310,22 +311,22 @@ Event = FlowStopped | Proven | Reported | RowsEvent | PartitionEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What one report added for one partition: to be counted."""
+    """What one report added for one partition; to be counted."""
 
     row: PartitionRow
     records: int
     bytes: int
     latency: LatencyHistogram | None
-    """Source timestamp to acknowledgement."""
+    """Time from the source timestamp to the acknowledgement."""
     record_age: LatencyHistogram | None
-    """When they were read from the source."""
+    """Age of the records when they were read from the source."""
     lanes: Mapping[str, int]
-    """Records by how they were copied."""
+    """Number of records by lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapFound:
-    """A task found a gap and put it on the log: to be entered into the ledger."""
+    """A task found a gap and wrote it to the log; to be entered into the ledger."""
 
     gap: Gap
 

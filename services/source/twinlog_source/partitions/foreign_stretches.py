@@ -1,4 +1,4 @@
-"""What others wrote into a copy, as stretches: batches of one producer in a row are one. Pure."""
+"""Foreign records of a copy as stretches: consecutive batches of one producer form one. Pure."""
 
 from dataclasses import dataclass, field, replace
 
@@ -6,17 +6,17 @@ from twinlog.batches.header import BatchHeader
 from twinlog_source.partitions.reports import ForeignWrite
 
 MOST_STRETCHES = 100
-"""The limit for one check. Two foreign producers that write in turn make many stretches; the rest is added to
-the last one."""
+"""The limit for one check. Two foreign producers that alternate create many stretches; further ones are added
+to the last."""
 
 
 @dataclass(slots=True)
 class ForeignStretches:
-    """Shown the batches of somebody else between two target offsets, in order."""
+    """Takes foreign batches between two target offsets, in order."""
 
     begin: int
     end: int
-    """First offset behind."""
+    """The first offset behind."""
     _found: list[ForeignWrite] = field(default_factory=list)
 
     def add(self, header: BatchHeader) -> None:

@@ -1,11 +1,12 @@
-"""How long a partition has been behind, from what was seen of its log's end. Pure.
+"""How long a partition has been behind, computed from observations of its log's end. Pure.
 
-A busy partition always has records on their way, so "since when there was a lag" would grow for ever. What
-counts is the age of the oldest record that is not copied: it came after the newest moment at which the log
-was seen to end at or before the position. As precise as the ends are read often: a few seconds.
+A busy partition always has records in flight, so "the time since there was a lag" would grow for ever.
+Instead this is the age of the oldest record that is not copied: it arrived after the newest moment at which
+the log was seen to end at or before the position. The precision is the interval of the observations, a few
+seconds.
 
-While no such moment was seen (the process began with a lag), the timestamp of the first record that is not
-copied stands in; without it the age is not known, which is not 0.
+Without such a moment (the process began with a lag), the timestamp of the first record that is not copied is
+used. Without that the age is unknown, which is not 0.
 """
 
 from collections import deque
@@ -17,17 +18,17 @@ MOST_SIGHTINGS = 32
 @dataclass(slots=True, kw_only=True)
 class LagTime:
     _sightings: deque[tuple[float, int]] = field(default_factory=deque)
-    """When the log was seen to end where, rising; all but the first end after the position."""
+    """When the log was seen to end where, rising; all but the first are after the position."""
     _position: int = 0
     _caught_up: bool = False
     _written: tuple[int, float] | None = None
     """An offset at or before the position, and when its record was written."""
 
     def observe(self, position: int, end_offset: int, seen_at: float) -> None:
-        """The partition is copied up to `position`; at `seen_at` its log ended at `end_offset`."""
+        """The partition is copied up to `position`; its log ended at `end_offset` at `seen_at`."""
         seen = self._sightings
         if seen and end_offset < seen[-1][1]:
-            seen.clear()  # another log of the same name, or one that lost its tail
+            seen.clear()  # Another log of the same name, or a log that lost its tail.
             self._written = None
         if position < self._position:
             self._written = None
@@ -40,23 +41,23 @@ class LagTime:
         while len(seen) > 1 and seen[1][1] <= position:
             seen.popleft()
         if len(seen) > MOST_SIGHTINGS:
-            # Keep both ends: a long lag is known less precisely.
+            # Drop observations in the middle: a long lag is known less precisely.
             kept = list(seen)
             self._sightings = deque([*kept[:-1:2], kept[-1]])
 
     @property
     def needs_timestamp(self) -> bool:
-        """Whether it is behind, and no moment was seen at which it was not."""
+        """Whether the partition is behind, and was never seen without a lag."""
         return self._is_unanchored and self._written is None
 
     def note_written(self, position: int, at: float) -> None:
-        """The record before or at `position` was written at `at`: what comes after is hardly older."""
+        """The record at or before `position` was written at `at`; later records are hardly older."""
         if self._is_unanchored and position <= self._position:
             self._written = position, at
 
     def began(self, now: float) -> float | None:
-        """When the oldest record that is not copied came, at the earliest; None when all are copied, or it
-        is not known."""
+        """The earliest time at which the oldest record that is not copied can have arrived; None when all are
+        copied, or it is unknown."""
         if self._caught_up or not self._sightings:
             return None
         if not self._is_unanchored:
@@ -64,7 +65,8 @@ class LagTime:
         return None if self._written is None else min(now, self._written[1])
 
     def seconds(self, now: float) -> float | None:
-        """Age of the oldest record that is not copied, at most; 0 when all are, None when it is not known."""
+        """The highest possible age of the oldest record that is not copied; 0 when all are copied, None when
+        unknown."""
         if self._caught_up:
             return 0.0
         began = self.began(now)

@@ -1,7 +1,7 @@
-"""How a time was distributed over records: gathered by tasks between two reports, added up by the driver.
+"""The distribution of a time over records: tasks collect it between two reports, the driver adds it up.
 
-A batch counts with all its records at the time of its newest one: what it costs to know does not depend on
-how many records there are.
+A batch counts with all its records at the time of its newest one, so the cost does not depend on the number
+of records.
 """
 
 from bisect import bisect_left
@@ -12,14 +12,15 @@ from twinlog.telemetry.metrics.spec import AGE_BUCKETS_SECONDS
 
 @dataclass(slots=True)
 class LatencyHistogram:
-    """Empty at first. Buckets are those of the metrics, each with its records and their times added up."""
+    """Empty at first. It has the buckets of the metrics, each with the number of its records and the sum of
+    their times."""
 
     buckets: dict[int, tuple[int, float]] = field(default_factory=dict)
     min_seconds: float = float("inf")
     max_seconds: float = 0.0
 
     def add(self, seconds: float, records: int) -> None:
-        """Count records that took this long; a negative time (a clock that is ahead) counts as 0."""
+        """Count records that took this long; a negative time (clock skew) counts as 0."""
         seconds = max(0.0, seconds)
         index = bisect_left(AGE_BUCKETS_SECONDS, seconds)
         count, total = self.buckets.get(index, (0, 0.0))
@@ -28,7 +29,8 @@ class LatencyHistogram:
         self.max_seconds = max(self.max_seconds, seconds)
 
     def add_batch(self, max_timestamp_ms: int, records: int, *, now_ms: int) -> None:
-        """Records with timestamps up to this one got here now. Without timestamps nothing is known."""
+        """Count records with timestamps up to this one as arrived now. Ignored for records without
+        timestamps."""
         if max_timestamp_ms >= 0:
             self.add((now_ms - max_timestamp_ms) / 1000, records)
 
@@ -48,7 +50,7 @@ class LatencyHistogram:
         return sum(total for _, total in self.buckets.values())
 
     def samples(self, most: int) -> list[float]:
-        """About `most` times that are distributed the same way, and at least one of each bucket."""
+        """About `most` times with the same distribution, at least one for each bucket in use."""
         records = self.records
         scale = min(1.0, most / records) if records else 1.0
         return [
@@ -58,7 +60,7 @@ class LatencyHistogram:
         ]
 
     def take(self) -> "LatencyHistogram | None":
-        """What was gathered since the last call; None when that is nothing."""
+        """Return what was collected since the last call; None when there is nothing."""
         if not self.buckets:
             return None
         taken = LatencyHistogram(self.buckets, self.min_seconds, self.max_seconds)

@@ -1,6 +1,6 @@
-"""Shortest, longest and mean of the last half minute, by topic. Pure: takes `now`.
+"""Minimum, maximum and mean of the last half minute, by topic. Pure: takes `now`.
 
-Filled on the event loop, read from the scraper's thread: reading changes nothing.
+Filled on the event loop, read from the thread that serves scrapes; reading changes nothing.
 """
 
 from collections import deque
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from twinlog_source.partitions.latency import LatencyHistogram
 
 WINDOW_SECONDS = 30.0
-"""What MM2's own metrics cover (metrics.sample.window.ms)."""
+"""The period of MM2's own metrics (metrics.sample.window.ms)."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class LatencyWindows:
         kept.append((now, histogram))
 
     def recent(self, now: float) -> dict[str, LatencyHistogram]:
-        """All of the window together; a topic without records in it is absent."""
+        """The sum of the whole window; topics without records in it are absent."""
         found = {}
         for topic, kept in list(self._by_topic.items()):
             whole = LatencyHistogram()

@@ -1,11 +1,12 @@
-"""How many slots copy, and which partitions each has: by measured load, changed only when it pays. Pure.
+"""How many slots copy, and which partitions each has: by measured load, and changed only when it pays. Pure.
 
-A slot costs a transaction per round and two workers' memory, and one alone moves hundreds of megabytes per
-second: a quiet flow has one, a flow that is behind has all it may.
+Each slot costs a transaction per round and the memory of a worker, and a single slot copies hundreds of
+megabytes per second. So a quiet flow has one slot, and a flow that is behind has all that it may have.
 
 Invariant A: every partition is in exactly one slot (one writer per partition).
-Invariant B: a plan is kept as it is unless the new one relieves the heaviest slot by more than `gain_ratio`
-and by an amount that matters, or a slot is empty.
+
+Invariant B: a plan is kept unless the new one relieves the heaviest slot by more than `gain_ratio` and by an
+amount that matters, or a slot is empty.
 """
 
 import heapq
@@ -16,45 +17,46 @@ from dataclasses import dataclass
 from twinlog.model import TopicPartition
 
 UNKNOWN_BYTES_PER_SECOND = 5_000.0
-"""Load of a partition that was not measured yet (Brooklin's planning default)."""
+"""Assumed load of a partition that was not measured yet (Brooklin's default)."""
 FIXED_BYTES_PER_SECOND = 500.0
-"""What an idle partition costs: a fetch entry, a report."""
+"""The cost of an idle partition: a fetch entry, a report."""
 LEAST_GAIN_BYTES_PER_SECOND = 200_000.0
-"""Below this no slot is busy, however unequal they are."""
+"""Below this load no slot is busy, however unequal the slots are."""
 
 SLOT_BYTES_PER_SECOND = 32e6
-"""Mean load above which another slot is added. One slot copies 200 MB/s and more unopened, 80 recoded."""
+"""Mean load of a slot above which another one is added. A slot copies at least 200 MB/s raw, or 80 MB/s
+recoded."""
 SLOT_KEPT_ABOVE = 0.5
-"""Share of it below which a slot is given up again."""
+"""The share of that load below which a slot is given up."""
 BEHIND_SECONDS = 5.0
 BEHIND_RECORDS = 10_000
-"""A partition that lags more than both is behind: its slot does not keep up."""
+"""A partition that lags more than both of these is behind: its slot does not keep up."""
 BACKLOG_RECORDS = 100
-"""A lag above this stands: the slot would copy faster if it might."""
+"""A partition with a larger lag has a backlog: its slot would copy faster if it were allowed to."""
 
 FIRST_BACKLOG_RECORDS = 500_000
-"""What lies before a flow that begins, above which it begins with all slots: one would be some seconds at it,
-and a second one costs a start of its own then."""
+"""A flow that begins with a larger backlog begins with all slots: one slot would take seconds, and adding
+slots costs another start."""
 
 Plan = tuple[tuple[TopicPartition, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What partitions ask of their slots now."""
+    """The present load of partitions."""
 
     bytes_per_second: float = 0.0
-    """Measured."""
+    """As measured."""
     has_backlog: bool = False
-    """They would be copied faster if nothing limited them."""
+    """The partitions would be copied faster without limits."""
     is_behind: bool = False
-    """Their slots do not keep up."""
+    """The slots do not keep up."""
     first_backlog_records: int = 0
-    """Backlog of the partitions that no task copies yet: offsets from position to end of log."""
+    """Backlog of partitions that no task copies yet: offsets from position to end of the log."""
 
     @property
     def most_bytes_per_second(self) -> float | None:
-        """What they take if nothing limits them; None = no end in sight."""
+        """The load without limits; None = unbounded."""
         return None if self.has_backlog else 2 * self.bytes_per_second
 
 
@@ -89,10 +91,10 @@ def plan(
     """Assign every partition of `rates` (bytes per second, None = unknown) to one of at most `max_slots`
     slots.
 
-    Partitions keep their slot while the heaviest slot of `previous` (new partitions added to the lightest)
-    is within `gain_ratio` of the best plan's; else all are dealt again, heaviest first.
+    Partitions keep their slot while the heaviest slot of `previous` (new partitions go to the lightest) is
+    within `gain_ratio` of the best plan's. Otherwise all are distributed again, heaviest first.
     """
-    slots = min(len(rates), max_slots)  # never an empty one
+    slots = min(len(rates), max_slots)  # A slot is never empty.
     if not slots:
         return ()
     load = {
@@ -109,7 +111,7 @@ def plan(
 
 
 def _deal(load: Mapping[TopicPartition, float], start: Sequence[Sequence[TopicPartition]]) -> Plan:
-    """Add what is missing from `start` to the lightest slot, heaviest partition first."""
+    """Add the missing partitions to `start`, the heaviest first, each to the lightest slot."""
     assigned = {p for slot in start for p in slot}
     slots = [list(slot) for slot in start]
     heap = [(sum(load[p] for p in slot), index) for index, slot in enumerate(slots)]

@@ -1,4 +1,4 @@
-"""What a task says of its partitions, as values: `driver/stream/worker_messages.py` reads them from
+"""A task's report about its partitions, as values; `driver/stream/worker_messages.py` converts them from
 messages."""
 
 from collections.abc import Mapping
@@ -15,23 +15,23 @@ from twinlog_source.partitions.states import PartitionState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedRange:
-    """What a preserved copy does not hold, newest range; empty where both are equal."""
+    """The newest range that a preserved copy does not contain; empty when begin and end are equal."""
 
     first: int
     end: int
-    """First offset after it."""
+    """The first offset after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignWrite:
-    """What a producer that is not ours wrote into a copy, in one stretch; offsets are the target's."""
+    """One stretch of records that a foreign producer wrote to a copy; offsets are the target's."""
 
     from_offset: int
     to_offset: int
-    """First one behind it."""
+    """The first offset after it."""
     records: int
     producer_id: int
-    """-1: a producer that is not idempotent."""
+    """-1: the producer is not idempotent."""
     producer_epoch: int
     written_at_ms: int
     """By that producer's clock, or the broker's."""
@@ -39,69 +39,69 @@ class ForeignWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoleCostAgo:
-    """What filling the holes of a partition took within a few seconds."""
+    """The cost of filling holes of a partition within a few seconds."""
 
     ago_seconds: float
-    """When that began."""
+    """How long ago that began."""
     holes: int
     spent_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """One partition in its task. All offsets are the source's, unless said otherwise."""
+    """One partition in its task. All offsets are the source's, unless stated otherwise."""
 
     partition: TopicPartition
     position: int
-    """Next offset to copy; everything below is committed on the target, or was not to be copied."""
+    """The next offset to copy; everything below is committed on the target, or is not to be copied."""
     state: PartitionState = PartitionState.UNSPECIFIED
     reason: str = ""
     message: str = ""
     source_end: int | None = None
-    """End of what may be copied; None = not known."""
+    """The end of what may be copied; None = unknown."""
     retry_at_ms: int | None = None
-    """When a back-off ends, by the wall clock."""
+    """When the back-off ends, by the wall clock."""
     failures: int = 0
-    """In a row."""
+    """The number of failures in a row."""
     records: int = 0
-    """Since the start of the task, as `bytes`, `raw_records` and `recoded_records`."""
+    """Since the start of the task; so are `bytes`, `raw_records` and `recoded_records`."""
     bytes: int = 0
     raw_records: int = 0
     recoded_records: Mapping[str, int] = field(default_factory=dict)
-    """Records of batches that were opened, by the reason."""
+    """Records of batches that were opened, by reason."""
     lane: Lane | None = None
     """The lane of the last batch; None = there was none."""
     replication_latency_ns: int | None = None
-    """Source timestamp to acknowledgement of the last batch, in nanoseconds."""
+    """From source timestamp to acknowledgement of the last batch, in nanoseconds."""
     latency: LatencyHistogram | None = None
-    """The same of all records since the last report; None = there were none."""
+    """The same for all records since the last report; None = there were none."""
     record_age: LatencyHistogram | None = None
-    """Age of records when they were read, since the last report."""
+    """The age of records when they were read, since the last report."""
     target_end: int | None = None
-    """Target offset after the last record that was written; None = not known."""
+    """The target offset after the last record that was written; None = unknown."""
     target_shortened_to: int | None = None
-    """Where a target log continued that had lost records; None = that was not seen."""
+    """Where a target's log continued after it had lost records; None = no loss was seen."""
     target_shortened_at: int | None = None
-    """Source offset of the record that was written there."""
+    """The source offset of the record that was written there."""
     target_shortened_times: int = 0
-    """How often the task has seen it."""
+    """How often the task has seen such a loss."""
     leader_epochs: tuple[EpochStart, ...] = ()
     sync_pace: SyncPace | None = None
-    """In last words only."""
+    """In the last message only."""
     skipped: SkippedRange | None = None
     """The range that a preserved copy skipped, once it is on the log."""
     leader_epoch: int | None = None
-    """The leader epoch of the target's log in which a preserved copy was checked; None = not known."""
+    """The leader epoch of the target's log in which a preserved copy was checked; None = unknown."""
     source_lost_from: int | None = None
-    """The source lost what was copied from here on, and somebody has to decide; None = it did not."""
+    """The source lost copied records from here on, and an operator has to decide; None = it did not."""
     needs_translation: bool = False
-    """The copy cannot keep the source's offsets from `position` on; that is on the log."""
+    """The copy cannot keep the source's offsets from `position` on; this is on the log."""
     preserved_until: int = 0
     """With `needs_translation`: below this offset the copy has the source's offsets."""
     repositioned: int = 0
-    """Number of the last order to move that is on the log; 0 = none of this task."""
+    """The number of the last order to move that is on the log; 0 = none by this task."""
     withdrawn: int = 0
-    """Number of the last order that was withdrawn before it was on the log; 0 = none."""
+    """The number of the last order that was withdrawn before it was on the log; 0 = none."""
     foreign_writes: tuple[ForeignWrite, ...] = ()
     """Found since the last report."""
     at_rest: bool = False
@@ -112,7 +112,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCounters:
-    """What a task counts from its start on."""
+    """Counters of a task since its start."""
 
     transactions_committed: int = 0
     transactions_aborted: int = 0
@@ -124,10 +124,10 @@ class TaskCounters:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
     partitions: tuple[PartitionReport, ...] = ()
-    """Those that changed since the last report, and all of them every ten seconds."""
+    """The partitions that changed since the last report; all of them every ten seconds."""
     gaps: tuple[Gap, ...] = ()
-    """Found since the last report; the task has put them on the log."""
+    """Gaps found since the last report; the task has put them on the log."""
     counters: TaskCounters = field(default_factory=TaskCounters)
     source_throttled: bool = False
-    """A quota of the source holds the task up now."""
+    """A quota of the source delays the task now."""
     target_throttled: bool = False

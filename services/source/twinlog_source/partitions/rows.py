@@ -1,6 +1,5 @@
-"""What is known of one partition: position, ends, copy, and its task's newest report. Only `transitions`
-changes it.
-"""
+"""The row of one partition: position, ends, copy, and its task's newest report. Only `transitions` changes
+it."""
 
 from dataclasses import dataclass, field
 
@@ -28,14 +27,14 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortened:
-    """A target log that ends before what was written there."""
+    """A target's log that ends before records that were written to it."""
 
     end_offset: int
-    """Where it ended, in target offsets."""
+    """The end of the log, as a target offset."""
     first_lost: int
-    """A source offset at or before the first lost record, when the source has no holes there."""
+    """A source offset at or before the first lost record, if the source has no holes there."""
     position: int
-    """Next source offset to copy when that was found: what was lost lies before it."""
+    """The next source offset to copy when the loss was found; the lost records lie before it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,74 +42,75 @@ class PartitionRow:
     partition: TopicPartition
     target_topic: str = ""
     is_heartbeats: bool = False
-    """Its records are Twinlog's own: they are copied, and no backlog of anybody."""
+    """Its records are heartbeats: they are copied, but do not count as backlog."""
     position: int | None = None
-    """Next source offset to copy, committed on the target; None = not known yet."""
+    """The next source offset to copy, committed on the target; None = not known yet."""
     initial: int = 0
-    """Where it begins while the log holds no position of it."""
+    """Where the partition begins while the log has no position of it."""
     stored: bool = False
-    """The log holds `position` (or a later one)."""
+    """The log has `position` or a later one."""
     blocker: Blocker | None = None
     blocker_before_move: Blocker | None = None
-    """What stood against it before an operator's move that is not decided yet."""
+    """The blocker from before an operator's move that is not decided yet."""
     copy: CopyFact | None = None
-    """Whether the copy keeps its source's offsets; None = not decided yet: it must not be copied."""
+    """Whether the copy keeps the source's offsets; None = not decided yet: it must not be copied."""
     knows_former_tasks: bool = False
-    """`cut_off_at` counts all tasks that ever had the partition."""
+    """`cut_off_at` includes all tasks that ever had the partition."""
     cut_off_at: float | None = None
-    """When the last task lost the partition that may still have writes to a preserved copy on their way, in
+    """When the last task lost the partition that may still have writes to a preserved copy in flight, in
     monotonic seconds; None = there is none."""
     skip_cut_off: tuple[int, float | None] | None = None
-    """Where the range begins that the copy leaves out, and the same of the tasks that were not told of it."""
+    """The start of the range that the copy leaves out, and the same time for tasks that did not know about
+    it."""
     slot: int | None = None
-    """Which task has it, or had it last."""
+    """The task that has the partition, or had it last."""
     leader_epochs: tuple[EpochStart, ...] = ()
-    """Leader epochs of what is copied, as `LeaderEpochsFact`."""
+    """The leader epochs of the copied records, as in `LeaderEpochsFact`."""
     target_end: int | None = None
-    """Target offset after the last record that is known to be written; None = unknown."""
+    """The target offset after the last record that is known to be written; None = unknown."""
     target_end_at: int = 0
-    """The source position then."""
+    """The source position at that time."""
     target_end_is_old: bool = False
-    """The position may have gone back since then: what was copied once more lies behind `target_end`."""
+    """The position may have gone back since: records that were copied again lie behind `target_end`."""
     held_from: int | None = None
-    """Source offset at or before the first record that the copy holds, when the source has no holes there;
-    None = unknown."""
+    """A source offset at or before the first record of the copy, if the source has no holes there; None =
+    unknown."""
     losses: tuple[Shortened, ...] = ()
-    """What the target lost, not yet in the ledger: one after the other, none of which meet."""
+    """Losses of the target that are not in the ledger yet, in order and without overlap."""
     end: int | None = None
-    """Where what may be copied of the source's log ends, as seen last: by the driver, or by the task."""
+    """The last known end of what may be copied of the source's log, from the driver or the task."""
     end_at: float = 0.0
     """When that was, in monotonic seconds."""
     grew_at: float | None = None
-    """When the log was seen to have grown last, in monotonic seconds; None = not since the start."""
+    """When the log was last seen to grow, in monotonic seconds; None = not since the start."""
     end_problem: KafkaError | None = None
-    """Why the driver could not read it when it looked last."""
+    """Why the driver could not read the end at its last attempt."""
     replaced_at: int | None = None
-    """The target is another topic than the one we know of, and holds the records from this source offset on;
-    None = that was not seen."""
+    """The target is another topic than the known one, and has the records from this source offset on; None =
+    not seen."""
     report: PartitionReport | None = None
-    """The newest word of a task, also of one that is gone."""
+    """The latest report of a task, also of a former one."""
     reported_at_ms: int = 0
     foreign_write: ForeignWrite | None = None
-    """What somebody else wrote into the copy, as a task found it last."""
+    """The last foreign records that a task found in the copy."""
     foreign_records: int = 0
-    """Since the start."""
+    """Since the start of the process."""
     records: Rate = field(default_factory=Rate)
     bytes: Rate = field(default_factory=Rate)
     lag_time: LagTime = field(default_factory=LagTime)
     catch_up: CatchUp = field(default_factory=CatchUp)
     stall: StallWatch = field(default_factory=StallWatch)
     counted_lanes: dict[str, int] = field(default_factory=dict)
-    """Records by lane, as the present task told them last."""
+    """Records by lane, from the present task's last report."""
     told_shortened: tuple[int | None, int | None, int] | None = None
-    """What the present task has said of a target that lost records, taken already: where the target
+    """A loss of the target that the present task has reported and that was handled: where the target
     continued, and with which record of the source."""
     disproved_end: int | None = None
-    """What a task keeps believing of the target's end until it writes again."""
+    """An end of the target that the task still reports, although it was disproved, until it writes again."""
 
     @property
     def shortened(self) -> Shortened | None:
-        """The first loss that is not yet in the ledger."""
+        """The first loss that is not in the ledger yet."""
         return self.losses[0] if self.losses else None
 
     @property
@@ -119,19 +119,19 @@ class PartitionRow:
 
     @property
     def target_end_is_exact(self) -> bool:
-        """Nothing of the flow lies behind `target_end` that consumers see: each commit of an exactly-once
-        flow moves the position."""
+        """Nothing that consumers see lies behind `target_end`: each commit of an exactly-once flow moves the
+        position."""
         is_known = self.target_end is not None and not self.target_end_is_old
         return is_known and self.target_end_at == self.position
 
     @property
     def needs_translation(self) -> bool:
-        """Its task says that a preserved copy cannot keep the source's offsets from its position on."""
+        """The task reports that a preserved copy cannot keep the source's offsets from its position on."""
         return self.is_preserved and self.report is not None and self.report.needs_translation
 
     @property
     def sync_pace(self) -> SyncPace | None:
-        """Where its offset syncs stand; None unless it continues exactly where its last task ended in
+        """The pace of its offset syncs; None unless it continues exactly where its last task ended in
         order."""
         report = self.report
         if report is None or report.position != self.position or self.target_end is None:
@@ -140,19 +140,19 @@ class PartitionRow:
 
     @property
     def last_known_lag(self) -> int | None:
-        """Offsets between the position and the end, however long ago they were seen; None = never."""
+        """Offsets between the position and the last known end, however old; None = never known."""
         if self.end is None or self.position is None:
             return None
         return max(0, self.end - self.position)
 
     @property
     def task_end(self) -> int | None:
-        """The end that the last task saw of the log it copied; None = none."""
+        """The last end of the source's log that its task saw; None = none."""
         return None if self.report is None else self.report.source_end
 
     @property
     def task_state(self) -> PartitionState:
-        """What the last task said; that is not what is told of it (`standing`)."""
+        """The state in the last report. What users see is `standing`."""
         if self.blocker is not None:
             return PartitionState.FAULTED
         return PartitionState.WAITING if self.report is None else self.report.state

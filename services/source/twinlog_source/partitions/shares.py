@@ -1,10 +1,10 @@
-"""How one limit is shared by the slots that work under it. Pure."""
+"""How the slots share one limit. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 TOLERATED_RATIO = 0.02
-"""Shares that moved by less are not dealt again: tasks need not be told every moment."""
+"""Shares are distributed again only if one would change by more than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,7 @@ class SlotLimits:
     bytes_per_second: int | None = None
     """For all of its partitions together; None = no limit."""
     topic_bytes_per_second: Mapping[str, int] = field(default_factory=dict)
-    """By source topic, for those that have a limit of their own."""
+    """By source topic, for topics with a limit of their own."""
 
 
 def share_limit(limit: float, demands: Sequence[float | None]) -> tuple[float, ...]:
@@ -35,7 +35,7 @@ def share_limit(limit: float, demands: Sequence[float | None]) -> tuple[float, .
         equal = left / len(open_slots)
         modest = [i for i in open_slots if (demand := demands[i]) is not None and demand < equal]
         if not modest or len(modest) == len(open_slots):
-            # What is over is spread, so that a burst need not wait for a new deal.
+            # Distribute the rest too, so that a burst can begin before the next distribution.
             taken = [min(equal, demands[i] or equal) if modest else equal for i in open_slots]
             spare = (left - sum(taken)) / len(open_slots)
             for i, share in zip(open_slots, taken, strict=True):
@@ -49,7 +49,8 @@ def share_limit(limit: float, demands: Sequence[float | None]) -> tuple[float, .
 
 
 def differ(told: SlotLimits, wanted: SlotLimits) -> bool:
-    """Whether a slot has to be told: a limit came, went, or moved by more than is tolerated."""
+    """Whether the slot's task has to be told: a limit was added, removed, or changed by more than the
+    tolerance."""
     if told.topic_bytes_per_second.keys() != wanted.topic_bytes_per_second.keys():
         return True
     pairs = [(told.bytes_per_second or 0, wanted.bytes_per_second or 0)]

@@ -1,9 +1,9 @@
-"""What is said of one partition: its state, why, and how far behind it is. Pure.
+"""The state of one partition that users see: state, reason and lag. Pure.
 
-RPCs, metrics and watches all ask `standing_of`, so they cannot differ. A task's word counts while the task
-is heard; the driver's own knowledge (positions, log ends, pauses) counts always.
+RPCs, metrics and watches all call `standing_of`, so they cannot differ. A task's report counts while the task
+is heard; what the driver itself knows (positions, log ends, pauses) always counts.
 
-Invariant: what is not known is None, never 0.
+Invariant: unknown is None, never 0.
 """
 
 from collections.abc import Callable
@@ -16,23 +16,24 @@ from twinlog_source.partitions.states import PartitionState
 from twinlog_source.reasons import HELD, PartitionReason
 
 SILENT_SECONDS = 5.0
-"""Tasks report every second: one that was not heard for so long is gone, or cut off."""
+"""Tasks report every second; a task that was silent for this long has ended or lost its connection."""
 END_VALID_SECONDS = 15.0
-"""A log end that was read longer ago says nothing of the lag now."""
+"""A log end that was read longer ago does not tell the present lag."""
 
 TARGET_QUOTA = f"a quota of the target holds the copy up ({PartitionReason.TARGET_SLOW})"
 QUOTA_SECONDS = 15.0
-"""Brokers throttle for moments, again and again: so long a quota counts as what holds a task up."""
+"""Brokers throttle for moments, again and again; for this long a quota counts as the cause of a delay."""
 
 KEEPS_UP_SECONDS = 2.0
-"""A partition that copies what is no older has caught up, as far as a busy one ever does."""
+"""A partition whose oldest uncopied record is younger than this counts as caught up; a busy one is never more
+than that."""
 
 _MAY_STALL = frozenset((PartitionState.RUNNING, PartitionState.BACKOFF, PartitionState.WAITING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowFacts:
-    """What holds for all partitions of a flow at one moment."""
+    """What applies to all partitions of a flow at one moment."""
 
     now: float
     """Monotonic seconds."""
@@ -42,48 +43,48 @@ class FlowFacts:
     """Why the flow as a whole does not copy; empty while it does."""
     idle_message: str
     positions_known: bool
-    """Whether the positions in the table are the newest: this process moves them, or follows who does."""
+    """Whether the table has the newest positions: this process moves them, or follows the owner."""
     stalled_seconds: float
     source: str
     """Alias of the source cluster."""
     is_paused: Callable[[TopicPartition], bool]
     is_limited: Callable[[TopicPartition], bool]
-    """Whether an operator's limit holds for it."""
+    """Whether an operator's limit applies to it."""
     heard_at: Callable[[int], float | None]
-    """When the task of a slot was heard last."""
+    """When the task of each slot last reported."""
     source_throttled_at: Callable[[int], float | None]
-    """When a quota of the source held the task of a slot up last."""
+    """When a quota of the source last delayed the task of each slot."""
     target_throttled_at: Callable[[int], float | None]
     slow_slots: frozenset[int]
     """Slots that wait for the target with some of their partitions."""
 
     def wall_ms(self, at: float) -> int:
-        """The wall clock's milliseconds of a moment in monotonic seconds."""
+        """The wall-clock milliseconds of a moment in monotonic seconds."""
         return self.now_ms - int((self.now - at) * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStanding:
-    """What is said of a partition now."""
+    """The state of a partition now, as users see it."""
 
     state: PartitionState
     reason: str = ""
     message: str = ""
     lag_records: int | None = None
-    """Offsets from the position to the end of what may be copied; None = not known."""
+    """Offsets from the position to the end of what may be copied; None = unknown."""
     lag_seconds: float | None = None
-    """Age of the oldest record that is not copied; None = not known."""
+    """The age of the oldest record that is not copied; None = unknown."""
     caught_up_in_seconds: float | None = None
-    """0 = it has, or keeps up with what is written; None = not known, or at this pace never."""
+    """0 = it has caught up, or keeps up with producers; None = unknown, or never at this pace."""
     stalled_since: float | None = None
-    """Monotonic seconds of the last move of a STALLED partition."""
+    """When a STALLED partition last made progress, in monotonic seconds."""
 
 
 def idle_words(
     problem: TwinlogError | None, *, is_copied: bool, is_owned: bool, has_partitions: bool, was_copied: bool
 ) -> tuple[str, str]:
-    """Reason and words for a flow that does not copy, whose epoch ended with `problem` if it did; empty while
-    it copies. `was_copied`: since this process took it over."""
+    """Reason and message for a flow that does not copy, whose epoch may have ended with `problem`; empty
+    while it copies. `was_copied`: since this process took it over."""
     if problem is not None:
         return problem.reason, str(problem)
     if is_copied:
@@ -96,7 +97,7 @@ def idle_words(
 
 
 def lag_of(row: PartitionRow, facts: FlowFacts) -> int | None:
-    """Offsets that are not copied; None when the position or the log's end is not known as of now."""
+    """Offsets that are not copied; None when the position or the log's end is not known now."""
     if row.position is None or row.end is None or not facts.positions_known:
         return None
     return None if facts.now - row.end_at > END_VALID_SECONDS else max(0, row.end - row.position)
@@ -111,7 +112,7 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> PartitionStanding:
     if since is not None:
         reason, message = _waits_for(row, facts, state, reason, message)
         state = PartitionState.STALLED
-        # Without the seconds, which grow: watchers are told of changes only.
+        # Without the number of seconds, which would grow: watchers get changes only.
         message = f"no progress for {facts.stalled_seconds:g} s or longer: {message}"
     return PartitionStanding(
         state=state,
@@ -137,7 +138,7 @@ def _caught_up_in(
 
 
 def _word(row: PartitionRow, facts: FlowFacts) -> tuple[PartitionState, str, str]:
-    """State, reason and words, before it is asked whether it moves."""
+    """State, reason and message, before the check for progress."""
     if row.blocker is not None:
         return PartitionState.FAULTED, row.blocker.reason, row.blocker.message
     report = row.report
@@ -168,7 +169,7 @@ def _is_recent(at: float | None, facts: FlowFacts) -> bool:
 def _waits_for(
     row: PartitionRow, facts: FlowFacts, state: PartitionState, reason: str, message: str
 ) -> tuple[str, str]:
-    """What keeps a partition that should move: a quota, the task's word, else what the driver sees itself."""
+    """Why a partition makes no progress: a quota, the task's report, or what the driver itself sees."""
     if not reason:
         if _held_by_target_quota(row, facts):
             return PartitionReason.QUOTA, TARGET_QUOTA
