@@ -1,6 +1,6 @@
-"""The source service's own reasons as values: why a partition does not move, and why a task ends.
+"""The source service's reasons as values: why a partition makes no progress, and why a task ends.
 
-What they mean and what to do is in `twinlog.reasons`, from which docs/reasons.md is made.
+`twinlog.reasons` has their meanings and remedies, from which docs/reasons.md is generated.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ class PartitionReason(StrEnum):
     QUOTA = "QUOTA"
     START_GROUP_ACTIVE = "START_GROUP_ACTIVE"
     TARGET_SLOW = "TARGET_SLOW"
-    """Also of a RUNNING partition: what was read is not acknowledged."""
+    """Also of a RUNNING partition: records that were read are not acknowledged."""
     THROTTLED = "THROTTLED"
     TRUNCATION_SUSPECTED = "TRUNCATION_SUSPECTED"
-    """The log may be that of a new topic of the old name: the driver asks for the topic's id."""
+    """The log may belong to a recreated topic; the driver compares the topic's id."""
     UNTIL_REACHED = "UNTIL_REACHED"
-    """A RUNNING partition is copied up to the end of a finite copy (`Horizon`)."""
+    """A RUNNING partition has reached the end of a finite copy (`Horizon`)."""
 
 
 class EndReason(StrEnum):
@@ -46,4 +46,4 @@ HELD: Mapping[str, str] = {
     PartitionReason.DELAYED: "its next records are younger than twinlog.delay.seconds",
     PartitionReason.UNTIL_REACHED: "it is copied as far as this copy is to go",
 }
-"""Reasons of partitions that stand still on purpose, in words: these are never STALLED."""
+"""Messages of partitions that wait on purpose; they are never STALLED."""

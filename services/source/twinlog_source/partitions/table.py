@@ -1,7 +1,7 @@
-"""What a driver knows of the partitions of a flow. Changed by events (`apply`), read by everybody.
+"""The driver's knowledge of a flow's partitions. Changed by events (`apply`), read by everybody.
 
-Invariant: nobody else writes to the table or its rows. Who finds something out says so by an event, and what
-is to be done about it comes back as effects.
+Invariant: nothing else writes to the table or its rows. A component that learns something reports it as an
+event, and the resulting work comes back as effects.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -49,37 +49,37 @@ _MOVING = frozenset((PartitionState.RUNNING, PartitionState.BACKOFF))
 
 @dataclass(slots=True, kw_only=True)
 class PartitionTable:
-    """All partitions of one flow. Touched on the driver's event loop only; its figures may be read from any
+    """All partitions of one flow. Changed on the driver's event loop only; its figures may be read from any
     thread."""
 
     is_heartbeats: Callable[[str], bool] = lambda topic: False
-    """Whether a source topic holds heartbeats."""
+    """Whether a source topic is one of heartbeats."""
     rows: dict[TopicPartition, PartitionRow] = field(default_factory=dict)
     records: int = 0
     bytes: int = 0
     problem: TwinlogError | None = None
     """Why the flow as a whole does not copy; None while it does."""
     proofs: Mapping[TopicPartition, ProofStanding] = field(default_factory=dict)
-    """What the standing proof has found of partitions."""
+    """The latest result of continuous verification for each partition."""
     heard_at: dict[int, float] = field(default_factory=dict)
-    """When each slot reported last, in monotonic seconds."""
+    """When each slot last reported, in monotonic seconds."""
     source_throttled_at: dict[int, float] = field(default_factory=dict)
-    """When each slot said last that a quota of the source holds it up, in monotonic seconds."""
+    """When each slot last reported that a quota of the source delays it, in monotonic seconds."""
     target_throttled_at: dict[int, float] = field(default_factory=dict)
     followed_at: float | None = None
-    """When the positions were read that another process moves; None = they are this process's own."""
+    """When the positions were read that another process moves; None = this process moves them."""
     news: int = 0
-    """Reports so far in which a task said something new of a partition."""
+    """Number of reports so far in which a task had news about a partition."""
     last_copied_at_ms: int = 0
-    """When records were acknowledged last; 0 = not since the start."""
+    """When records were last acknowledged; 0 = not since the start."""
     last_copied_record_ms: int = 0
-    """Timestamp of the newest of them."""
+    """The timestamp of the newest of these records."""
     _leaving: dict[TopicPartition, PartitionRow] = field(default_factory=dict)
-    """No longer to be copied, but still in the running epoch."""
+    """Partitions that are no longer to be copied, but are still in the running epoch."""
 
     def apply(self, event: Event, now: float) -> tuple[Effect, ...]:
-        """Take note of an event; `now` in monotonic seconds. What it leaves to be done is the answer. An
-        event about a partition that the flow does not have changes nothing."""
+        """Apply an event; `now` is in monotonic seconds. Return the effects. An event about a partition that
+        the flow does not have changes nothing."""
         match event:
             case Reported():
                 return self._report(event, now)
@@ -96,7 +96,7 @@ class PartitionTable:
         return ()
 
     def plannable(self) -> frozenset[TopicPartition]:
-        """Partitions whose position and kind of copy are known and that nothing keeps from being copied."""
+        """Partitions whose position and kind of copy are known, and that nothing blocks."""
         return frozenset(
             partition
             for partition, row in self.rows.items()
@@ -105,18 +105,18 @@ class PartitionTable:
 
     @property
     def preserved_at_rest(self) -> bool | None:
-        """Whether of no preserved copy a write is on its way; None = there are no such copies."""
+        """Whether no preserved copy has a write in flight; None = there are no preserved copies."""
         rows = [row for row in self.rows.values() if row.is_preserved]
         return all(row.knows_former_tasks and row.cut_off_at is None for row in rows) if rows else None
 
     def rates(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, float | None]:
-        """Measured bytes per second of each, None where nothing was measured yet."""
+        """The measured bytes per second of each partition, None where nothing was measured yet."""
         return {partition: self.rows[partition].bytes.per_second for partition in partitions}
 
     def load(self, partitions: Collection[TopicPartition], *, now: float) -> Load:
-        """What these partitions ask of their slots; those that have left count for nothing."""
+        """The load of these partitions; those that are leaving do not count."""
         rows = [self.rows[partition] for partition in partitions if partition in self.rows]
-        # What is paused or at fault needs no slot, however much lies before it.
+        # Paused and faulted partitions need no slot, however large their backlog is.
         moving = [row for row in rows if row.task_state in _MOVING]
         return Load(
             bytes_per_second=sum(row.bytes.current(now) for row in rows),

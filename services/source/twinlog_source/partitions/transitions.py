@@ -1,7 +1,10 @@
-"""How a partition's row changes by each event. Pure: no I/O, time is given. For `PartitionTable.apply` alone.
+"""How each event changes a partition's row. Pure: no I/O, time is an argument. Used by `PartitionTable.apply`
+only.
 
-Invariant A: a position goes back only by `LogReread`, `Moved`, `Restored`, `Begun` or with its log.
-Invariant B: what was not seen is None; an event never makes it 0.
+Invariant A: a position goes back only by `LogReread`, `Moved`, `Restored`, `Begun`, or when its log is
+replaced.
+
+Invariant B: unknown is None; an event never turns it into 0.
 """
 
 import math
@@ -47,7 +50,7 @@ BEING_SET = Blocker(
 
 
 def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
-    """Carry out an event of one partition; `now` in monotonic seconds."""
+    """Apply an event of one partition; `now` is in monotonic seconds."""
     match event:
         case Assigned(slot=slot):
             _assign(row, slot, now)
@@ -84,19 +87,19 @@ def _assign(row: PartitionRow, slot: int, now: float) -> None:
 
 
 def cut_off(row: PartitionRow, now: float) -> None:
-    """Tasks that had it may still have writes on their way, and get no more leave to write."""
+    """Tasks that had the partition may still have writes in flight, but may begin no new ones."""
     row.knows_former_tasks, row.cut_off_at = True, now
 
 
 def end_in_order(row: PartitionRow, now: float) -> None:
-    """Its task has said its last words, which are on the log."""
+    """Its task has sent its last message, which is on the log."""
     row.stored = True
     if row.is_preserved and (row.report is None or not row.report.at_rest):
         cut_off(row, now)
 
 
 def _note_skipped(row: PartitionRow, first: int, end: int) -> None:
-    """The present task knows that these are left out, and so does each after it: none of them reads them."""
+    """The present task knows about the skipped range, and so does each later one: none of them reads it."""
     if first < end and (row.skip_cut_off is None or row.skip_cut_off[0] != first):
         row.skip_cut_off = first, row.cut_off_at
 
@@ -144,7 +147,7 @@ def _change_blocker(row: PartitionRow, event: SetAside | MoveBegun | Moved | Mov
 
 
 def reread(row: PartitionRow, position: int | None, epochs: tuple[EpochStart, ...]) -> None:
-    """The log was read after fencing: it is the truth. None: it holds no position."""
+    """The log was read after fencing, and decides. None: it has no position."""
     if position is not None:
         row.position, row.stored = position, True
     elif row.position is not None:
@@ -153,7 +156,7 @@ def reread(row: PartitionRow, position: int | None, epochs: tuple[EpochStart, ..
 
 
 def follow(row: PartitionRow, position: int | None) -> None:
-    """Another process copies the flow, and has committed this position; None = none is on the log."""
+    """Another process copies the flow, and has committed this position; None = the log has none."""
     row.position, row.stored = position, position is not None
     _observe_lag(row)
 
@@ -168,17 +171,17 @@ def _forget_source(row: PartitionRow) -> None:
 
 
 def see_end(row: PartitionRow, end_offset: int, asked_at: float) -> None:
-    """The driver asked the leader at `asked_at`: the log ends here, whatever was heard before."""
+    """The driver asked the leader at `asked_at`: the log ends here, whatever was known before."""
     row.end_problem = None
     if end_offset < (row.end or 0) and asked_at < row.end_at:
-        return  # a task has seen more since the leader was asked
+        return  # A task has seen a later end since the leader was asked.
     _set_end(row, end_offset, max(asked_at, row.end_at))
     _observe_lag(row)
 
 
 def check_movement(row: PartitionRow, *, paused: bool, now: float) -> None:
-    """See whether a partition that should move has moved."""
-    # The last known end is enough: ends do not come back, so what lay before it still does.
+    """Check whether a partition that should make progress has made it."""
+    # The last known end suffices: ends do not go back, so the backlog before it still exists.
     row.stall.observe(row.position, must_move=bool(row.last_known_lag) and not paused, now=now)
 
 
@@ -197,20 +200,20 @@ def _observe_lag(row: PartitionRow) -> None:
 
 
 def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, now_ms: int) -> None:
-    """The newest word of the task that owns it."""
+    """Take the newest report of the task that owns the partition."""
     row.slot = slot
     shortened_to = report.target_shortened_to
     told = shortened_to, report.target_shortened_at, report.target_shortened_times
-    # Also at the same place again: what an operator had copied once more may be lost once more.
+    # Also at the same place again: records that an operator had copied again may be lost again.
     if shortened_to is not None and told != row.told_shortened:
         row.told_shortened = told
         _see_target_end(row, shortened_to, next_written=report.target_shortened_at)
-        row.disproved_end = None  # the task knows of it: the end that it tells is a newer one
+        row.disproved_end = None  # The task knows about the loss, so the end that it reports is newer.
     if report.target_end is None or report.target_end != row.disproved_end:
         row.target_end, row.target_end_at = report.target_end, report.position
         row.disproved_end = None
         row.target_end_is_old = False
-    # A task repeats the end of its last fetch, however old: only one that rose was just seen.
+    # A task repeats the end of its last fetch, however old it is. Only a larger end was just seen.
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):
         _set_end(row, end, now)
@@ -233,7 +236,7 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
 
 
 def added_by_lane(row: PartitionRow, report: PartitionReport) -> dict[str, int]:
-    """What a task's counters by lane grew since its last report."""
+    """The increase of a task's counters by lane since its last report."""
     counts = {**report.recoded_records, "UNOPENED": report.raw_records}
     added = {lane: count - row.counted_lanes.get(lane, 0) for lane, count in counts.items()}
     row.counted_lanes = counts
@@ -241,7 +244,7 @@ def added_by_lane(row: PartitionRow, report: PartitionReport) -> dict[str, int]:
 
 
 def _forget_words(row: PartitionRow) -> None:
-    """What the last task said of the kind of copy is settled."""
+    """The last task's reports about the kind of the copy are settled."""
     if row.report is not None and row.report.needs_translation:
         row.report = replace(row.report, needs_translation=False)
 
@@ -263,7 +266,7 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
             _see_target_end(row, end)
         case TargetStartSeen(start_offset=start):
             if row.target_end is not None:
-                # Not more records than offsets: the others are markers of transactions.
+                # No more records than offsets; the other offsets are transaction markers.
                 row.held_from = max(0, row.target_end_at - (row.target_end - start))
         case LossRecorded(loss=loss):
             row.losses = tuple(each for each in row.losses if each != loss)
@@ -281,13 +284,13 @@ def _forget_target(row: PartitionRow) -> None:
 
 
 def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | None = None) -> None:
-    """The target log ends, or ended, here.
+    """The target's log ends, or ended, here.
 
-    `next_written`: source offset of the record that was written there next; None = none yet.
+    `next_written` is the source offset of the record that was written there next; None = none yet.
     """
     if row.target_end is None or end_offset >= row.target_end or row.position is None:
         return
-    # Not more records than offsets are gone: the others are markers of transactions.
+    # No more records than offsets are lost; the other offsets are transaction markers.
     first_lost = max(0, row.target_end_at - (row.target_end - end_offset))
     lost = Shortened(
         end_offset=end_offset,
@@ -300,7 +303,8 @@ def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | N
 
 
 def _with_loss(losses: tuple[Shortened, ...], lost: Shortened) -> tuple[Shortened, ...]:
-    """A later loss may take what was written behind earlier ones: those that it meets are one with it."""
+    """Add a loss. It may include records that were written behind earlier losses; overlapping losses are
+    joined."""
     while losses and lost.first_lost <= losses[-1].position:
         *rest, last = losses
         lost = Shortened(
@@ -324,7 +328,7 @@ def _change_copy(row: PartitionRow, event: CopyEvent) -> None:
         case CopyDecided(has_no_writer=has_no_writer):
             row.blocker = None
             if has_no_writer:
-                # Also where the flow was followed, and its log read, before it was taken over.
+                # Also if this process followed the flow and read its log before the take-over.
                 row.knows_former_tasks, row.cut_off_at = True, None
             _forget_words(row)
         case CopyReread():

@@ -1,1 +1,1 @@
-"""Spark at the edge: the only importer of pyspark."""
+"""The only package that imports pyspark."""

@@ -1,7 +1,7 @@
-"""A class archive (AppCDS) for Spark's JVM: it maps its classes instead of parsing and verifying them. It is
-up in half the time, with half the work, and takes a fifth less memory.
+"""A class archive (AppCDS) for Spark's JVM: the JVM maps its classes instead of parsing and verifying them.
+It starts in half the time, with half the work, and uses a fifth less memory.
 
-`make_class_archive` makes it; without it Spark starts as ever.
+`make_class_archive` creates the archive; without it, Spark starts as usual.
 """
 
 import hashlib
@@ -16,41 +16,38 @@ from twinlog.errors import ConfigError
 from twinlog.machine.java import Java, find_java
 
 _SILENT = "-Xshare:auto -Xlog:cds*=off"
-"""A JVM that cannot use the archive continues without, and need not speak of it."""
+"""A JVM that cannot use the archive starts without it, and does not print a warning."""
 
 
 def class_path() -> str:
-    """Spark's jars in an order of their own. Spark says `jars/*`, which Java reads in the directory's order:
-    in a container that is another one than when its image was built, and the archive would not be taken.
-    """
+    """Spark's jars in a fixed order. Spark passes `jars/*`, which Java expands in directory order. In a
+    container this order differs from that at build time, and the JVM would reject the archive."""
     jars = sorted(Path(pyspark.__file__).parent.glob("jars/*.jar"))
     # As Spark does: before older copies of its classes in other jars.
     return ":".join(map(str, sorted(jars, key=lambda jar: not jar.name.startswith("slf4j-api-"))))
 
 
 def class_archive(java: Java) -> Path:
-    """Where the archive for this Java and this Spark belongs: it holds for their paths only, and goes with
-    them when the environment is removed.
-    """
+    """The path of the archive for this Java and this Spark. It is only valid for their paths, and is removed
+    with the environment."""
     return _place("spark", f"{java.executable} {java.release} {class_path()} {pyspark.__version__}")
 
 
 def base_archive(java: Java) -> Path | None:
-    """Where the archive of this Java's own classes belongs, on which the other one builds; None for a Java
-    that brings it. The one of the wheel does not.
-    """
+    """The path of the archive of this Java's own classes, on which the other one builds; None for a Java that
+    has its own. The Java of the wheel has none."""
     if (java.java_home / "lib" / "server" / "classes.jsa").is_file():
         return None
     return _place("java", f"{java.executable} {java.release}")
 
 
 def archives_of(java: Java) -> list[Path]:
-    """All that this Java and this Spark start from, the base first."""
+    """All archives that this Java and this Spark use, the base first."""
     return [archive for archive in (base_archive(java), class_archive(java)) if archive is not None]
 
 
 def use_archive(environment: Mapping[str, str] = os.environ) -> str:
-    """The JVM's options to start from the archive, empty where there is none."""
+    """The JVM options that use the archive; empty if there is none."""
     try:
         java = find_java(environment)
     except ConfigError:
@@ -62,7 +59,7 @@ def use_archive(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def write_archive(java: Java, archive: Path) -> str:
-    """The JVM's options to write an archive of what it loaded, as it exits."""
+    """The JVM options that write an archive of the loaded classes at exit."""
     base = base_archive(java)
     built_on = "" if base is None else f'"-XX:SharedArchiveFile={base}" '
     return f'{built_on}"-XX:ArchiveClassesAtExit={archive}" {_SILENT}'

@@ -1,8 +1,7 @@
-"""Spark's Python fork server, with what every task needs already loaded.
+"""Spark's Python fork server, with everything loaded that tasks need.
 
-Workers are forks of this process: what is imported here is shared memory and costs a new worker nothing, so
-a task that replaces a dead one starts in milliseconds. Nothing here may start a thread or open a socket
-before the fork.
+Workers are forks of this process: imported modules are shared memory, so a new worker starts in milliseconds.
+Nothing here may start a thread or open a socket before the fork.
 """
 
 import gc
@@ -21,17 +20,17 @@ import twinlog_source.pipeline.job  # noqa: E402
 from twinlog_source.task.memory import keep_freed_memory  # noqa: E402
 
 STARTS_THREADS = ("pandas", "pyarrow")
-"""What pyspark's worker module loads where it is installed, and what may start threads then."""
+"""Modules that pyspark's worker imports if they are installed, and that may start threads."""
 
 if __name__ == "__main__":
     assert twinlog_source.pipeline.job is not None
     if not any(importlib.util.find_spec(name) for name in STARTS_THREADS):
-        importlib.import_module("pyspark.worker")  # each worker would load it for itself
-    # On an executor of a cluster too: a worker runs what comes in by its socket.
+        importlib.import_module("pyspark.worker")  # Otherwise each worker would load it.
+    # Also on an executor of a cluster: a worker runs the code that its socket receives.
     os.umask(0o077)
     keep_freed_memory()
-    # A full collection in a worker then looks at what its tasks made, not at 65,000 objects that stay: that
-    # takes tens of milliseconds of a running copy, and ends the sharing of their memory.
+    # A full collection in a worker then only scans the objects of its tasks, not 65,000 long-lived ones. That
+    # would take tens of milliseconds, and end the sharing of their memory.
     gc.collect()
     gc.freeze()
     manager()

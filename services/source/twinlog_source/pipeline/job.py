@@ -1,5 +1,5 @@
-"""One epoch = one Spark job: a task per slot, which joins its driver over gRPC and copies until it is told
-to end. Epochs of flows with little to copy share a job, and a task."""
+"""One epoch is one Spark job with a task per slot. A task connects to its driver over gRPC, and copies until
+it is told to end. Epochs of flows with little to copy share a job and a task."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -10,11 +10,11 @@ from twinlog_source.task.shared_worker import run_tasks
 
 
 def run_epoch(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
-    """Run one task per spec and return their outcomes. Blocks for the whole epoch: call it in a thread of
-    its own.
+    """Run one task per spec, and return their outcomes. Blocks for the whole epoch: call it in a separate
+    thread.
 
-    A task that is lost (its worker was killed, its executor is gone) is run again by Spark. Raises
-    pyspark's errors when the job as a whole failed.
+    Spark runs a lost task again (its worker was killed, or its executor is gone). Raises pyspark's errors
+    when the job as a whole fails.
     """
     first = specs[0]
     group = job_group(first.flow_name, first.epoch)
@@ -24,8 +24,8 @@ def run_epoch(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskOutc
 
 
 def run_together(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
-    """Run the tasks of several flows in one Spark task; their outcomes. As `run_epoch`, but that a task that
-    is lost is run again in its place."""
+    """Run the tasks of several flows in one Spark task, and return their outcomes. As `run_epoch`, but a lost
+    task is restarted within the same Spark task."""
     first = specs[0]
     group = job_group(first.flow_name, first.epoch)
     context.setJobGroup(group, f"{len(specs)} flows with little to copy", interruptOnCancel=False)
@@ -35,14 +35,14 @@ def run_together(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskO
 
 
 def load_workers(context: SparkContext) -> None:
-    """Have Spark's fork server load what tasks need, by a job that does nothing: it takes a second or two,
-    and else the first epoch waits for it. Blocks."""
+    """Make Spark's fork server load the modules of the tasks, by an empty job. It takes a second or two, for
+    which the first epoch would wait otherwise. Blocks."""
     context.setJobGroup("load workers", "Python workers are made ready", interruptOnCancel=False)
     context.parallelize([0], 1).mapPartitions(_nothing).collect()
 
 
 def job_group(flow_name: str, epoch: int) -> str:
-    """By which the job of an epoch is cancelled."""
+    """The job group by which the job of an epoch is cancelled."""
     return f"{flow_name} epoch {epoch}"
 
 
@@ -51,7 +51,7 @@ def _nothing(numbers: Iterable[int]) -> Iterator[int]:
 
 
 def _run_slot(specs: Iterable[TaskSpec]) -> Iterator[TaskOutcome]:
-    # The whole input is read first: a worker with unread input is thrown away after the job.
+    # Read the whole input first: Spark discards a worker with unread input after the job.
     for spec in list(specs):
         yield run_task(spec)
 

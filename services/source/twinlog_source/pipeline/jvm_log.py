@@ -1,4 +1,4 @@
-"""What Spark's JVM and the tasks write to stderr, brought into the service's own log."""
+"""Forwards the stderr of Spark's JVM and of the tasks to the service's log."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 NOISE = (
-    "Picked up ",  # options from the environment, as they are: passwords too
+    "Picked up ",  # The environment's options verbatim, which may include passwords.
     "NOTE: Picked up ",
     "Setting default log level",
     "To adjust logging level",
@@ -28,8 +28,8 @@ NO_REASON = (
     "{",
     "An error occurred while calling",
 )
-"""Lines which do not say why a JVM ends or fails: its epilogue, places of a trace, what tasks write, the
-bridge."""
+"""Lines that do not explain why a JVM ended or failed: its epilogue, stack frames, output of tasks, messages
+of py4j."""
 USAGE = "Usage: spark-submit"
 NO_MAIN_CLASS = re.compile(r"Error: Could not find or load main class (?!org\.apache\.spark\.)")
 REFUSED_OPTIONS = re.compile(r" \(was .*\)")
@@ -42,19 +42,18 @@ _SPARK = logging.getLogger("twinlog_source.spark")
 
 
 class JvmOutput:
-    """What one JVM and its tasks write, line by line, from its start to its end."""
+    """The output of one JVM and its tasks, line by line, from its start to its end."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._words: deque[str] = deque(maxlen=WORDS_LINES)
-        # A daemon, as the stream blocks.
+        # A daemon thread, because reading the stream blocks.
         self._thread = threading.Thread(target=self._follow, name="spark-log", daemon=True)
         self._thread.start()
 
     def last_words(self) -> str:
-        """Why a JVM has ended, in its own words; empty when it said nothing. Blocks until its output is at
-        its end, 2 s at most.
-        """
+        """Return why the JVM ended, in its own words; empty when it printed nothing. Blocks until its output
+        ends, 2 s at most."""
         self._thread.join(LAST_WORDS_SECONDS)
         return _in_one_line(tuple(self._words))
 
@@ -66,14 +65,14 @@ class JvmOutput:
 
 
 def words_of(trace: str) -> str:
-    """Why Java failed, from the text of its exception: the last two lines that give a reason, as a JVM's last
-    words are. Values of options are left out."""
+    """Return why Java failed, from the text of its exception: the last two lines that give a reason. Values
+    of options are left out."""
     lines = _told(line.encode() for line in trace.splitlines())
     return _in_one_line(deque((words for line in lines for words in _reasons(line)), WORDS_LINES))
 
 
 def _reasons(line: str) -> Iterator[str]:
-    """The line without its ornament, if it gives a reason."""
+    """The line without its prefix, if it gives a reason."""
     words = line.strip("#: \t")
     if words and not words.startswith(NO_REASON):
         yield words
@@ -85,9 +84,8 @@ def _in_one_line(lines: Iterable[str]) -> str:
 
 
 def silence_py4j() -> None:
-    """Keep py4j's tracebacks out of the log: what a lost JVM means is said by us, once and in words. py4j
-    writes to loggers of its own and, now and then, to the root logger itself.
-    """
+    """Keep py4j's tracebacks out of the log: Twinlog reports a lost JVM itself, once. py4j uses loggers of
+    its own, and sometimes the root logger."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_from_py4j)
 
@@ -97,7 +95,8 @@ def _is_not_from_py4j(record: logging.LogRecord) -> bool:
 
 
 def _told(stream: Iterable[bytes]) -> Iterator[str]:
-    """The lines that may be told: options may hold passwords, and after its usage Spark says nothing more."""
+    """The lines that may be shown: options may contain passwords, and after Spark's usage text nothing useful
+    follows."""
     for raw in stream:
         line = raw.decode(errors="replace").rstrip()
         if line.startswith("{"):
@@ -110,13 +109,14 @@ def _told(stream: Iterable[bytes]) -> Iterator[str]:
             break
         else:
             yield OPTION_VALUE.sub(r"\1…", REFUSED_OPTIONS.sub("", line))
-    # The writer must not be held up.
+    # The writer must not be delayed.
     for _ in stream:
         pass
 
 
 def _pass_on(line: str) -> None:
-    """Tasks' lines keep their event and keys; the JVM's own are warnings, its greetings are dropped."""
+    """Log the lines: lines of tasks keep their event and keys; the JVM's are warnings, its greetings are
+    dropped."""
     if line.startswith("{"):
         try:
             entry = json.loads(line)

@@ -1,9 +1,9 @@
-"""Starts Spark's JVM so that nobody else on the machine sees its settings, sockets or files.
+"""Starts Spark's JVM so that no other user of the machine can read its settings, sockets or files.
 
-Its settings may hold secrets (`twinlog.spark.conf.*`) and a command line is readable to all, so they go by a
-file of mode 0600 that is removed once they are read. Sockets, blocks and temporary files lie in one directory
-of mode 0700: Python workers run what comes in by their socket. The directory is removed with the JVM; what a
-killed process left behind is removed when the next one starts.
+Its settings may contain secrets (`twinlog.spark.conf.*`), and every user can read command lines. So settings
+are passed in a file of mode 0600, which is removed after it was read. Sockets, blocks and temporary files are
+in one directory of mode 0700, because Python workers run the code that their socket receives. The directory
+is removed with the JVM; directories that killed processes left are removed at the next start.
 """
 
 import os
@@ -38,7 +38,7 @@ _OWN_DIRECTORY = "_twinlog_directory"
 
 
 class SparkUnavailableError(TwinlogError):
-    """No JVM, no master, or lost in the middle: tried again."""
+    """There is no JVM or no master, or it was lost: tried again."""
 
     retriable = True
     default_reason = "SPARK_UNAVAILABLE"
@@ -58,17 +58,16 @@ def socket_settings(directory: Path) -> Mapping[str, str]:
 
 
 def directory_settings(directory: Path) -> Mapping[str, str]:
-    """Keep what a Spark on this machine writes in one directory."""
+    """Settings that keep all files of a Spark on this machine in one directory."""
     return {"spark.local.dir": str(directory), "spark.python.unix.domain.socket.dir": str(directory)}
 
 
 def launch_jvm(conf: SparkConf, directory: WorkDirectory, *, master: str) -> tuple[Any, JvmOutput]:
-    """The bridge to a new JVM, and what that writes. `directory` is removed by `end_jvm`, or here when the
-    JVM does not start: raises SparkUnavailableError with its last words.
-    """
+    """Start a JVM; return the bridge to it, and its output. `end_jvm` removes `directory`; so does this
+    function if the JVM does not start, and raises SparkUnavailableError with the JVM's last output."""
     settings = directory.path / "spark.properties"
     _write_private(settings, render_properties(dict(conf.getAll())))
-    # A pipe of our own: pyspark lets go of that of a JVM which ended before it answered.
+    # A pipe of our own: pyspark drops the pipe of a JVM that ended before it answered.
     our_end, jvm_end = os.pipe()
     output = JvmOutput(os.fdopen(our_end, "rb"))
     given = os.environ.get(_SUBMIT_ARGS)
@@ -101,7 +100,7 @@ def launch_jvm(conf: SparkConf, directory: WorkDirectory, *, master: str) -> tup
 
 
 def end_jvm(gateway: Any, *, within_seconds: float = 5.0) -> None:
-    """End the JVM and remove its directory. One that takes longer than `within_seconds` is killed. Blocks."""
+    """End the JVM and remove its directory. It is killed after `within_seconds`. Blocks."""
     process: subprocess.Popen[bytes] = gateway.proc
     gateway.shutdown()
     if process.stdin is not None:

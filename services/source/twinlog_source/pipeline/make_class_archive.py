@@ -19,9 +19,8 @@ _WRITE_SECONDS = 120.0
 
 
 def make_archive(java: Java, archive: Path) -> None:
-    """Start Spark once, run a job, and let its JVM write down at its exit what it loaded. Blocks for some ten
-    seconds. Raises SparkUnavailableError, also when the JVM wrote nothing.
-    """
+    """Start Spark once, run a job, and let its JVM write the archive at its exit. Blocks for about ten
+    seconds. Raises SparkUnavailableError, also when the JVM wrote nothing."""
     draft = archive.with_suffix(f".{os.getpid()}")
     context, _ = open_context(
         app_name="twinlog-class-archive",
@@ -37,14 +36,14 @@ def make_archive(java: Java, archive: Path) -> None:
     end_jvm(gateway, within_seconds=_WRITE_SECONDS)
     if not draft.is_file():
         raise SparkUnavailableError(f"{java.executable} wrote no archive of its classes")
-    # The JVM's umask is private; an image is made by one user and run by another.
+    # The JVM's umask is private, but an image is built by one user and run by another.
     draft.chmod(0o644)
-    # The last one wins: both have archived the same classes.
+    # If two processes create it, the last one wins; both archives have the same classes.
     draft.replace(archive)
 
 
 def make_base(java: Java, archive: Path) -> None:
-    """Write down this Java's own classes. Blocks for some seconds. Raises SubprocessError."""
+    """Write the archive of this Java's own classes. Blocks for some seconds. Raises SubprocessError."""
     draft = archive.with_suffix(f".{os.getpid()}")
     command = (java.executable, "-Xshare:dump", f"-XX:SharedArchiveFile={draft}")
     subprocess.run(command, check=True, capture_output=True, timeout=_WRITE_SECONDS)
@@ -52,7 +51,8 @@ def make_base(java: Java, archive: Path) -> None:
 
 
 def remember(java: Java) -> None:
-    """Note beside the archives that this Java has some: `remove_useless` leaves them. Raises OSError."""
+    """Record next to the archives that this Java has some, so that `remove_useless` keeps them. Raises
+    OSError."""
     notes = _notes(java)
     if str(java.java_home) not in _noted_homes(notes):
         notes.parent.mkdir(parents=True, exist_ok=True)
@@ -61,17 +61,16 @@ def remember(java: Java) -> None:
 
 
 def remove_useless(java: Java) -> None:
-    """Remove the archives that nothing here can start from any more: of a Spark that was replaced, of a Java
-    that is gone or has been renewed. Those of `java` and of every other noted Java stay. A JVM that runs from
-    one that is removed keeps it until it ends. Raises OSError.
-    """
+    """Remove the archives that nothing can use any more: of a replaced Spark, or of a Java that is gone or
+    was updated. Those of `java` and of every other recorded Java stay. A running JVM keeps using its archive
+    after the removal. Raises OSError."""
     useful = {archive.stem for archive in archives_of(java)}
     notes = _notes(java)
     for home in _noted_homes(notes):
         with contextlib.suppress(JavaNotFoundError):
             useful.update(archive.stem for archive in archives_of(find_java({"JAVA_HOME": home})))
     for kind in ("java", "spark"):
-        # Drafts as well: their suffix is a process.
+        # Also drafts, whose suffix is a process id.
         for file in notes.parent.glob(f"{kind}-*.*"):
             if file.stem not in useful:
                 file.unlink(missing_ok=True)
@@ -89,13 +88,13 @@ def main() -> None:
     java = find_java()
     archive, base = class_archive(java), base_archive(java)
     with contextlib.suppress(OSError):
-        # Where nothing may be written, nothing is removed either.
+        # Where nothing can be written, nothing is removed either.
         remember(java)
     if archive.is_file():
         return
     sys.stdout.write("Preparing a quicker start of Spark, once…\n")
     sys.stdout.flush()
-    # A Python worker that is stopped in the middle complains by a traceback.
+    # A Python worker that is stopped halfway prints a traceback.
     logging.getLogger("twinlog_source.spark").setLevel(logging.ERROR)
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)

@@ -1,17 +1,16 @@
-"""Where workers load pyspark from. Standard library only, and nothing of pyspark: it is asked before that is
-loaded.
-"""
+"""From where workers load pyspark. Uses the standard library only, because it runs before pyspark is
+imported."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 
 def unpacked(python_path: Sequence[str]) -> list[str]:
-    """The path with the installed package in place of `pyspark.zip`, where Spark is the one of that package.
+    """Return the path with the installed package instead of `pyspark.zip`, if Spark is the one of that
+    package.
 
-    Spark names the archive first. Python compiles its modules in every process: half a second of a core for
-    the process that workers are forked from, and a tenth for each of them. A Spark that is not this package's
-    has its own archive, which is kept.
+    Spark puts the archive first. Python compiles an archive's modules in every process: half a second of CPU
+    for the fork server, and a tenth for each worker. Another Spark has its own archive, which is kept.
     """
     found = []
     for entry in python_path:

@@ -1,4 +1,4 @@
-"""Runs epochs on Spark: one context for the process, opened when first needed, replaced when its JVM is
+"""Runs epochs on Spark: one context for the process, opened when first needed, and replaced when its JVM is
 gone."""
 
 import asyncio
@@ -40,27 +40,27 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class SparkRunner:
-    """`EpochRunner` on Spark. Not for several event loops."""
+    """`EpochRunner` on Spark. Use it from one event loop only."""
 
     master: str
     threads: int
-    """Tasks that may exist at the same time: those that copy and those that are made ready."""
+    """Tasks that may exist at the same time: those that copy and those that are getting ready."""
     conf: Mapping[str, str]
     environment: Callable[[], Mapping[str, str]]
     driver_endpoint: Callable[[], str]
     """Where tasks find the WorkerService."""
     driver_certificate: str
-    """PEM, what tasks know it by."""
+    """PEM; tasks recognise the driver by it."""
     log_level: str
     clock: Clock
     _context: Any = None
-    """The SparkContext, None while there is none."""
+    """The SparkContext; None while there is none."""
     _output: JvmOutput | None = None
-    """What its JVM writes."""
+    """The output of its JVM."""
     _launch: "asyncio.Future[None] | None" = None
     _warming: "asyncio.Future[None] | None" = None
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """pyspark keeps one context in the process: the old one is closed before the new one is opened."""
+    """pyspark allows one context per process, so the old one is closed before a new one is opened."""
     _threads: ThreadPoolExecutor = field(init=False)
     _shared: SharedJobs = field(init=False)
 
@@ -69,15 +69,15 @@ class SparkRunner:
         self._shared = SharedJobs(run_together=self._run_together, cancel=self.cancel)
 
     def warm_up(self) -> None:
-        """Start the JVM, and what its Python workers are forked from, beside whatever the caller does next;
-        both take seconds. Call it in the event loop."""
+        """Start the JVM and the fork server of its Python workers in the background; both take seconds. Call
+        it in the event loop."""
         if self._context is None and self._launch is None:
             self._begin_launch()
             self._warming = asyncio.ensure_future(self.load_workers())
 
     async def load_workers(self) -> None:
-        """Once Spark is there, have it load what the first epoch's tasks need. On a cluster its executors do
-        that with their first task. That it fails says nothing of any flow: the first epoch tells why."""
+        """When Spark is up, let it load what the first epoch's tasks need. On a cluster, executors do that
+        with their first task. A failure is ignored here, because the first epoch reports it."""
         with contextlib.suppress(*SPARK_FAILURES, SparkUnavailableError, AttributeError, RuntimeError):
             context = await self._open()
             if is_local(self.master):
@@ -89,7 +89,7 @@ class SparkRunner:
         if local is not None:
             return local
         context = await self._open()
-        # Half of the cores: the next epoch is made ready while this one copies.
+        # Half of the cores, because the next epoch gets ready while this one copies.
         parallelism: int = await self._on(context, lambda: context.defaultParallelism, "a look at its cores")
         return max(1, parallelism // 2)
 
@@ -124,20 +124,20 @@ class SparkRunner:
         ]
 
     async def cancel(self, epoch: Epoch) -> None:
-        """Kill what is left of an epoch's tasks; its job fails then, and with it the epochs that share it.
+        """Kill the remaining tasks of an epoch; then its job fails, and with it the epochs that share it.
         Raises SparkUnavailableError."""
         first = self._shared.first_of(epoch)
         context, group = self._context, job_group(str(first.flow), first.number)
         if context is None:
             return
         try:
-            # In a thread of its own: those of the pool may all wait for jobs like this one.
+            # In a separate thread: those of the pool may all be waiting for jobs like this one.
             await asyncio.to_thread(context.cancelJobGroup, group)
         except (*SPARK_FAILURES, AttributeError) as error:
             raise SparkUnavailableError(f"job group {group} could not be cancelled: {error}") from error
 
     async def close(self) -> None:
-        """Stop Spark; jobs that still run are cut off. Waits for a JVM that is being started."""
+        """Stop Spark and cut off running jobs. Waits for a JVM that is being started."""
         await self._shared.close()
         if self._launch is not None:
             await asyncio.wait([self._launch], timeout=LAUNCH_SECONDS)
@@ -148,10 +148,11 @@ class SparkRunner:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _open(self) -> Any:
-        """The context; the first caller starts the JVM, which takes seconds. Raises SparkUnavailableError."""
+        """Return the context; the first caller starts the JVM, which takes seconds. Raises
+        SparkUnavailableError."""
         while self._context is None:
             launch = self._launch or self._begin_launch()
-            # Shielded: a caller that gives up must not leave a JVM behind that nobody knows of.
+            # Shielded, so that a caller that gives up does not leave an unknown JVM behind.
             await asyncio.shield(launch)
         return self._context
 
@@ -178,34 +179,34 @@ class SparkRunner:
     def _launched(self, launch: "asyncio.Future[None]") -> None:
         self._launch = None
         if not launch.cancelled():
-            launch.exception()  # looked at, also when every caller has given up
+            launch.exception()  # Retrieve the result even if every caller has given up.
 
     async def _on(self, context: Any, work: Callable[[], T], doing: str) -> T:
-        """Let a context do something. Raises SparkUnavailableError when Spark failed at it."""
+        """Run an action on a context. Raises SparkUnavailableError when Spark fails."""
         try:
             return await self._in_thread(work)
         except SPARK_FAILURES as error:
             why = await self._check(context)
             failure: Exception = error
         except AttributeError as error:
-            # A closed context has let go of its JVM, and pyspark reaches for it all the same: two jobs lose
-            # one JVM, and the first to notice closes the context of both.
+            # pyspark accesses the JVM of a closed context. If two jobs lose one JVM, the first to notice
+            # closes the context of both.
             if self._context is context:
                 raise
             why, failure = JVM_GONE, error
         raise SparkUnavailableError(f"{doing} failed: {why or type(failure).__name__}") from failure
 
     async def _check(self, context: Any) -> str:
-        """Throw a context away whose JVM no longer answers, or which Spark itself has stopped, and return
-        why, as far as that is known; empty for one that is well."""
+        """Discard a context whose JVM no longer answers, or that Spark has stopped. Return the reason as far
+        as it is known; empty for a healthy context."""
         if self._context is not context:
-            return JVM_GONE  # another job has found that out
+            return JVM_GONE  # Another job has already noticed it.
         try:
             if not await self._in_thread(lambda: is_stopped(context)):
                 return ""
             output, lost = self._output, "stopped"
         except (*SPARK_FAILURES, AttributeError) as error:
-            # A JVM that was killed had no time to say why.
+            # A killed JVM could not write a reason.
             output, lost = None, type(error).__name__
         why = JVM_GONE if output is None else await self._in_thread(output.last_words)
         log.warning("spark_lost", error=lost)

@@ -1,4 +1,4 @@
-"""The Spark session that carries the copy: settings whose values were measured, each with its reason.
+"""The Spark session for the copy, with measured settings and a reason for each.
 
 Bytes of records never enter the JVM: Spark schedules epochs, starts and replaces the Python workers, and
 spreads them over a cluster.
@@ -43,9 +43,10 @@ LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
 
 DRIVER_JVM_OPTIONS = " ".join(
     (
-        "-XX:+UseSerialGC",  # one small heap: parallel collectors only add threads
-        "-XX:TieredStopAtLevel=1",  # the JVM schedules a job per epoch: peak code is never reached
-        # By default the young generation grows with the machine, and what was once filled stays resident.
+        "-XX:+UseSerialGC",  # The heap is small: parallel collectors only add threads.
+        "-XX:TieredStopAtLevel=1",  # The JVM schedules a job per epoch, so optimised code is never needed.
+        # By default the young generation grows with the machine's memory, and stays resident once it was
+        # filled.
         "-Xms48m -Xmn24m",
         "-Xss512k",
         "-XX:-UsePerfData",
@@ -53,22 +54,22 @@ DRIVER_JVM_OPTIONS = " ".join(
     )
 )
 TASK_FAILURES = 1_000_000
-"""A task that was lost joins its slot again, as often as it takes: the driver decides when an epoch ends."""
+"""A lost task joins its slot again, as often as necessary: the driver decides when an epoch ends."""
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "512m",
-    # Each slot's next epoch is scheduled while the old one runs: jobs must not queue behind each other.
+    # Each slot's next epoch is scheduled while the old one runs, so jobs must not queue behind each other.
     "spark.scheduler.mode": "FAIR",
-    "spark.speculation": "false",  # a second copy of a task would be a second writer
+    "spark.speculation": "false",  # A second copy of a task would be a second writer.
     "spark.python.worker.reuse": "true",
     "spark.task.maxFailures": str(TASK_FAILURES),
     "spark.python.daemon.module": "twinlog_source.pipeline.daemon",
     "spark.locality.wait": "0s",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # Without it the driver and the block manager make Java objects of whatever anybody sends to their ports.
-    # A local Spark makes the secret by itself; a standalone cluster is told it (docs/running.md).
+    # Without it, the driver and the block manager deserialise Java objects from anybody who reaches their
+    # ports.
     "spark.authenticate": "true",
 }
 LOCAL_SETTINGS: Mapping[str, str] = {
@@ -77,8 +78,8 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 }
 CLUSTER_SETTINGS: Mapping[str, str] = {
     "spark.network.crypto.enabled": "true",
-    # The library of the encryption is unpacked to a file that a killed executor leaves behind: in its working
-    # directory, which the worker cleans up, and not in the /tmp of its machine.
+    # The encryption library is unpacked to a file that a killed executor leaves behind. Put it into the
+    # executor's working directory, which the worker cleans up, instead of /tmp.
     "spark.executor.defaultJavaOptions": "-Dcommons.crypto.lib.tempdir=.",
 }
 
@@ -122,18 +123,18 @@ def open_context(
     environment: Mapping[str, str],
     jvm_options: str | None = None,
 ) -> tuple[SparkContext, JvmOutput]:
-    """Start the JVM; its context, and what it writes. Blocks for seconds: call it in a thread. The process's
-    umask is 077 for a part of them.
+    """Start the JVM; return its context, and its output. Blocks for seconds: call it in a thread. Sets the
+    process's umask to 077 for part of the time.
 
-    `extra` are the user's `twinlog.spark.conf.*` and win over ours. `environment` (JAVA_HOME and the like)
-    is set for this process before the JVM is launched. `jvm_options` take the place of those that use the
-    class archive. Raises SparkUnavailableError when Java or the master is missing.
+    `extra` are the user's `twinlog.spark.conf.*`, which take precedence. `environment` (JAVA_HOME and the
+    like) is set for this process before the JVM is launched. `jvm_options` replace those that use the class
+    archive. Raises SparkUnavailableError when Java or the master is missing.
     """
     os.environ.update(environment)
-    # Spark takes `python3` of PATH otherwise, which need not be the environment that we are installed in.
+    # By default Spark uses `python3` from PATH, which need not be this environment's.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if is_local(master):
-        # Spark asks for this machine's address by its name otherwise, and ends where that name is not known.
+        # By default Spark resolves this machine's name, and fails if that name is unknown.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(resolve_master(master, threads)).setAppName(app_name)
@@ -154,12 +155,12 @@ def open_context(
             conf.set(name, value)
     silence_py4j()
     gateway, output = launch_jvm(conf, directory, master=master)
-    umask = os.umask(PRIVATE)  # pyspark opens a socket of its own, which takes pickled objects
+    umask = os.umask(PRIVATE)  # pyspark opens a socket of its own, which accepts pickled objects.
     try:
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("ERROR")
     except SPARK_FAILURES as error:
-        # Only a JVM that is up can be asked what its exception says.
+        # Only a running JVM can explain its exception.
         why = _java_words(error)
         close_context(None)
         why = why or output.last_words() or type(error).__name__
@@ -170,13 +171,14 @@ def open_context(
 
 
 def is_stopped(context: SparkContext) -> bool:
-    """Whether Spark has given a context up while its JVM lives on, as it does without a master. Raises
+    """Whether Spark has given up a context whose JVM still runs, as it does without a master. Raises
     SPARK_FAILURES when the JVM is gone."""
     return bool(context._jsc.sc().isStopped())
 
 
 def close_context(context: SparkContext | None) -> None:
-    """Stop Spark and its JVM, and make room for another one in this process. Blocks up to some seconds."""
+    """Stop Spark and its JVM, so that this process can open another context. Blocks for up to some
+    seconds."""
     gateway = SparkContext._gateway
     if context is not None:
         try:
@@ -192,7 +194,7 @@ def close_context(context: SparkContext | None) -> None:
 
 
 def _java_words(error: BaseException) -> str:
-    """What an exception of Java says; empty for one of the bridge, and when the JVM is gone."""
+    """The message of a Java exception; empty for one of py4j, and when the JVM is gone."""
     try:
         return words_of(str(error)) if isinstance(error, Py4JJavaError) else ""
     except SPARK_FAILURES:

@@ -1,7 +1,8 @@
-"""Epochs of several flows in one Spark job with one task: what begins at about the same time runs together.
+"""Runs epochs of several flows in one Spark job with one task: epochs that begin at about the same time share
+it.
 
-Each flow's epoch ends by itself, and its `run` with it; the job ends with the last of them. One that does not
-is cancelled: a task that hangs would keep a thread, and a place for tasks.
+Each flow's epoch ends independently, and its `run` with it; the job ends with the last of them. A job that
+does not end is cancelled, because it occupies a thread and task slots.
 """
 
 import asyncio
@@ -15,14 +16,14 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, SlotState
 
 GATHER_SECONDS = 1.0
-"""A job begins once nobody has joined it for so long: its flows begin together when the process starts, and
-at renewals."""
+"""A job begins when no epoch has joined it for this long. Its flows begin together when the process starts,
+and at renewals."""
 LONGEST_GATHER_SECONDS = 5.0
-"""How long the first one waits for others at most."""
+"""The longest time that the first epoch waits for others."""
 LOOK_SECONDS = 60.0
 CLOSE_SECONDS = 3.0
 LINGER_SECONDS = 60.0
-"""A job all of whose epochs have been over for so long is cancelled."""
+"""A job is cancelled when all of its epochs have been over for this long."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,23 +38,23 @@ class _Job:
 @dataclass(slots=True, kw_only=True)
 class SharedJobs:
     run_together: Callable[[Sequence[Epoch]], Awaitable[None]]
-    """Runs the job of these epochs to its end. Raises TwinlogError."""
+    """Run the job of these epochs to its end. Raises TwinlogError."""
     cancel: Callable[[Epoch], Awaitable[None]]
-    """Ends the job that this epoch is in; `run_together` raises then. Raises TwinlogError."""
+    """End the job of this epoch; `run_together` then raises. Raises TwinlogError."""
     gather_seconds: float = GATHER_SECONDS
     longest_gather_seconds: float = LONGEST_GATHER_SECONDS
     linger_seconds: float = LINGER_SECONDS
     pause: Callable[[asyncio.Event, float], Awaitable[bool]] = wait_or_stop
-    """Waits so many seconds; True = the event came first."""
+    """Wait this many seconds; True = the event came first."""
     _gathering: dict[int, _Job] = field(default_factory=dict)
-    """By worker, those that have not begun."""
+    """Jobs that have not begun, by worker."""
     _jobs: dict[str, _Job] = field(default_factory=dict)
-    """By epoch, those that have not ended."""
+    """Jobs that have not ended, by epoch."""
     _running: set["asyncio.Future[None]"] = field(default_factory=set)
     _closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, epoch: Epoch) -> None:
-        """Return when the epoch's task has ended, or does not come any more; others of its job may run on.
+        """Return when the epoch's task has ended or can no longer come; other tasks of its job may still run.
         Raises TwinlogError when the job failed before that."""
         job = self._join(epoch)
         async with asyncio.TaskGroup() as group:
@@ -68,12 +69,13 @@ class SharedJobs:
             raise type(job.failure)(str(job.failure), reason=job.failure.reason) from job.failure
 
     def first_of(self, epoch: Epoch) -> Epoch:
-        """The epoch by which the job is named that this one is in: itself when it is in none."""
+        """The epoch that gives its job the name: the first of the job, or the epoch itself if it has no
+        job."""
         job = self._jobs.get(_name(epoch))
         return epoch if job is None else job.epochs[0]
 
     async def close(self) -> None:
-        """Begin no more jobs, and give those a moment whose tasks have ended: they hand in their results."""
+        """Begin no more jobs, and give those whose tasks have ended a moment to deliver their results."""
         self._closing.set()
         if self._running:
             await asyncio.wait(self._running, timeout=CLOSE_SECONDS)
@@ -86,7 +88,7 @@ class SharedJobs:
         job = self._gathering.get(worker)
         if job is None:
             job = self._gathering[worker] = _Job([])
-            # Not in a task group: the job outlives the epoch that was the first.
+            # Not in a task group: the job outlives the epoch that was its first.
             running = asyncio.ensure_future(self._lead(worker, job))
             self._running.add(running)
             running.add_done_callback(self._running.discard)
@@ -109,7 +111,7 @@ class SharedJobs:
                 self._jobs.pop(_name(epoch), None)
 
     async def _gather(self, job: _Job) -> bool:
-        """Wait until nobody joins the job any more. Whether no job is to begin."""
+        """Wait until no more epochs join the job. Return whether it must not begin."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.longest_gather_seconds
         while (left_seconds := give_up_at - loop.time()) > 0:
@@ -121,13 +123,13 @@ class SharedJobs:
         return False
 
     async def _outcome(self, job: _Job) -> TwinlogError | None:
-        """Run the job; why it failed, None when it did not."""
+        """Run the job; return why it failed, or None."""
         try:
             await self.run_together(job.epochs)
         except TwinlogError as error:
             return error
         except Exception as error:
-            # The boundary of the job: nobody awaits it, only its epochs are told.
+            # The boundary of the job: nothing awaits it, its epochs get the error.
             log.exception("shared_job_crashed", flows=len(job.epochs))
             return TwinlogError(
                 f"the Spark job of {len(job.epochs)} flows crashed: {type(error).__name__}: {error}",
@@ -148,7 +150,7 @@ class SharedJobs:
 
 
 async def _over(epoch: Epoch) -> None:
-    """Return when no task of the epoch is at work and none is wanted: who comes late is refused."""
+    """Return when no task of the epoch is running and none is wanted; later tasks are refused."""
     await epoch.over.wait()
     idle = (SlotState.FINISHED, SlotState.LOST, SlotState.WAITING)
     while not await epoch.wait_until(lambda: epoch.are(*idle), LOOK_SECONDS):

@@ -1,5 +1,5 @@
-"""A verification on Spark: parts of partitions are tasks, their proofs the rows of a DataFrame, which is
-reduced to one row for each partition and can be kept as Parquet."""
+"""A verification on Spark: parts of partitions are tasks, and their proofs are the rows of a DataFrame. It is
+reduced to one row per partition, and can be stored as Parquet."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,13 +50,13 @@ PARTS = StructType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """What Spark's reduction says of a partition: checked against the proofs themselves."""
+    """Spark's result for a partition, which is checked against the proofs themselves."""
 
     records: int
     differences: int
     first_difference: int | None
     source_hash: str
-    """A hash over the hashes of its parts, in order."""
+    """A hash over the hashes of the parts, in order."""
     target_hash: str
 
 
@@ -69,12 +69,12 @@ def run_verification(
     parquet: str | None = None,
     mode: str = "overwrite",
 ) -> tuple[list[PartitionProof], Mapping[tuple[str, int], PartitionRow]]:
-    """Proofs of these parts, and the reduction of them and of those that were proven before (`kept`) by
-    partition. Blocks until the last task has ended.
+    """Return the proofs of these parts, and the reduction by partition, which includes earlier proofs
+    (`kept`). Blocks until the last task has ended.
 
-    `prove` runs in Spark's tasks, so it is a function of a module, and a part can be pickled.
-    `parquet` is a directory for the parts' rows, without what the records hold; `mode` is Spark's for it.
-    Raises pyspark's errors when the job failed.
+    `prove` runs in Spark's tasks, so it must be a module-level function, and a part must be picklable.
+    `parquet` is a directory for the parts' rows, without the content of records; `mode` is Spark's mode for
+    it. Raises pyspark's errors when the job failed.
     """
     session = SparkSession(context)
     rows = context.parallelize(specs, max(1, len(specs))).mapPartitions(partial(_rows, prove))
@@ -98,7 +98,7 @@ def run_verification(
 
 
 def reduced_by_partition(parts: DataFrame) -> DataFrame:
-    """One row for each partition: how much was compared, how much differs, and where first."""
+    """One row per partition: how much was compared, how much differs, and where first."""
     return parts.groupBy("topic", "partition").agg(
         f.sum("records").alias("records"),
         f.sum("differences").alias("differences"),
@@ -115,7 +115,7 @@ def _in_order(place: str, value: str) -> Column:
 
 
 def _rows(prove: Callable[[Part], PartitionProof], specs: Iterable[Part]) -> Iterator[tuple[Any, ...]]:
-    # The whole input is read first: a worker with unread input is thrown away after the job.
+    # Read the whole input first: Spark discards a worker with unread input after the job.
     for spec in list(specs):
         yield _row(prove(spec))
 

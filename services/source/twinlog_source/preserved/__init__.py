@@ -1,1 +1,1 @@
-"""Preserved copies: every record of the source lies at the same offset in its copy (docs/adr/0008)."""
+"""Preserved copies: every record has the same offset in the copy as on the source (docs/adr/0008)."""

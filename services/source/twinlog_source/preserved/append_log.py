@@ -1,23 +1,23 @@
-"""What is written next to the copy of one partition whose offsets are those of its source. Pure: no I/O, no
+"""Decides what to write next to the copy of one partition that keeps the source's offsets. Pure: no I/O, no
 clock.
 
-The copy is written by plain idempotent batches, so the end of its log is the position. The machine decides
-when a batch may be sent, when a hole of the source is filled, and when the end of the log has to be read
-again:
+The copy is written by plain idempotent batches, so the end of its log is the position. The state machine
+decides when a batch may be sent, when a hole of the source is filled, and when the end of the log has to be
+read again:
 
     UNSURE ──ReadEnd──▶ SURE ──Append──▶ SURE        several batches in flight
-                         (what is filled below the end is compared with the source first: `Proof`)
+                         (filled ranges below the end are first compared with the source: `Proof`)
       ▲                  │ └──Fill────▶ UNSURE        a hole: alone, with nothing in flight
-      └──any refusal, any lost answer──┘
-    any ──an answer with another base offset, a log that others have written to──▶ FOREIGN
+      └── refusal, or lost answer ─────┘
+    any ── an answer with another base offset, or foreign records in the log ──▶ FOREIGN
 
-Invariants (the tests of the same names hold them under random schedules):
+Invariants (tests of the same names check them under random schedules):
 P1 The record at offset o of the copy is the record at offset o of the source, or o is invisible in both.
 P2 Nothing is written before the end of the copy was read.
 P3 A batch whose answer is unknown is not sent again before the end was read with nothing else in flight.
 P4 Only offsets that the source does not show are filled.
 P5 Two writers of one partition leave the log that one would have left.
-P6 No position passes a record because something that looks like a filled hole lies at its offset.
+P6 No position passes a record because something that looks like a filled hole is at its offset.
 """
 
 from collections import deque
@@ -49,7 +49,7 @@ class Append(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Offsets that no consumer of the source sees: markers, aborted records, a lost range."""
+    """Offsets without a record for consumers of the source: markers, aborted records, a lost range."""
 
     first: int
     count: int
@@ -65,41 +65,40 @@ class Tail:
     log end)."""
 
     end: int
-    """Offset of the next record."""
+    """The offset of the next record."""
     next_sequence: int | None
-    """Sequence number that continues the writer's identity; None = the log knows nothing of it, and its next
-    batch begins with its own offset."""
+    """The sequence number that continues the writer's identity; None = the log does not know it, and the
+    writer's next batch begins with its own offset."""
     knows_writer: bool
-    """The leader remembers the identity: it refuses a batch that does not follow the last one."""
+    """The leader remembers the identity, so it refuses a batch that does not follow the last one."""
     foreign_from: int | None = None
-    """First offset, not below the one asked about, that was written by somebody else; None = there is
-    none."""
+    """The first offset, at or after the requested one, that another producer wrote; None = there is none."""
     filled: tuple[Hole, ...] = ()
-    """What no consumer sees from there on, in order, neighbours as one: the filler's or a stranger's, once or
-    twice. A coordinator that was killed at the wrong moment writes the end of a transaction again."""
+    """Offsets after that without a record for consumers, in order, adjacent ranges joined: filled by the
+    filler or a foreign producer. A coordinator that was killed at the wrong moment may write the end of a
+    transaction twice."""
     leader_epoch: int | None = None
-    """The epoch of the leader that was asked."""
+    """The epoch of the leader that answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadEnd:
-    """Read the copy's `Tail`; what was written at or above `checked_from` is looked at for foreign
-    writers."""
+    """Read the copy's `Tail`, and search for foreign writers at or after `checked_from`."""
 
     checked_from: int
     leader_epoch: int | None = None
-    """What lies below was checked in the log of this leader or a later one; None = that is not known. A log
-    that lost records which were there has another leader since, and others may lie in their place."""
+    """Everything below was checked in the log of this leader or a later one; None = unknown. After a log has
+    lost records, it has another leader, and other records may be in their place."""
     topic_id: str = ""
-    """Of the topic that was written; "" = the brokers give topics no id. Another topic of its name is not
-    its log."""
+    """The id of the topic that was written; "" = brokers without topic ids. Another topic of the same name
+    has another log."""
     common_until: int = 0
-    """Records of others below this offset are the source's: they are no foreign ones."""
+    """Below this offset, records of other producers are copies of the source's, not foreign ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Send(Generic[T]):
-    """Send the batches as one, at `base_sequence`; the answer goes to `answered` or `refused`."""
+    """Send the batches as one, with `base_sequence`; report the answer to `answered` or `refused`."""
 
     batches: tuple[Append[T], ...]
     base_sequence: int
@@ -128,16 +127,17 @@ class Fill:
 
 @dataclass(slots=True)
 class _Proof:
-    """Proof that the copy below `end` is Twinlog's own, with what is filled there and not compared yet."""
+    """What has to be compared with the source before the end of the copy counts: the ranges that are filled
+    there."""
 
     end: int
     is_foreign: bool
-    """There lies what is somebody else's; else the log ends there."""
+    """The copy continues with a foreign record at this offset; otherwise its log ends there."""
     filled: deque[Hole]
 
     def agrees(self, item: "Append[T] | Hole") -> bool:
-        """Whether the copy may have filled what it did, as far as this item of the source tells. Then what
-        lies before the end of the item is not asked about again."""
+        """Whether the filled ranges agree with this item of the source. If they do, everything before the end
+        of the item is settled."""
         while self.filled and self.filled[0].first < item.end:
             hole = self.filled[0]
             if isinstance(item, Append) and item.first < hole.end:
@@ -161,43 +161,44 @@ class Phase(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class AppendLog(Generic[T]):
-    """One partition. Offer what the source shows from `wanted` on, carry out what `next` returns, tell the
+    """One partition. Offer the source's items from `wanted` on, carry out what `next` returns, and report the
     outcome."""
 
     max_in_flight_bytes: int
-    """Unanswered bytes; at least one batch is always allowed."""
+    """The limit of unanswered bytes; one batch is always allowed."""
     pack_below_bytes: int = 0
-    """Batches that wait behind an unanswered one are sent together up to this size; 0 = never."""
+    """Batches that wait behind an unanswered one are joined up to this size; 0 = never."""
     acknowledged: int = 0
     """Every offset below is on the target."""
     wanted: int = 0
-    """Next source offset to offer."""
+    """The next source offset to offer."""
     generation: int = 0
-    """Raised when what was offered is void: offer again from `wanted`."""
+    """Raised when earlier offers are void: offer again from `wanted`."""
     phase: Phase = Phase.UNSURE
     foreign_at: int | None = None
-    """Where the first foreign record lies, once the phase is FOREIGN."""
+    """The offset of the first foreign record, once the phase is FOREIGN."""
     has_lost_records: bool = False
-    """Once the phase is FOREIGN: what lies there was told by an answer, and the log is shorter than it was.
-    What was checked before may have gone, and others may lie in its place."""
+    """With phase FOREIGN: an answer showed the foreign record, and the log is shorter than before. Records
+    that were checked may be lost, with others in their place."""
     queued_bytes: int = 0
     _queue: deque[Append[T] | Hole] = field(default_factory=deque)
     _in_flight: deque[Send[T]] = field(default_factory=deque)
     _in_flight_bytes: int = 0
     _returned: list[Send[T]] = field(default_factory=list)
-    """Refused or without an answer, until the end of the log tells which of them it holds."""
+    """Batches that were refused or not answered, until the end of the log shows which of them it has."""
     _next_sequence: int | None = None
-    """None = that of the next batch is its offset: so a batch that lies where it was not sent to is told."""
+    """None = the number of the next batch is its offset, so that the log shows a batch that was written at
+    another offset."""
     _may_pipeline: bool = False
-    """The leader knows the writer: it refuses every batch that follows a refused one."""
+    """The leader knows the writer, so it refuses every batch that follows a refused one."""
     _proof: "_Proof | None" = None
     """What has to be compared with the source before the end of the copy is its position."""
     _checked_to: int = 0
-    """Below this offset the copy was written by this writer or was looked at for foreign records."""
+    """Below this offset the copy was written by this writer, or searched for foreign records."""
     leader_epoch: int | None = None
-    """The epoch of the leader whose log that was; None = not known."""
+    """The epoch of the leader of that log; None = unknown."""
     _leader_epoch_read: int | None = None
-    """The epoch of the leader that was asked last."""
+    """The epoch of the leader that answered last."""
 
     @classmethod
     def starting_at(
@@ -208,8 +209,8 @@ class AppendLog(Generic[T]):
         pack_below_bytes: int = 0,
         leader_epoch: int | None = None,
     ) -> "AppendLog[T]":
-        """Of a copy that was written up to about `position`, which was checked in the log of `leader_epoch`;
-        the first ReadEnd says where it really ends."""
+        """The state of a copy that was written up to about `position`, which was checked in the log of
+        `leader_epoch`; the first ReadEnd finds its actual end."""
         return cls(
             max_in_flight_bytes=max_in_flight_bytes,
             pack_below_bytes=pack_below_bytes,
@@ -221,17 +222,17 @@ class AppendLog(Generic[T]):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is queued, in flight, or being filled."""
+        """Whether nothing is queued, in flight, or being filled."""
         return not self._queue and not self._in_flight and self.phase is not Phase.FILLING
 
     @property
     def is_proving(self) -> bool:
-        """What is offered now is not written: it is compared with what the copy has."""
+        """Whether offered items are not written, but compared with the content of the copy."""
         return self._proof is not None
 
     @property
     def last_hole(self) -> int:
-        """Offsets of the hole that what is offered next continues; 0 = it continues none."""
+        """How many offsets the hole has that the next offered item continues; 0 = it continues none."""
         last = self._queue[-1] if self._queue else None
         is_being_filled = self.phase is Phase.FILLING and len(self._queue) == 1
         return last.count if isinstance(last, Hole) and not is_being_filled else 0
@@ -241,7 +242,7 @@ class AppendLog(Generic[T]):
         return self._in_flight_bytes
 
     def offer(self, items: Iterable[Append[T] | Hole], *, next_offset: int) -> None:
-        """What the source shows between `wanted` and `next_offset`, in order and without a gap between."""
+        """Offer the items of the source between `wanted` and `next_offset`, in order and without gaps."""
         at = self.wanted
         for item in items:
             assert item.first == at, (item.first, at)
@@ -250,9 +251,9 @@ class AppendLog(Generic[T]):
                 generation = self.generation
                 self._compare(item, self._proof)
                 if self.phase is Phase.FOREIGN or self.generation != generation:
-                    return  # the rest of what is offered is void
+                    return  # The other offered items are void.
                 continue
-            # A hole that is being filled is as long as it was when that began.
+            # A hole that is being filled keeps the length that it had at the beginning.
             before = self.last_hole
             if isinstance(item, Hole) and before:
                 self._queue[-1] = Hole(item.first - before, before + item.count)
@@ -263,7 +264,7 @@ class AppendLog(Generic[T]):
         self.wanted = next_offset
 
     def next(self) -> ReadEnd | Send[T] | Fill | None:
-        """What to do now; None = wait for an answer or for more to be offered. The action counts as begun."""
+        """The next action; None = wait for an answer or for more items. The action counts as begun."""
         if self.phase is Phase.UNSURE:
             if self._in_flight:
                 return None
@@ -282,7 +283,7 @@ class AppendLog(Generic[T]):
         return self._send()
 
     def answered(self, sent: Send[T], base_offset: int) -> None:
-        """The leader has the batch, on every replica in sync, at `base_offset`."""
+        """The leader, and every replica in sync, has the batch at `base_offset`."""
         self._take_back(sent)
         if base_offset != sent.first:
             self.has_lost_records = base_offset < sent.first
@@ -290,32 +291,33 @@ class AppendLog(Generic[T]):
             return
         if self.phase is Phase.SURE:
             self._may_pipeline = True
-        # It lies where it belongs, so everything before it lies in the log as well.
+        # The batch is at its place, so everything before it is in the log as well.
         self.acknowledged = max(self.acknowledged, sent.end)
         self._checked_to = max(self._checked_to, self.acknowledged)
 
     def refused(self, sent: Send[T]) -> None:
-        """Refused, or the answer is lost. Call it for a lost one only when its connection is closed."""
+        """The batch was refused, or the answer is lost. Report a lost answer only when its connection is
+        closed."""
         self._take_back(sent)
         if self.phase is not Phase.FOREIGN:
             self._returned.append(sent)
             self._lose_certainty()
 
     def meet_connection(self) -> None:
-        """The next request would be the first one on another connection than the last: the log may be that of
-        another leader by now. A leader without the filled offsets at the end takes the next batch, as they
-        have no sequence numbers, and puts it in the wrong place: the end is read again before it is sent."""
+        """The next request would be the first one on a new connection, so the log may be that of another
+        leader. A leader that lacks the filled offsets at the end would accept the next batch at the wrong
+        offset, because fillers have no sequence numbers. So read the end again before sending."""
         if self.phase is Phase.SURE and not self._in_flight and self._queue and self._proof is None:
             self._lose_certainty()
 
     def doubt(self) -> None:
-        """Another producer may have written after the end of a copy at rest: read the end again."""
+        """Another producer may have written to a copy at rest: read its end again."""
         if self.phase is Phase.SURE and self.is_idle and self._proof is None:
             self._lose_certainty()
 
     def filled(self, *, for_certain: bool = False) -> None:
-        """`Fill` is over: `for_certain` when the log ends right behind the hole on every replica; else the
-        end of the log has to tell."""
+        """`Fill` has ended. `for_certain` means that the log ends right behind the hole on every replica;
+        otherwise the end of the log has to be read."""
         if self.phase is not Phase.FILLING:
             return
         if not for_certain:
@@ -326,7 +328,7 @@ class AppendLog(Generic[T]):
         self.acknowledged = self._checked_to = hole.end
 
     def not_filled(self) -> None:
-        """`Fill` was not begun: nothing of it is in the log."""
+        """`Fill` was not begun: the log has nothing of it."""
         if self.phase is Phase.FILLING:
             self.phase = Phase.SURE
 
@@ -350,18 +352,18 @@ class AppendLog(Generic[T]):
         self._prove(self._proof)
 
     def end_not_read(self) -> None:
-        """The end could not be read: it is asked for again."""
+        """The end could not be read: it is read again."""
         if self.phase is Phase.READING:
             self.phase = Phase.UNSURE
 
     def believe(self) -> None:
-        """The source does not hold what would prove the end of the copy any more, or an operator moves the
-        position: what is filled counts as that."""
+        """Accept the filled offsets without comparison: the source no longer has the records for it, or an
+        operator moves the position."""
         if self._proof is not None:
             self._end_proof(self._proof)
 
     def forget_queued(self) -> None:
-        """What was offered and not sent is void (a pause, a failure); what was sent stays."""
+        """Offered items that were not sent are void (a pause, a failure); sent ones stay."""
         if self.phase is Phase.FILLING:
             hole = self._queue[0]
             self._drop_queue(hole.end)
@@ -373,7 +375,8 @@ class AppendLog(Generic[T]):
     # ----------------------------------------------------------------------------------------------
 
     def _prove(self, proof: "_Proof") -> None:
-        """By what was offered and may be on the copy; what that does not tell is to be offered again."""
+        """Compare the offered items with the copy; items that do not suffice for the comparison have to be
+        offered again."""
         sent = sorted(self._returned, key=lambda each: each.first)
         items = [*(batch for each in sent for batch in each.batches), *self._queue]
         at = proof.filled[0].first
@@ -392,7 +395,7 @@ class AppendLog(Generic[T]):
         self._drop_queue(self.acknowledged)
 
     def _compare(self, item: "Append[T] | Hole", proof: "_Proof") -> None:
-        """What is offered with what the copy has."""
+        """Compare an offered item with the content of the copy."""
         if not proof.agrees(item):
             self._become_foreign(max(item.first, proof.filled[0].first))
             return
@@ -454,7 +457,8 @@ class AppendLog(Generic[T]):
         self.queued_bytes = 0
 
     def _continue_at(self, end: int) -> None:
-        """Continue at the copy's end with what is here from there on; else it has to be offered again."""
+        """Continue at the copy's end with the queued items from there on; if some are missing, they have to
+        be offered again."""
         self.acknowledged = self._checked_to = end
         self.leader_epoch = self._leader_epoch_read
         for sent in sorted(self._returned, key=lambda each: each.first, reverse=True):
@@ -471,7 +475,7 @@ class AppendLog(Generic[T]):
             self._drop_queue(end)
 
     def _is_whole_from(self, end: int) -> bool:
-        """Nothing between `end` and `wanted` is missing from the queue."""
+        """Whether the queue has everything between `end` and `wanted`."""
         at = end
         for item in self._queue:
             if item.first != at:

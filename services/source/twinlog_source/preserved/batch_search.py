@@ -1,4 +1,4 @@
-"""Single batches of a log by their offsets."""
+"""Finds single batches of a log by offset."""
 
 from twinlog.batches.header import BatchHeader
 from twinlog.errors import KafkaError
@@ -8,13 +8,13 @@ from twinlog.model import TopicPartition
 from twinlog_source.preserved.own_batches import is_filler
 
 LOOKS_BACK = 32
-"""How many batches before an offset are looked at for the last one of a writer: between its batches lie only
-those of the filler."""
+"""How many batches before an offset are searched for the writer's last one: only filler batches lie between
+its batches."""
 
 
 async def batch_at(reader: BatchReader, partition: TopicPartition, offset: int) -> BatchHeader | None:
-    """The batch that holds an offset below the end of the log; None = the log does not have it any more.
-    Raises KafkaError."""
+    """The batch that contains an offset below the end of the log; None = the log no longer has it. Raises
+    KafkaError."""
     if offset < 0:
         return None
     try:
@@ -29,7 +29,7 @@ async def batch_at(reader: BatchReader, partition: TopicPartition, offset: int) 
 
 
 async def record_batch_at(reader: BatchReader, partition: TopicPartition, offset: int) -> BatchHeader | None:
-    """The last batch that is not filled, at or before an offset; None = there is none near, or it is deleted.
+    """The last batch with records at or before an offset; None = there is none near, or it was deleted.
     Raises KafkaError."""
     for _ in range(LOOKS_BACK):
         header = await batch_at(reader, partition, offset)

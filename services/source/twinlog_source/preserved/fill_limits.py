@@ -1,4 +1,4 @@
-"""With what a hole is filled, and how many empty records a batch of its target may hold. Pure."""
+"""How a hole is filled, and how many empty records a batch may have on its target. Pure."""
 
 from dataclasses import dataclass
 
@@ -15,21 +15,23 @@ __all__ = [
 ]
 
 FILLER_RECORDS = (1_000_000, 100_000, 10_000)
-"""Batches of these sizes are made once and kept: 817 KB with zstd, and a second or two, for the largest."""
+"""Batches of these sizes are built once and kept. The largest takes 817 KB with zstd, and a second or two to
+build."""
 HEAD_BYTES = 256
 PACKED_BYTES_PER_RECORD = 1.0
-"""At most, as they are sent, from some hundred records on; a smaller batch is below `HEAD_BYTES` and this."""
+"""The size limit of a sent batch from some hundred records on; smaller batches take `HEAD_BYTES` in
+addition."""
 OPEN_BYTES_PER_RECORD = 10.0
-"""At most, in a codec that the leader chooses, or none: 9 bytes without compression."""
+"""The same for a codec that the leader chooses, or without compression (9 bytes)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FillLimit:
-    """What one target partition takes."""
+    """The limits of one target partition."""
 
     max_message_bytes: int
     keeps_codec: bool = True
-    """The leader stores batches as they are sent (compression.type producer or zstd)."""
+    """The leader stores batches as they are sent (compression.type is producer or zstd)."""
 
     @property
     def most_records(self) -> int:
@@ -39,7 +41,7 @@ class FillLimit:
 
 
 def next_batch(count: int, most: int) -> int:
-    """How many records the next batch of a hole holds that still needs `count`."""
+    """The number of records in the next batch of a hole that still needs `count`."""
     wanted = min(count, most)
     return next((size for size in FILLER_RECORDS if size <= wanted), wanted)
 

@@ -1,9 +1,9 @@
-"""Fills offsets of copies that the source does not show, by aborted transactions.
+"""Fills offsets of copies by aborted transactions, where the source has no record for consumers.
 
-The end of a transaction writes one control record to each partition that was added to it: one offset that no
-consumer sees. A short hole is filled by as many transactions, one after the other; a longer one takes empty
-records of one transaction before its end, which consumers with `read_uncommitted` see. A late owner cannot
-fill: each new owner initialises the transactional id before it reads the end of any copy.
+The end of a transaction writes one control record to each of its partitions: one offset that no consumer
+sees. A short hole is filled by as many transactions, one after the other. A longer one gets empty records of
+one transaction before its end; consumers with `read_uncommitted` see these. A former owner cannot fill any
+more, because each new owner initialises the transactional id before it reads the end of any copy.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ _MOST_KEPT = 6
 _FIRST_LOOK_SECONDS = 0.002
 _LONGEST_LOOK_SECONDS = 0.1
 _LEADER_SECONDS = 10.0
-"""How long a transaction waits for a partition whose leader does not answer: the others of it wait, too."""
+"""How long a transaction waits for a partition whose leader does not answer; its other partitions wait,
+too."""
 _SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class Filler:
-    """One transactional id of one task. `open` before `fill`; used by one task of the event loop at a
-    time."""
+    """One transactional id of one task. Call `open` before `fill`. For one asyncio task at a time."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Filler:
         *,
         reads: DataClientPool | None = None,
     ) -> None:
-        """`reads` may read the copies; None = `session` may. Without an id there is nothing to fill: all
-        copies of the task end where they are."""
+        """`reads` may read the copies; None = `session` may. Without an id nothing can be filled: copies of
+        the task end where they are."""
         self._session = session
         self._reader = BatchReader(session if reads is None else reads, read_committed=False)
         self._settings = settings
@@ -77,20 +77,20 @@ class Filler:
         self._has_id = bool(transactional_id)
         self._identity: ProducerIdentity | None = None
         self._sequences: dict[TopicPartition, int] = {}
-        """Next sequence number by partition, for the present identity."""
+        """The next sequence number by partition, for the present identity."""
         self._empty: dict[int, OutgoingBatch] = {}
-        """Batches of empty records, by their number."""
+        """Batches of empty records, by their number of records."""
         self._limits: dict[TopicPartition, FillLimit] = {}
         self._leaders = HoleLeaders(session)
         self._most: dict[TopicPartition, int] = {}
-        """Records of a batch, where a leader takes fewer than the limit that is known."""
+        """The number of records of a batch, for leaders that accept less than their known limit."""
         self.most_markers = MOST_MARKERS
-        """A longer hole takes empty records."""
+        """A longer hole gets empty records."""
         self._making = asyncio.Lock()
 
     @property
     def is_open(self) -> bool:
-        """It has an identity, and left nothing open; or there is none to have."""
+        """Whether the filler has an identity and left nothing open; True without an id."""
         return self._identity is not None or not self._has_id
 
     @property
@@ -99,13 +99,13 @@ class Filler:
         return self._opened().producer_id
 
     def note_limit(self, partition: TopicPartition, limit: FillLimit) -> None:
-        """What the partition takes; one that nothing is known of is filled as Kafka's defaults allow."""
+        """Set the limits of a partition; Kafka's defaults apply to others."""
         self._limits[partition] = limit
         self._most.pop(partition, None)
 
     async def open(self) -> None:
-        """Take the id over: what its former owner was ending is written when this returns. Raises
-        KafkaError."""
+        """Initialise the id. Transactions that its former owner was ending have ended when this returns.
+        Raises KafkaError."""
         if not self._has_id:
             return
         timeout_seconds = self._settings.delivery_timeout_seconds
@@ -113,13 +113,13 @@ class Filler:
         await self._coordinator.agree(timeout_seconds=timeout_seconds)
 
     async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut) -> None:
-        """Fill `count` offsets from `first` on, at the end of each log that has a leader; of the others
-        `left_out` is told. `ended` is told of each partition when its transaction has ended there, and
-        whether its log then ends behind the hole for certain. After an error, which those met that were not
-        told of, the id is taken over again.
+        """Fill `count` offsets from `first` on, at the end of each log that has a leader; the others are
+        passed to `left_out`. `ended` is called for each partition when its transaction has ended there, with
+        whether its log now certainly ends behind the hole. After an error, which applies to all partitions
+        that were not passed to either, the id has to be initialised again.
 
-        Raises KafkaError (PRODUCER_FENCED when another owner has taken the id over; FILL_REFUSED when a
-        leader takes no empty records, with the partition in the metadata).
+        Raises KafkaError (PRODUCER_FENCED when another owner has initialised the id; FILL_REFUSED when a
+        leader accepts no empty records, with the partition in the metadata).
         """
         led = await self._leaders.led(holes, left_out)
         for group in _groups(led, PARTITIONS_PER_TRANSACTION):
@@ -139,8 +139,8 @@ class Filler:
             left = {partition: markers - 1 for partition, markers in left.items() if markers > 1}
 
     async def _run_transaction(self, empty: Mapping[TopicPartition, int]) -> None:
-        """Write so many empty records and one marker to each partition. The marker of the transaction before
-        is in the log then: the coordinator begins no other one before."""
+        """Write this many empty records and one marker to each partition. By then the marker of the previous
+        transaction is in the log, because the coordinator begins no other one before."""
         timeout_seconds = self._settings.delivery_timeout_seconds
         identity = self._opened()
         await self._coordinator.add_partitions(
@@ -168,8 +168,8 @@ class Filler:
         self._identity = identity
 
     async def _write_empty(self, partition: TopicPartition, count: int, identity: ProducerIdentity) -> None:
-        """An open transaction is never forgotten: a batch whose answer was lost may be sent again as it
-        was."""
+        """Write the empty records. The leader does not forget an open transaction, so a batch without an
+        answer may be sent again."""
         doing = f"fill {partition}"
         async with deadline(self._settings.delivery_timeout_seconds, doing, alias=self._session.alias):
             while count:
@@ -196,8 +196,8 @@ class Filler:
         return self._most.get(partition, limit.most_records)
 
     async def _is_written(self, part: ProducePart, doing: str) -> bool:
-        """False when it may be sent again. Raises KafkaError, and _TooManyRecordsError when fewer may be
-        taken."""
+        """Return False when the batch may be sent again. Raises KafkaError, and _TooManyRecordsError when the
+        leader may accept fewer records."""
         client = await self._session.client(doing)
         leader = leader_of(client, part.partition)
         if leader is None:
@@ -227,8 +227,8 @@ class Filler:
         return False
 
     async def _empty_batch(self, records: int) -> OutgoingBatch:
-        """Timestamp 0 and nothing else: the same bytes each time. Large ones are made beside the event loop,
-        which has others to copy."""
+        """A batch with timestamp 0 and nothing else, with the same bytes each time. Large ones are built in a
+        thread, because the event loop has other partitions to copy."""
         if records < FILLER_RECORDS[-1]:
             return _empty_batch(records)
         async with self._making:
@@ -239,8 +239,8 @@ class Filler:
         return self._empty[records]
 
     async def _settle(self, group: Holes, filler_id: int, ended: Ended) -> None:
-        """Wait until the markers are in the logs, which is after the coordinator has answered. Each partition
-        is told by itself: one whose leader is away holds up no other."""
+        """Wait until the markers are in the logs, which happens after the coordinator has answered. Each
+        partition is reported separately: one without a leader does not delay the others."""
         failures: list[KafkaError] = []
 
         async def look(partition: TopicPartition, last: int) -> None:
@@ -258,7 +258,7 @@ class Filler:
             raise failures[0]
 
     async def _is_filled_to(self, partition: TopicPartition, last: int, filler_id: int) -> bool:
-        """Whether the log ends with our marker at an offset, so that nothing else lies in the hole."""
+        """Whether the log ends with our marker at this offset, so that nothing else is in the hole."""
         doing, wait_seconds = f"wait for the marker at {partition}", _FIRST_LOOK_SECONDS
         try:
             async with deadline(_LEADER_SECONDS, doing, alias=self._session.alias):
@@ -283,11 +283,11 @@ class Filler:
 
 
 class _TooManyRecordsError(Exception):
-    """A leader takes no batch of so many."""
+    """A leader accepts no batch with this many records."""
 
 
 def fill_refused(partition: TopicPartition, refusal: KafkaError, detail: str) -> KafkaError:
-    """What is said of a target that takes no empty records."""
+    """The error for a target that accepts no empty records."""
     why = f"{refusal.reason}: {detail}" if detail else refusal.reason
     return FatalKafkaError(
         f"{partition}: offsets that the source does not show cannot be filled: the target takes no empty"

@@ -1,5 +1,5 @@
-"""Who fills holes: markers at the leader where the target allows them, transactions for the rest
-(docs/adr/0014)."""
+"""Chooses how holes are filled: by markers written at the leader if the target allows it, otherwise by
+transactions (docs/adr/0014)."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -11,37 +11,38 @@ from twinlog_source.preserved.fill_limits import MOST_AT_LEADER, FillLimit
 Holes = Mapping[TopicPartition, tuple[int, int]]
 """First offset and count, by partition."""
 Ended = Callable[[TopicPartition, bool], None]
-"""Told of a partition when what was done there has ended, and whether its hole is filled for certain."""
+"""Called for a partition when the attempt has ended there, with whether its hole is filled for certain."""
 LeftOut = Callable[[TopicPartition, KafkaError], None]
-"""Told of a partition that cannot be filled now, as of one without a leader: no other one waits for it."""
+"""Called for a partition that cannot be filled now, for instance without a leader; the others do not wait for
+it."""
 
 
 class HoleFiller(Protocol):
-    """`open` before `fill`; used by one task of the event loop at a time."""
+    """Call `open` before `fill`. For one asyncio task at a time."""
 
     most_markers: int
-    """The longest hole that is filled so that no consumer sees anything of it; known once it is open."""
+    """The longest hole that can be filled without any record visible to consumers; known once it is open."""
 
     @property
     def is_open(self) -> bool:
-        """It may fill, and nothing of an earlier try can come late."""
+        """Whether it may fill, and nothing of an earlier attempt can arrive late."""
         ...
 
     def note_limit(self, partition: TopicPartition, limit: FillLimit) -> None:
-        """What the partition takes; one that nothing is known of is filled as Kafka's defaults allow."""
+        """Set the limits of a partition; Kafka's defaults apply to others."""
         ...
 
     async def open(self) -> None:
-        """Get ready, also after a failure: what its former owner was ending is written when this returns.
-        Raises KafkaError."""
+        """Get ready, also after a failure. Transactions that the former owner was ending have ended when this
+        returns. Raises KafkaError."""
         ...
 
     async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut) -> None:
-        """Fill `count` offsets from `first` on, at the end of each log. Each partition is told of once. After
-        an error, which those met that were not told of, it has to be opened again.
+        """Fill `count` offsets from `first` on, at the end of each log. Each partition is reported once.
+        After an error, which applies to the partitions that were not reported, it has to be opened again.
 
-        Raises KafkaError (PRODUCER_FENCED when another owner has taken over; FILL_REFUSED when a leader takes
-        no empty records, with the partition in the metadata).
+        Raises KafkaError (PRODUCER_FENCED when another owner has taken over; FILL_REFUSED when a leader
+        accepts no empty records, with the partition in the metadata).
         """
         ...
 
@@ -54,7 +55,7 @@ class LeaderMarkers(Protocol):
 
     @property
     def is_allowed(self) -> bool:
-        """Whether the target let us when the task began; known once it is open."""
+        """Whether the target allowed it when the task began; known once it is open."""
         ...
 
     async def open(self) -> None: ...
@@ -62,13 +63,14 @@ class LeaderMarkers(Protocol):
     async def fill(
         self, holes: Holes, ended: Ended, left_out: LeftOut
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """As `HoleFiller.fill`. Returns what of the holes is left to transactions."""
+        """As `HoleFiller.fill`. Returns the rest of the holes, for transactions."""
         ...
 
 
 class ChosenFiller:
-    """Markers where they are allowed, transactions for what they leave. What is promised to be filled unseen
-    because of markers stays so without them: by as many transactions, however long that takes."""
+    """Fills by markers where they are allowed, and by transactions otherwise. If a hole was promised to be
+    filled invisibly because of markers, it is filled invisibly without them too: by one transaction for each
+    offset, however long that takes."""
 
     def __init__(self, transactions: HoleFiller, markers: LeaderMarkers) -> None:
         self._transactions = transactions

@@ -1,8 +1,8 @@
-"""Whether the holes of one partition cost too much to be filled one after the other. Pure: takes `now`.
+"""Whether filling the holes of one partition costs too much. Pure: takes `now`.
 
-Each hole stops the partition until it is filled: several round trips. A topic with many small transactions,
-far away, would spend its time so, and lag more and more. What is known goes from each task to the next: the
-verdict does not depend on how long tasks live.
+Each hole stops the partition until it is filled, for several round trips. A topic with many small
+transactions on a distant target would spend its time with that, and lag more and more. The costs are handed
+from each task to the next, so the verdict does not depend on how long tasks live.
 """
 
 from collections import deque
@@ -10,16 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 WINDOW_SECONDS = 60.0
-"""Long enough that a broker that stands still for a while does not decide: there is no way back."""
+"""Long enough that a broker which pauses for a moment does not decide: the decision is final."""
 BUCKET_SECONDS = 5.0
 MOST_SHARE = 0.5
 MOST_HOLES = 30
-"""Fewer than fit into half of the window where each takes several round trips of a far target."""
+"""A distant target, which needs several round trips for each hole, fills more than this in half of the
+window."""
 
 
 @dataclass(slots=True)
 class HoleCostBucket:
-    """What began within `BUCKET_SECONDS`. Times are monotonic seconds."""
+    """The holes that began within `BUCKET_SECONDS`. Times are monotonic seconds."""
 
     began: float
     holes: int
@@ -31,22 +32,22 @@ class HoleCost:
     """Times are monotonic seconds."""
 
     buckets: deque[HoleCostBucket] = field(default_factory=deque)
-    """Oldest first."""
+    """The oldest comes first."""
 
     @classmethod
     def resumed(cls, buckets: Iterable[HoleCostBucket]) -> "HoleCost":
-        """With what earlier tasks have spent."""
+        """Add the costs of earlier tasks."""
         return cls(deque(sorted(buckets, key=lambda each: each.began)))
 
     def filled(self, began: float, ended: float) -> None:
-        """A hole that is filled for certain. Of a longer wait its last `BUCKET_SECONDS` count: a broker that
-        stands still says nothing of the source."""
+        """A hole was filled for certain. Of a longer time only `BUCKET_SECONDS` count: a broker that pauses
+        says nothing about the source."""
         began = max(began, ended - BUCKET_SECONDS)
         self._bucket(began).spent_seconds += ended - began
         self._bucket(ended).holes += 1
 
     def is_too_high(self, now: float) -> bool:
-        """Within the last minute more than 30 holes were filled, and that took more than half of the
+        """Whether more than 30 holes were filled within the last minute, and that took more than half of the
         time."""
         while self.buckets and self.buckets[0].began <= now - WINDOW_SECONDS:
             self.buckets.popleft()

@@ -1,4 +1,4 @@
-"""Which holes have a leader that can be asked to fill them."""
+"""Finds the leaders of partitions with holes."""
 
 from collections.abc import Iterable
 
@@ -14,18 +14,18 @@ DOING = "fill offsets"
 
 
 class HoleLeaders:
-    """A leader that did not answer is asked for again before the next hole."""
+    """A leader that did not answer is looked up again before the next hole."""
 
     def __init__(self, session: DataClientPool) -> None:
         self._session = session
         self._doubtful: set[TopicPartition] = set()
 
     def doubt(self, partitions: Iterable[TopicPartition]) -> None:
-        """Their leaders did not answer."""
+        """The leaders of these partitions did not answer."""
         self._doubtful.update(partitions)
 
     async def led(self, holes: Holes, left_out: LeftOut) -> dict[TopicPartition, tuple[int, int]]:
-        """The holes that have a leader; of the others `left_out` is told. Raises KafkaError."""
+        """The holes that have a leader; the others are passed to `left_out`. Raises KafkaError."""
         client = await self._session.client(DOING)
         asked = {each for each in holes if each in self._doubtful or leader_of(client, each) is None}
         if asked:

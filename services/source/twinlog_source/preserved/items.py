@@ -1,4 +1,4 @@
-"""From prepared batches of the source to what is appended to a copy with the same offsets. Pure."""
+"""Converts prepared batches of the source into items for a copy with the same offsets. Pure."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ from twinlog_source.preserved.append_log import Append, Hole
 
 
 def items_of(prepared: Prepared, *, from_offset: int) -> Iterator[Append[OutgoingBatch] | Hole]:
-    """What lies between `from_offset` and `prepared.next_offset`, without a gap between.
+    """The items between `from_offset` and `prepared.next_offset`, without gaps.
 
-    The batches must have been prepared with `keeps_offsets`: each is dense.
+    The batches must have been prepared with `keeps_offsets`, so that each is dense.
     """
     at = from_offset
     for batch in prepared.batches:

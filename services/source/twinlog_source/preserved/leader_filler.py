@@ -1,8 +1,8 @@
-"""Fills offsets of copies by abort markers that are sent to the leader of the partition (docs/adr/0014).
+"""Fills offsets of copies by abort markers that are sent to the partition's leader (docs/adr/0014).
 
-Invariant: a request is sent on the numbers that belong to the end of the log, which is where the hole begins,
-and of all requests on the same numbers the leader carries out one (`marker_numbers`). So a request that is
-late does nothing, and two owners fill no hole twice.
+Invariant: a request carries the numbers that belong to the end of the log, where the hole begins. Of all
+requests with the same numbers the leader carries out one (`marker_numbers`). So a late request has no effect,
+and two owners never fill a hole twice.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ from twinlog_source.preserved.marker_states import MarkerStates
 from twinlog_source.preserved.own_batches import is_marker_at
 
 _LEADER_SECONDS = 10.0
-"""How long a leader may take for an answer: the holes of other leaders wait for it."""
+"""How long a leader may take to answer; the holes of other leaders wait meanwhile."""
 _BEATEN = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
-"""Somebody else has written a marker since the numbers were read."""
+"""Another request wrote a marker after the numbers were read."""
 
 log = structlog.get_logger(__name__)
 
 
 class LeaderFiller:
-    """One identity of the flow's marker id at a time, which nobody else ever has."""
+    """Uses one identity of the flow's marker id at a time; no other filler ever has the same identity."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class LeaderFiller:
         reads: DataClientPool,
         known_topic: str,
     ) -> None:
-        """`reads` may read the copies; `known_topic` is one that the target has."""
+        """`reads` may read the copies; `known_topic` is a topic that exists on the target."""
         self._session = session
         self._reader = BatchReader(reads, read_committed=False)
         self._settings = settings
@@ -62,7 +62,7 @@ class LeaderFiller:
         )
         self._is_allowed: bool | None = None
         self._is_withdrawn = False
-        """It was allowed when the task began, and is not any more."""
+        """It was allowed when the task began, and no longer is."""
         self._identity: ProducerIdentity | None = None
         self._states = MarkerStates(reads, timeout_seconds=_LEADER_SECONDS)
         self._leaders = HoleLeaders(session)
@@ -73,11 +73,11 @@ class LeaderFiller:
 
     @property
     def is_allowed(self) -> bool:
-        """When the task began."""
+        """Whether it was allowed when the task began."""
         return bool(self._is_allowed)
 
     async def open(self) -> None:
-        """Ask for the right once, then take an identity that is newer than all before. Raises KafkaError."""
+        """Check the right once, then get an identity that is newer than all before. Raises KafkaError."""
         if self._is_allowed is None:
             is_allowed = await may_write_markers(self._session, self._known_topic)
             try:
@@ -102,7 +102,7 @@ class LeaderFiller:
     async def fill(
         self, holes: Holes, ended: Ended, left_out: LeftOut
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """As `HoleFiller.fill`; returns what of the holes is left to transactions."""
+        """As `HoleFiller.fill`; returns the rest of the holes, for transactions."""
         if not self._is_allowed or self._is_withdrawn:
             return dict(holes)
         identity = self._identity
@@ -116,7 +116,7 @@ class LeaderFiller:
                     raise self._overtaken(partition)
             return await self._fill_all(at_end, identity, ended, left_out)
         except BaseException:
-            # What was sent may be carried out late: what is sent next has to exclude it.
+            # The request may be carried out late, so the next one has to exclude it.
             self._identity = None
             raise
 
@@ -156,7 +156,7 @@ class LeaderFiller:
     async def _fill_at(
         self, node: int, holes: Holes, identity: ProducerIdentity, ended: Ended, left_out: LeftOut
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """At one leader. Raises KafkaError when an answer is lost."""
+        """Fill the holes of one leader. Raises KafkaError when an answer is lost."""
         firsts: dict[TopicPartition, Sequence[int]] = {}
         rest: dict[TopicPartition, tuple[int, int]] = {}
         for partition, hole in holes.items():
@@ -174,7 +174,7 @@ class LeaderFiller:
                 continue
             begun = int(partition in firsts)
             numbers = following_numbers(self._states[partition], count - begun)
-            # By its whole length: its consumers were promised something about that.
+            # Decide by the whole length of the hole, because that decided what its consumers see.
             if numbers is None or count > MOST_AT_LEADER:
                 rest[partition] = first + begun, count - begun
             else:
@@ -193,7 +193,8 @@ class LeaderFiller:
     async def _write(
         self, node: int, identity: ProducerIdentity, numbers: Mapping[TopicPartition, Sequence[int]]
     ) -> dict[TopicPartition, int | None]:
-        """What was refused, all of it or in part: error codes. Raises KafkaError when the answer is lost."""
+        """Return the error codes of what was refused, all or in part. Raises KafkaError when the answer is
+        lost."""
         written = {partition: each for partition, each in numbers.items() if each}
         if not written:
             return {}
@@ -210,7 +211,7 @@ class LeaderFiller:
         return {partition: code for partition, code in codes.items() if code != ErrorCode.NONE}
 
     def _refuse(self, partition: TopicPartition, code: int | None, ended: Ended, left_out: LeftOut) -> None:
-        """The end of the log tells what was written."""
+        """Read the end of the log to learn what was written."""
         self._states.forget([partition])
         if code in _BEATEN:
             ended(partition, False)
@@ -226,8 +227,8 @@ class LeaderFiller:
     async def _look(
         self, partition: TopicPartition, last: int, producer_id: int, ended: Ended, left_out: LeftOut
     ) -> None:
-        """The answer says neither where the markers are nor that all of them are: the log has to end with one
-        at `last`, so that nothing else lies in the hole."""
+        """The answer contains neither the markers' offsets nor whether all were written. So check that the
+        log ends with one at `last`: then nothing else is in the hole."""
         try:
             async with deadline(_LEADER_SECONDS, DOING, alias=self._session.alias):
                 fetched = await self._reader.fetch(partition, last, max_bytes=1)
@@ -245,7 +246,7 @@ class LeaderFiller:
 
 
 def _groups(numbers: Mapping[TopicPartition, Sequence[int]]) -> Iterator[Iterable[TopicPartition]]:
-    """Partitions whose markers go into one request."""
+    """Groups of partitions whose markers fit into one request."""
     group: list[TopicPartition] = []
     size = 0
     for partition, each in numbers.items():

@@ -1,11 +1,11 @@
 """The numbers of markers that are written at the leader (docs/adr/0014). Pure.
 
-A leader takes a marker when neither its producer epoch nor its coordinator epoch is below that of the
-producer's last marker in the partition. Invariant: of all requests for the offsets at the end of a log, which
+A leader accepts a marker if neither its producer epoch nor its coordinator epoch is below that of the
+producer's last marker in the partition. Invariant: of all requests for the offsets at the end of a log that
 were sent on the same state of it, at most one is carried out, in whatever order they arrive.
 
-    first request of an identity    a greater producer epoch; the greater it is, the smaller its second number
-    every other one                 the same producer epoch, and a second number above all first requests
+    first request of an identity    a larger producer epoch; the larger it is, the smaller its second number
+    every other request             the same producer epoch, and a second number above all first requests
 """
 
 from dataclasses import dataclass

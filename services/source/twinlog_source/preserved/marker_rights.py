@@ -1,4 +1,4 @@
-"""Whether the target lets us write markers at its leaders."""
+"""Whether the target allows writing markers at its leaders."""
 
 import structlog
 
@@ -18,11 +18,11 @@ log = structlog.get_logger(__name__)
 
 
 async def may_write_markers(session: DataClientPool, known_topic: str) -> bool:
-    """Asked by a marker for a partition that a topic does not have: brokers look at the right first, and
-    write nothing. False as well where the request is never answered although the brokers are there: a proxy
-    may drop what it does not know.
+    """Ask by sending a marker for a partition that does not exist: brokers check the right first, and write
+    nothing. Also False if the request is never answered although the brokers are up, because a proxy may drop
+    unknown requests.
 
-    Raises KafkaError when no broker answers anything.
+    Raises KafkaError when no broker answers at all.
     """
     doing = "ask whether markers may be written"
     nowhere = TopicPartition(known_topic, _NO_PARTITION)
@@ -37,7 +37,7 @@ async def may_write_markers(session: DataClientPool, known_topic: str) -> bool:
             log.info("markers_not_answered", cluster=session.alias, error=str(error))
             continue
         except FatalKafkaError:
-            return False  # the brokers do not know the request
+            return False  # The brokers do not know the request.
         code: int | None = answers.get((nowhere, 0))
         return code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return False

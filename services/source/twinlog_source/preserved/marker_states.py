@@ -1,4 +1,4 @@
-"""The numbers of the newest marker in each log, as they belong to its end (docs/adr/0014)."""
+"""The numbers of the newest marker in each log, as of its end (docs/adr/0014)."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -15,8 +15,8 @@ A = TypeVar("A")
 
 
 class MarkerStates:
-    """Read once for each log; then they are those of what we have written there ourselves. Whatever else
-    comes between makes the leader refuse our next marker."""
+    """Read once for each log; afterwards they follow from our own markers. If anything else is written in
+    between, the leader refuses our next marker."""
 
     def __init__(self, reads: DataClientPool, *, timeout_seconds: float) -> None:
         """`reads` may read the copies."""
@@ -31,15 +31,15 @@ class MarkerStates:
         self._known[partition] = state
 
     def forget(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Read them again before the next marker; None = all."""
+        """Read them again before the next marker; None = of all logs."""
         for partition in list(self._known) if partitions is None else partitions:
             self._known.pop(partition, None)
 
     async def at_end(
         self, holes: Holes, producer_id: int, ended: Ended, left_out: LeftOut
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """The holes that begin where the log ends, with numbers that are known now; of the others it is told.
-        Raises KafkaError when no broker can be reached."""
+        """The holes that begin at the end of their log, for which the numbers are known now; the others are
+        reported. Raises KafkaError when no broker can be reached."""
         asked = [partition for partition in holes if partition not in self._known]
         if not asked:
             return dict(holes)
@@ -55,7 +55,8 @@ class MarkerStates:
                     answers[partition] = answer
             return answers
 
-        # The numbers between two equal answers about the end: nothing was written meanwhile.
+        # Read the numbers between two reads of the end: if both ends are equal, nothing was written
+        # meanwhile.
         seconds = self._timeout_seconds
         ends: dict[TopicPartition, LogEnd] = answered(
             await log_ends(self._reads, asked, timeout_seconds=seconds)

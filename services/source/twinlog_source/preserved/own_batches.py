@@ -1,14 +1,14 @@
-"""Which batches of a preserved copy are its own and lie where they belong. Pure.
+"""Which batches of a preserved copy are Twinlog's own and at their place. Pure.
 
-A batch is the flow's by its producer id. That alone does not say that it lies at its source's offset: a batch
-on its way to a topic that is deleted and created again lands at the beginning of the new one, whose leader
-takes any sequence number of a producer that it does not know. The sequence numbers tell:
+The producer id shows that a batch is the flow's, but not that it is at its source's offset. If the topic is
+recreated while a batch is in flight, the batch is written to the beginning of the new topic, whose leader
+accepts any sequence number of an unknown producer. The sequence numbers show it:
 
-    the writer's first batch in a log             its sequence number is its offset
-    every other one                               it continues the one before, or is its offset once more (the
-                                                  leader had forgotten the writer, and the log's end had none)
+    the writer's first batch in a log   its sequence number is its offset
+    every other batch                   it continues the previous one, or is its own offset again
+                                        (if the leader had forgotten the writer)
 
-Between them lie only fillers.
+Between them are only fillers.
 """
 
 from dataclasses import dataclass, field
@@ -19,35 +19,36 @@ from twinlog_source.partitions.foreign_stretches import ForeignStretches
 from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole
 
 FILLER_BYTES_PER_RECORD = 12
-"""At most, of a record without key, value and headers."""
+"""The size limit of a record without key, value and headers."""
 FILLER_HEAD_BYTES = 128
 NO_END = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignWrite:
-    """What somebody else's record did to a copy."""
+    """What the first foreign record did to a copy."""
 
     producer_id: int
-    """Whose it is; -1 = of a producer that is not idempotent. The writer's own, where a batch of ours lies
-    in the wrong place."""
+    """Its producer; -1 = a producer that is not idempotent. The writer's own id if one of our batches is at
+    the wrong offset."""
     offset: int
     own_behind: int
-    """Offsets of ours that lie behind it: they follow each other on the source."""
+    """Offsets of our records behind it; they are consecutive on the source."""
     is_filler: bool = False
-    """It holds nothing that a consumer sees: the end of a transaction, or empty records of one."""
+    """It has no record for consumers: the end of a transaction, or empty records of one."""
     writes: tuple[reports.ForeignWrite, ...] = field(default=(), compare=False)
-    """Who wrote what, from there on: for those that are told. Also what is aborted, as it took offsets."""
+    """The foreign records from there on, for reports. Aborted ones are included, because they took
+    offsets."""
     end: int = field(default=0, compare=False)
-    """Behind the last batch that was looked at."""
+    """The end of the last batch that was read."""
 
 
 def is_filler(header: BatchHeader) -> bool:
-    """Whether a batch holds nothing that a consumer sees, as the filler's do: the end of a transaction, or
-    empty records of one. The filler's producer id says nothing: it changes, and owners before had others."""
+    """Whether a batch has no record for consumers, like the filler's batches: the end of a transaction, or
+    empty records of one. The producer id does not tell, because it changes, and earlier owners had others."""
     if header.is_control:
         return True
-    # Where the target stamps times, the largest one is the leader's; the first one stays what we wrote.
+    # If the target stamps times, the largest one is the leader's; the first one is still what we wrote.
     has_no_time = header.base_timestamp_ms == 0 and (
         header.max_timestamp_ms == 0 or header.is_log_append_time
     )
@@ -59,7 +60,7 @@ def is_filler(header: BatchHeader) -> bool:
 
 
 def is_marker_at(header: BatchHeader, offset: int, filler_id: int) -> bool:
-    """Whether a batch is the end of a transaction of this filler, at this offset."""
+    """Whether a batch is the end of a transaction of this filler at this offset."""
     return header.is_control and header.producer_id == filler_id and header.base_offset == offset
 
 
@@ -69,23 +70,23 @@ def sequence_behind(header: BatchHeader) -> int:
 
 
 def begins(header: BatchHeader) -> bool:
-    """Whether it is where the writer begins to count."""
+    """Whether the writer's sequence numbers begin with this batch."""
     return header.base_sequence == header.base_offset & SEQUENCE_MASK
 
 
 @dataclass(slots=True)
 class OwnBatches:
-    """Shown one batch of a log after the other."""
+    """Takes the batches of a log one after the other."""
 
     writer_id: int
     """The producer id of the flow's copies."""
     next_sequence: int | None = None
-    """What continues the batch before the next one; None = not known."""
+    """The sequence number that continues the previous batch; None = unknown."""
     is_first: bool = False
-    """The log holds no batch of the writer before."""
+    """The log has no earlier batch of the writer."""
 
     def owns(self, header: BatchHeader) -> bool:
-        """Whether nobody else wrote the next batch, and it lies where it belongs as far as is known."""
+        """Whether the next batch is the writer's, and at its place as far as is known."""
         if header.producer_id != self.writer_id:
             return is_filler(header)
         expected, was_first = self.next_sequence, self.is_first
@@ -95,12 +96,12 @@ class OwnBatches:
         return not was_first if expected is None else header.base_sequence == expected
 
     def lose_track(self) -> None:
-        """Batches before the next one are deleted."""
+        """Batches before the next one were deleted."""
         self.next_sequence, self.is_first = None, False
 
 
 class FilledRanges:
-    """What is filled of a log from an offset on: told one of its fillers' batches after the other."""
+    """Collects the filled ranges of a log from an offset on; takes its filler batches one after the other."""
 
     def __init__(self, first_offset: int) -> None:
         self._first_offset = first_offset
@@ -114,21 +115,21 @@ class FilledRanges:
 
     @property
     def found(self) -> tuple[Hole, ...]:
-        """In order; neighbours are one."""
+        """The ranges in order, adjacent ones joined."""
         return tuple(self._ranges)
 
 
 @dataclass(slots=True)
 class ForeignLook:
-    """What lies at and behind the first offset of a copy that is known not to be ours: shown one batch after
-    the other, from the one that holds it on."""
+    """Analyses a copy from its first foreign offset on; takes the batches one after the other, beginning with
+    the one that contains it."""
 
     foreign_at: int
     own: OwnBatches
     _first: BatchHeader | None = None
     _own_behind: int = 0
     _is_broken: bool = False
-    """What follows cannot be counted."""
+    """The following batches cannot be counted."""
     _stretches: ForeignStretches = field(init=False)
     _end: int = 0
 
@@ -136,9 +137,9 @@ class ForeignLook:
         self._stretches = ForeignStretches(self.foreign_at, NO_END)
 
     def see(self, header: BatchHeader) -> None:
-        """The next batch. One that only looks like the filler's is somebody else's here, or the filler's once
-        more. Behind it only the writer's count: nothing is written behind a hole that was not filled where
-        it lies on the source, so no record is behind another filler."""
+        """Take the next batch. One that looks like a filler's is foreign here, or a repeated one of the
+        filler. After it only the writer's batches count: the writer writes nothing behind a hole that was not
+        filled at its place, so no record follows another filler."""
         is_own = self.own.owns(header)
         is_writers = header.producer_id == self.own.writer_id
         self._end = header.next_offset
@@ -147,7 +148,8 @@ class ForeignLook:
         if self._first is None:
             if not is_own or not is_writers:
                 self._first = header
-                # A batch of ours in the wrong place: what follows it is not what follows on the source.
+                # One of our batches at the wrong offset: the batches behind it do not follow it on the
+                # source.
                 self._is_broken = is_writers
             return
         if self._is_broken or not is_writers:
@@ -159,7 +161,7 @@ class ForeignLook:
 
     @property
     def found(self) -> ForeignWrite:
-        """By what was seen until now."""
+        """The result of the batches so far."""
         if self._first is None:
             return ForeignWrite(-1, self.foreign_at, 0)
         offset = max(self._first.base_offset, self.foreign_at)

@@ -1,4 +1,4 @@
-"""Why a preserved copy is what it is, in stable words."""
+"""The reasons of preserved copies."""
 
 from enum import StrEnum
 
@@ -6,12 +6,12 @@ from enum import StrEnum
 class PreservedReason(StrEnum):
     FOREIGN_WRITE = "FOREIGN_WRITE"
     MARKER_REPEATED = "MARKER_REPEATED"
-    """The end of a transaction lies where the source has a record (KAFKA-19999)."""
+    """The target has the end of a transaction where the source has a record (KAFKA-19999)."""
     HOLE_TOO_LONG = "HOLE_TOO_LONG"
     HOLES_TOO_FREQUENT = "HOLES_TOO_FREQUENT"
     FILL_REFUSED = "FILL_REFUSED"
     SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
     TARGET_LOST_TAIL = "TARGET_LOST_TAIL"
-    """A back-off: what the target lost is copied again."""
+    """A back-off: the records that the target lost are copied again."""
     TARGET_RECREATED = "TARGET_RECREATED"
-    """A back-off: the target topic is another one, which the driver will see."""
+    """A back-off: the target topic was recreated, which the driver will notice."""

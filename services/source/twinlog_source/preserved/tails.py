@@ -1,8 +1,9 @@
-"""Reads the end of preserved copies: where the log ends once every replica has it, and what follows there.
+"""Reads the end of preserved copies: where the log ends once every replica has it, and which batches are
+there.
 
-Three questions, each asked of all leaders at once: the high watermark and the leader epoch (ListOffsets),
-the end of the leader's log (OffsetForLeaderEpoch), the writer's last sequence number (DescribeProducers).
-While the first two differ, records are being replicated, and the end is not known yet.
+Three requests, each to all leaders at once: the high watermark and the leader epoch (ListOffsets), the end of
+the leader's log (OffsetForLeaderEpoch), the writer's last sequence number (DescribeProducers). While the
+first two differ, records are still being replicated, and the end is not known yet.
 """
 
 import asyncio
@@ -35,19 +36,19 @@ from twinlog_source.preserved.reasons import PreservedReason
 A = TypeVar("A")
 
 NOT_REPLICATED = "NOT_REPLICATED"
-"""The leader has records that not all replicas have: the end is asked for again."""
+"""The leader has records that not all replicas have: the end is read again."""
 LOOK_BYTES = 4 << 20
 """The size of one answer when batches are read."""
 LOOKS_AT_ONCE = 4
-"""Copies whose batches are looked at, at the same time."""
+"""How many copies have their batches read at the same time."""
 
 TailRead = Callable[[TopicPartition, Tail | KafkaError], None]
-"""Told of each copy when its tail is known, or why it is not."""
+"""Called for each copy when its tail is known, or with the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What the log holds of the writer before an offset."""
+    """The writer's last batch in the log before an offset."""
 
     batch: BatchHeader | None
     is_beginning: bool = False
@@ -55,19 +56,19 @@ class _Before:
 
 
 class CopyTails(Protocol):
-    """What the writer of preserved copies asks of their logs."""
+    """The writer's view of the copies' logs."""
 
     async def read(self, asked: Mapping[TopicPartition, ReadEnd], found: TailRead) -> None:
-        """The tail of each copy. All that lies behind `checked_from` is looked at, however much that is: a
-        copy that takes long does not delay what is said of the others."""
+        """Read the tail of each copy. Everything behind `checked_from` is checked, however much that is; a
+        copy that takes long does not delay the result of others."""
         ...
 
     async def foreign_write(
         self, partition: TopicPartition, foreign_at: int, lost_since: int | None = None
     ) -> ForeignWrite:
-        """Look at a copy from the first offset on that is not ours, with nothing of ours in flight.
-        `lost_since`: the log has lost records since this leader epoch; the copy is said to end where that may
-        have begun. Raises KafkaError."""
+        """Analyse a copy from its first foreign offset on, while we have nothing in flight. `lost_since`: the
+        log has lost records since this leader epoch, and the copy ends where that may have begun. Raises
+        KafkaError."""
         ...
 
 
@@ -132,8 +133,8 @@ class KafkaCopyTails:
     async def _without_recreated(
         self, asked: Mapping[TopicPartition, ReadEnd], ends: dict[TopicPartition, LogEnd], found: TailRead
     ) -> dict[TopicPartition, LogEnd]:
-        """Leave out copies whose topic is another one by now: nothing is written there before the driver has
-        decided about the new topic. Only a log that is shorter than it was can be that of another topic."""
+        """Leave out copies whose topic was recreated: nothing is written to them before the driver has
+        decided about the new topic. Only a log that is shorter than before can belong to another topic."""
         shorter = [
             partition
             for partition, end in ends.items()
@@ -161,7 +162,8 @@ class KafkaCopyTails:
         state = states.get(self._writer_id)
         if state is not None and state.last_sequence >= 0:
             return Tail(end.offset, (state.last_sequence + 1) & SEQUENCE_MASK, True, foreign, filled, epoch)
-        # Forgotten: it takes any number. Two owners that find the same end choose the same one.
+        # The leader forgot the writer and accepts any number. Two owners that find the same end choose the
+        # same one.
         before = await self._before(partition, end.offset)
         follows = None if before.batch is None else sequence_behind(before.batch)
         return Tail(end.offset, follows, False, foreign, filled, epoch)
@@ -188,14 +190,12 @@ class KafkaCopyTails:
     async def _look(
         self, partition: TopicPartition, asked: ReadEnd, log_end: LogEnd
     ) -> tuple[int | None, tuple[Hole, ...]]:
-        """The first offset that is not ours, and what is filled from `checked_from` on before that, or from
-        where the log may have lost records since. What lies below `common_until` was compared with the
-        source.
+        """The first foreign offset, and the filled ranges from `checked_from` on before it; or from where the
+        log may have lost records since. Everything below `common_until` was compared with the source.
 
-        A log that ends before `checked_from` has lost its tail, or is another one by now, or somebody else
-        has copied for a while (MirrorMaker 2 after a switch back): a position moved on that is not the end of
-        the log. So its end and its beginning are looked at, and all that was written since it may have lost
-        its tail.
+        A log that ends before `checked_from` has lost its tail, or was recreated, or another replicator
+        (MirrorMaker 2) has copied for a while, so that the position moved past the end of the log. Therefore
+        its end and its beginning are checked, and everything written since it may have lost its tail.
         """
         asked = replace(asked, checked_from=max(asked.checked_from, asked.common_until))
         end, checked_from = log_end.offset, asked.checked_from
@@ -221,7 +221,7 @@ class KafkaCopyTails:
         return None, filled.found
 
     async def _filled_from(self, partition: TopicPartition, end: int) -> int:
-        """Where that begins which is filled right before an offset."""
+        """The start of the filled range right before an offset."""
         at = end
         for _ in range(LOOKS_BACK):
             header = await batch_at(self._reader, partition, at - 1)
@@ -231,11 +231,11 @@ class KafkaCopyTails:
         return at
 
     async def _may_be_lost_from(self, partition: TopicPartition, asked: ReadEnd, end: LogEnd) -> int:
-        """Where a log may have gone on that lost records after they were checked: it lost them with a change
-        of its leader, so what the leader of then wrote, and still lies there, is what was checked."""
+        """Where a log may have continued after it lost checked records. It loses records only when its leader
+        changes, so everything that the leader of that time wrote, and that is still there, was checked."""
         known = asked.leader_epoch
         if known is None and end.offset < asked.checked_from:
-            # What the present leader wrote at least.
+            # At least what the present leader wrote.
             known = end.leader_epoch - 1
         if known is None or known >= end.leader_epoch:
             return end.offset
@@ -247,7 +247,7 @@ class KafkaCopyTails:
         return min(ended.end_offset, end.offset) if ended.end_offset >= 0 else end.offset
 
     async def _foreign_beginning(self, partition: TopicPartition, end: int) -> int | None:
-        """Where a log begins with what is not ours."""
+        """Where the log begins with foreign records."""
         own = OwnBatches(self._writer_id, is_first=True)
         async for header in self._headers(partition, 0, end, own):
             if not own.owns(header):
@@ -257,14 +257,14 @@ class KafkaCopyTails:
         return None
 
     async def _stay_of_others(self, partition: TopicPartition, end: int, common_until: int) -> int | None:
-        """Where that begins which others wrote right below an offset.
+        """The start of the foreign records right below an offset.
 
-        None = what lies there is ours, or below `common_until`. Before it everything is ours, so it is
-        searched by halves.
+        None = they are ours, or below `common_until`. Everything before the start is ours, so a binary search
+        finds it.
         """
 
         def is_foreign(header: BatchHeader | None) -> bool:
-            # Right behind `common_until` may lie what is filled: the records before that are below it.
+            # A filled range may follow `common_until`; the records before it are below that offset.
             return (
                 header is not None
                 and header.producer_id != self._writer_id
@@ -285,17 +285,17 @@ class KafkaCopyTails:
         return high
 
     async def _own_before(self, partition: TopicPartition, offset: int) -> OwnBatches:
-        """What is to follow on a copy's batches before the one that holds an offset."""
+        """What the copy's next batches have to follow, before the batch that contains an offset."""
         try:
             fetched = await self._reader.fetch(partition, offset, max_bytes=1)
         except KafkaError as error:
             if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
-                return OwnBatches(self._writer_id)  # deleted, with what lies before it
+                return OwnBatches(self._writer_id)  # It was deleted, with everything before it.
             raise
         at = min((batch.header.base_offset for batch in fetched.batches), default=offset)
         first = fetched.batches[0].header if fetched.batches else None
         if first is not None and first.producer_id == self._writer_id and begins(first):
-            return OwnBatches(self._writer_id)  # It is right whatever lies before it.
+            return OwnBatches(self._writer_id)  # It is correct whatever comes before it.
         before = await self._before(partition, at)
         follows = None if before.batch is None else sequence_behind(before.batch)
         return OwnBatches(self._writer_id, follows, before.is_beginning)
@@ -303,7 +303,7 @@ class KafkaCopyTails:
     async def _headers(
         self, partition: TopicPartition, begin: int, end: int, own: OwnBatches
     ) -> AsyncIterator[BatchHeader]:
-        """Headers of the batches between two offsets that the log still holds."""
+        """The headers of the batches between two offsets that the log still has."""
         at = begin
         while at < end:
             try:
@@ -344,7 +344,7 @@ class KafkaCopyTails:
 
 
 def _answered(found: Mapping[TopicPartition, A | KafkaError], refused: TailRead) -> dict[TopicPartition, A]:
-    """Those that were answered; the others are told."""
+    """Return the copies that were answered; report the others."""
     answered: dict[TopicPartition, A] = {}
     for partition, answer in found.items():
         if isinstance(answer, KafkaError):

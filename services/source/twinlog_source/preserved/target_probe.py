@@ -1,4 +1,5 @@
-"""What the driver asks the target about preserved copies: who may write them, and who did."""
+"""The driver's questions to the target about preserved copies: which producer may write them, and which one
+did."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -12,27 +13,27 @@ from twinlog_source.log.facts import WriterFact
 from twinlog_source.preserved.batch_search import record_batch_at
 
 LOOKS_AT_ONCE = 64
-"""Logs whose last batch is looked at, at the same time."""
+"""How many logs have their last batch read at the same time."""
 
 
 class TargetProbe(Protocol):
     """All methods raise KafkaError when no broker can be reached."""
 
     async def new_writer(self) -> WriterFact:
-        """A producer identity that nobody has. Raises KafkaError when the target gives none."""
+        """A new producer identity. Raises KafkaError when the target gives none."""
         ...
 
     async def producers(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Collection[int] | KafkaError]:
-        """Ids of the producers that each leader remembers, or why it does not tell."""
+        """The ids of the producers that each leader remembers, or the error."""
         ...
 
     async def last_producers(
         self, ends: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
-        """The id of the producer of the last records before an offset, -1 of one that is not idempotent; None
-        where there are none."""
+        """The producer id of the last records before an offset, -1 for a producer that is not idempotent;
+        None if there are none."""
         ...
 
 

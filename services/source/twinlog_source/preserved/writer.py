@@ -1,10 +1,10 @@
-"""The writing half for preserved copies: every partition for itself, several batches in flight, no rounds.
+"""Writes preserved copies: each partition independently, with several batches in flight and without rounds.
 
-The decisions are those of `AppendLog`; here requests are sent and answers are told. A produce request takes
-one batch of each partition, and as many partitions of one leader as are ready. A refusal or a lost connection
-makes the partitions concerned unsure of their end: it is read again before they write (docs/adr/0008).
+`AppendLog` decides; this module sends requests and reports answers. A produce request has one batch of each
+partition, and as many partitions of one leader as are ready. After a refusal or a lost connection the
+affected partitions no longer know their end, and read it again before they write (docs/adr/0008).
 
-Invariant: nothing is written, and no id is taken over, by a task whose lease is over (`may_write`).
+Invariant: a task whose lease is over (`may_write`) writes nothing and initialises no id.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ LONGEST_PAUSE_SECONDS = 5.0
 MOST_IN_FLIGHT_BYTES = 48 << 20
 LEAST_IN_FLIGHT_BYTES = 256 << 10
 SLOW_SECONDS = 5.0
-"""A request that was answered later was too much for the way to the target."""
+"""A request that takes longer was too large for the way to the target."""
 MOST_MERGED_BYTES = 8 << 20
-"""The limit for merged small batches, uncompressed."""
+"""The uncompressed size limit of merged small batches."""
 _ABOUT_THE_SEQUENCE = frozenset(
     (
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -52,42 +52,42 @@ _ABOUT_THE_SEQUENCE = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     )
 )
-"""Another producer has written meanwhile, or the leader does not know the writer any more. The end of the log
-tells."""
+"""Another producer has written meanwhile, or the leader no longer knows the writer. The end of the log shows
+which."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PreservedPartition:
-    """One partition of the target as its writer sees it."""
+    """One partition of the target in its writer."""
 
     target: TopicPartition
     appends: AppendLog[OutgoingBatch]
     connection: DataConnection | None = None
-    """To its leader, as it was when its end was read or a batch was sent last: only there does the leader see
-    the batches in flight in order."""
+    """The connection to its leader, by which its end was read or a batch was last sent. Only on one
+    connection does the leader get the batches in flight in order."""
     retry_at: float = 0.0
-    """Monotonic seconds before which nothing is done."""
+    """Nothing is done before this time, in monotonic seconds."""
     failures: int = 0
-    """In a row, without an acknowledgement between."""
+    """The number of failures in a row."""
     problem: KafkaError | None = None
-    """Why nothing is written; None while it is."""
+    """Why nothing is written; None while there is no problem."""
     problem_since: float = 0.0
-    """Monotonic seconds."""
+    """Since when, in monotonic seconds."""
     filling_since: float = 0.0
     hole_cost: HoleCost = field(default_factory=HoleCost)
     topic_id: str = ""
-    """The id of the target topic, as the driver knows it; "" = its brokers give topics no id."""
+    """The id of the target topic that the driver knows; "" = brokers without topic ids."""
     common_until: int = 0
-    """Records of others below this offset are the source's."""
+    """Below this offset, records of other producers are copies of the source's."""
 
 
 Changed = Callable[[PreservedPartition], None]
-"""The position, the problem or what is wanted has changed."""
+"""Called when the position, the problem or `wanted` has changed."""
 Failed = Callable[[PreservedPartition, KafkaError], float | None]
-"""A write, a fill or a look at the end failed: for how many seconds to leave the partition alone; None = a
-moment."""
+"""Called after a failed write, fill or read of the end; returns for how many seconds to leave the partition
+alone, None = briefly."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,21 +103,22 @@ class PreservedWriter:
     changed: Changed
     failed: Failed
     may_write: Callable[[], bool]
-    """Whether the task's lease holds: asked right before each write."""
+    """Whether the task's lease holds; called right before each write."""
     on_request: Callable[[float, int, int, KafkaError | None], None] = lambda *_: None
-    """Told of each request that was answered or lost: when it was sent (monotonic seconds), partitions,
-    bytes, and why it failed as a whole."""
+    """Called for each request that was answered or lost: when it was sent (monotonic seconds), its partitions
+    and bytes, and why it failed as a whole."""
     partitions: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
     """By target partition."""
     _ready: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
-    """Those that may have something to do, in turn."""
+    """Partitions that may have something to do, in order."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: asyncio.TaskGroup | None = None
     _spawned: set[asyncio.Task[None]] = field(default_factory=set)
     _over: KafkaError | None = None
-    """Why this task may not write any more."""
+    """Why this task may no longer write."""
     _took_over: bool = False
-    """The filler's id is ours: only since then do logs end where they seem to (rule 5 of docs/adr/0008)."""
+    """The filler's id is initialised: only from then on do logs end where they seem to (rule 5 of
+    docs/adr/0008)."""
     _filling: bool = False
     _holes: dict[TopicPartition, Fill] = field(default_factory=dict)
     _to_read: dict[DataConnection, dict[TopicPartition, ReadEnd]] = field(default_factory=dict)
@@ -127,19 +128,19 @@ class PreservedWriter:
             most_bytes=MOST_IN_FLIGHT_BYTES, least_bytes=LEAST_IN_FLIGHT_BYTES, slow_seconds=SLOW_SECONDS
         )
     )
-    """Bounds the unanswered bytes of all brokers together."""
+    """Limits the unanswered bytes of all brokers together."""
 
     def add(self, partition: PreservedPartition) -> None:
         self.partitions[partition.target] = partition
         self.wake(partition)
 
     def remove(self, partition: PreservedPartition) -> None:
-        """Nothing more is written to it."""
+        """Write nothing more to the partition."""
         self.partitions.pop(partition.target, None)
         self._ready.pop(partition.target, None)
 
     def wake(self, partition: PreservedPartition) -> None:
-        """Something was offered to it, or it may be tried again."""
+        """Something was offered to the partition, or it may be tried again."""
         if partition.target in self.partitions:
             self._ready[partition.target] = partition
             self._wake.set()
@@ -149,7 +150,7 @@ class PreservedWriter:
         return all(each.appends.is_idle for each in self.partitions.values())
 
     def fill_soon(self, partition: PreservedPartition, hole: Fill) -> None:
-        """Fill a hole in the filler's next turn."""
+        """Fill a hole in the filler's next run."""
         partition.filling_since = self.clock.monotonic()
         self._holes[partition.target] = hole
 
@@ -161,13 +162,13 @@ class PreservedWriter:
                 self.partitions[target].appends.not_filled()
 
     async def get_ready(self) -> None:
-        """Take the filler's id over before there is anything to write: no end of a copy waits for it then.
-        Raises KafkaError; `run` tries again."""
+        """Initialise the filler's id before there is anything to write, so that no copy has to wait for it
+        later. Raises KafkaError; `run` tries again."""
         await self.filler.open()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop until `stop`; what is in flight then is left to the end of the log. Raises KafkaError when the
-        filler was fenced (PRODUCER_FENCED) or the lease is over (LEASE_LOST)."""
+        """Loop until `stop`; requests in flight are left to the next reading of the log's end. Raises
+        KafkaError when the filler was fenced (PRODUCER_FENCED) or the lease is over (LEASE_LOST)."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             routes = Routes(self.session, self.settings, self._spawn, self._wake.set)
@@ -225,7 +226,7 @@ class PreservedWriter:
     def _next_requests(
         self, client: DataClient, routes: Routes
     ) -> dict[DataConnection, list[tuple[PreservedPartition, Send[OutgoingBatch]]]]:
-        """At most one batch of each partition and one request to each leader."""
+        """Build requests: at most one batch of each partition, and one request for each leader."""
         now = self.clock.monotonic()
         chosen: dict[DataConnection, list[tuple[PreservedPartition, Send[OutgoingBatch]]]] = {}
         sizes: dict[DataConnection, int] = {}
@@ -272,7 +273,7 @@ class PreservedWriter:
             try:
                 batch = _batch_of(send)
             except WireFormatError as error:
-                # The source has what cannot be opened: it goes over as it is.
+                # The source has a batch that cannot be opened: send it unchanged.
                 each.appends.pack_below_bytes = 0
                 each.appends.refused(send)
                 self._in_flight_bytes -= send.size_bytes
@@ -333,7 +334,7 @@ class PreservedWriter:
         self.wake(each)
 
     def _lost(self, posted: "_Posted", error: BaseException, routes: Routes) -> None:
-        """The connection is closed: what was sent on it may be in the log or not."""
+        """The connection is closed: the log may or may not have what was sent on it."""
         now = self.clock.monotonic()
         self._in_flight_bytes -= posted.size_bytes
         routes.suspect(connection=True)
@@ -353,8 +354,8 @@ class PreservedWriter:
             self._wake.set()
 
     async def _open_filler(self) -> bool:
-        """Take the filler's id over: what its former owner, or we, left open is ended then. Tried until it
-        succeeds; False when this task may not write any more."""
+        """Initialise the filler's id, which ends what its former owner, or this one, left open. Retried until
+        it succeeds; False when this task may no longer write."""
         pause_seconds = FIRST_PAUSE_SECONDS
         while self._has_lease():
             try:
@@ -372,7 +373,7 @@ class PreservedWriter:
         return False
 
     def _start_reading(self) -> None:
-        """One question to each leader: who is slow delays its own partitions only."""
+        """Read the ends, with one request to each leader: a slow one delays only its own partitions."""
         if self._took_over:
             to_read, self._to_read = self._to_read, {}
             for asked in to_read.values():
@@ -402,7 +403,7 @@ class PreservedWriter:
 
     async def _fill_holes(self) -> None:
         try:
-            # A task that may not write any more has no filler either.
+            # A task that may no longer write has no filler either.
             while self._holes and self._over is None:
                 holes, self._holes = self._holes, {}
                 await self._fill(holes)
@@ -431,7 +432,7 @@ class PreservedWriter:
                 self._end(error)
                 return
             self._blame(left, error)
-            # First: what the failed transaction leaves open ends with a marker in each of these logs.
+            # First wait: what the failed transaction left open ends with a marker in each of these logs.
             if not await self._open_filler():
                 return
         for target in left:
@@ -449,7 +450,7 @@ class PreservedWriter:
         self.wake(each)
 
     def _blame(self, holes: Mapping[TopicPartition, Fill], error: KafkaError) -> None:
-        """The partition that the error is about; the others only shared its transaction."""
+        """The partition that caused the error; the others only shared its transaction."""
         about = error.metadata.get("topic"), error.metadata.get("partition")
         at_fault = [target for target in holes if (target.topic, str(target.partition)) == about]
         self._back_off([self.partitions[target] for target in at_fault or holes], error)
@@ -459,14 +460,14 @@ class PreservedWriter:
     def _back_off(
         self, partitions: Iterable[PreservedPartition], error: KafkaError, *, heals: bool = False
     ) -> None:
-        """Leave them alone for a moment, longer after each failure, or as long as `failed` says."""
+        """Leave them alone for a moment, longer after each failure, or as long as `failed` returns."""
         now = self.clock.monotonic()
         for each in list(partitions):
             if each.problem is None:
                 each.problem_since = now
             each.problem = error
             if each.retry_at > now:
-                # Of several batches in flight one failure; the last of them may leave the copy at rest.
+                # Several batches in flight count as one failure; after the last one the copy may be at rest.
                 self.changed(each)
                 continue
             pause_seconds = None if heals else self.failed(each, error)
@@ -496,12 +497,12 @@ def _batch_of(send: Send[OutgoingBatch]) -> OutgoingBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Posted:
-    """One request on its way."""
+    """A request in flight."""
 
     sends: list[tuple[PreservedPartition, Send[OutgoingBatch]]]
     at: float
     behind_bytes: int
-    """What was unanswered with it."""
+    """The unanswered bytes when it was sent."""
 
     @property
     def size_bytes(self) -> int:

@@ -1,1 +1,1 @@
-"""Backup and restore of what a flow keeps in its internal topics (`twinlog state export|import`)."""
+"""Backup and restore of a flow's state in its internal topics (`twinlog state export|import`)."""

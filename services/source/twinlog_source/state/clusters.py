@@ -1,4 +1,4 @@
-"""What export and import ask of the two clusters of a flow."""
+"""The requests of export and import to the two clusters of a flow."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -21,14 +21,14 @@ from twinlog_source.state.state_file import Role
 
 _TIMEOUT_SECONDS = 30.0
 _READ_SECONDS = 60.0
-"""Without a record from a topic that holds more."""
+"""The longest wait for the next record of a topic that has more."""
 OWNERS = ("source", "checkpoint", "configsync")
-"""Services that write what is exported and imported."""
+"""The services that write what is exported and imported."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FlowClusters:
-    """A flow's clusters and where it keeps what. All methods raise KafkaError."""
+    """A flow's clusters and its internal topics. All methods raise KafkaError."""
 
     entry: FlowConfig
     flow: SourceFlow
@@ -53,7 +53,7 @@ class FlowClusters:
         return self.source if topic.cluster == self.flow.flow.source else self.target
 
     async def owners(self) -> list[str]:
-        """Services of which a process works at the flow, or stands by for it."""
+        """Services of which a process owns the flow or stands by for it."""
         groups = {lease_group(service, self.flow.flow): service for service in OWNERS}
         working = []
         for group, found in (await self.target.describe_groups(groups)).items():
@@ -66,7 +66,7 @@ class FlowClusters:
         return sorted(working)
 
     async def positions_log(self, stack: AsyncExitStack) -> PositionsLog:
-        """Not read yet; without partitions where there is no such topic."""
+        """Not read yet; without partitions if the topic does not exist."""
         topic = self.flow.settings.offset_storage.topic
         return PositionsLog(
             list_offsets=self.target.list_offsets,
@@ -81,7 +81,7 @@ class FlowClusters:
 async def open_flow(
     configuration: Configuration, flow: Flow, clock: Clock, stack: AsyncExitStack
 ) -> FlowClusters:
-    """Connections to both clusters; they close with the stack. Raises ConfigError."""
+    """Open connections to both clusters; they close with the stack. Raises ConfigError."""
     entry = configuration.flow(flow)
     found = next((each for each in source_flows(configuration) if each.flow == flow), None)
     if found is None:
@@ -102,7 +102,7 @@ def _open(client: ClientConfig) -> KafkaCluster:
 
 
 async def partition_count(cluster: KafkaCluster, topic: str) -> int:
-    """0: there is no such topic. Raises KafkaError."""
+    """0: the topic does not exist. Raises KafkaError."""
     found = (await cluster.describe_topics([topic]))[topic]
     if isinstance(found, KafkaError):
         if found.reason == KafkaReason.TOPIC_UNKNOWN:
@@ -112,7 +112,7 @@ async def partition_count(cluster: KafkaCluster, topic: str) -> int:
 
 
 async def all_records(cluster: KafkaCluster, topic: str) -> list[Record]:
-    """What committed readers see of a topic, partition by partition. Raises KafkaError."""
+    """The committed records of a topic, partition by partition. Raises KafkaError."""
     found: list[Record] = []
     partitions = [TopicPartition(topic, number) for number in range(await partition_count(cluster, topic))]
     starts = await known_offsets(cluster, OffsetSpec.EARLIEST, partitions)
@@ -153,7 +153,7 @@ async def known_offsets(
 
 
 def newest(records: Iterable[Record]) -> list[Record]:
-    """The newest record of each key; keys that were removed are left out."""
+    """The newest record of each key; deleted keys are left out."""
     found = {record.key: record for record in records}
     return [record for record in found.values() if record.value is not None]
 

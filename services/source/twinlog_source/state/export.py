@@ -1,7 +1,7 @@
-"""`twinlog state export`: what a flow keeps in its internal topics, as one file.
+"""`twinlog state export`: writes a flow's state from its internal topics to one file.
 
-Positions are read before and after the ends of the copies. Where nobody copies, both belong together; else a
-pair that the flow itself has put on the log has to do.
+Positions are read before and after the ends of the copies. If nothing was copied in between, they belong
+together; otherwise the file gets a pair that the flow itself has stored.
 """
 
 from collections.abc import Collection, Mapping
@@ -28,7 +28,7 @@ class StateExport:
     clusters: FlowClusters
 
     async def run(self) -> FlowState:
-        """Raises NotFoundError where the flow has no positions, KafkaError."""
+        """Raises NotFoundError if the flow has no positions, KafkaError."""
         clusters = self.clusters
         header = Header(
             flow=str(clusters.flow.flow),
@@ -52,7 +52,7 @@ class StateExport:
         return FlowState(header=header, copies=tuple(lines), records=tuple(records))
 
     async def _copies(self, log: PositionsLog) -> list[CopyLine]:
-        """As they are when nobody copies."""
+        """The copies of a flow that is not being copied."""
         positions = dict(await log.refresh())
         names = {topic: self._target_topic(topic) for topic in sorted({each.topic for each in positions})}
         copies = {each: TopicPartition(names[each.topic], each.partition) for each in positions}
@@ -75,7 +75,7 @@ class StateExport:
                 partition=partition.partition,
                 position=position,
                 target_topic=copy.topic,
-                # Of the topics that the position is of, which need not be those of now.
+                # Of the topics to which the position belongs, which may differ from the present ones.
                 source_topic_id=source_ids.get(partition.topic, "") if mark is None else mark.topic_id,
                 target_topic_id=(mark.target_topic_id if mark is not None else "") or target_id,
                 preserved=preserved,
@@ -94,7 +94,7 @@ class StateExport:
         found = await all_records(self.clusters.cluster_of(hosted), hosted.topic)
         if role is Role.POSITIONS:
             found = [record for record in newest(found) if self._is_ours(record.key)]
-        elif role is not Role.OFFSET_SYNCS:  # of those each one says something
+        elif role is not Role.OFFSET_SYNCS:  # Each of these tells something.
             found = newest(found)
         return [
             StateRecord(role=role, key=record.key, value=record.value, timestamp_ms=record.timestamp_ms)
@@ -117,7 +117,8 @@ def of_flow(key: bytes | None, source: str, connector: str) -> bool:
 
 
 def _of_a_running_flow(line: CopyLine, control: ControlState) -> CopyLine:
-    """With a pair that the flow put on the log: the ends that were read are of another moment."""
+    """The copies of a running flow, with a pair that the flow has stored: the ends that were read belong to
+    another moment."""
     anchor: tuple[int | None, int | None] = (None, None)
     fact = control.targets.get(line.source)
     if line.preserved:
@@ -139,7 +140,7 @@ def _of_a_running_flow(line: CopyLine, control: ControlState) -> CopyLine:
 
 
 def _is_foreign(log: PositionsLog, partition: TopicPartition) -> bool:
-    """MirrorMaker 2 stored the position: now and then, not with each record."""
+    """MirrorMaker 2 stored the position, which it does not do with each record."""
     owner = log.control.owner
     return owner is None or log.written_at_ms.get(partition, 0) > owner.renewed_at_ms + FOREIGN_AFTER_MS
 
@@ -147,8 +148,8 @@ def _is_foreign(log: PositionsLog, partition: TopicPartition) -> bool:
 async def settled_ends(
     cluster: KafkaCluster, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where logs end that have no open transaction; those that are not there are left out. Raises KafkaError
-    of a cluster that does not answer."""
+    """The ends of logs without an open transaction; missing logs are left out. Raises KafkaError of a cluster
+    that does not answer."""
     found: dict[TopicPartition, int] = {}
     if not partitions:
         return found

@@ -1,7 +1,7 @@
-"""What may be restored of a partition, and what has to be found out. Pure.
+"""Decides what of a partition is restored as exported, and what has to be derived. Pure.
 
-A position is taken as it was exported only where nothing was written to the copy since; else it is derived
-from both logs; else it is refused. A copy is never continued from a place that is not known.
+An exported position is restored only if nothing was written to the copy since. Otherwise it is derived from
+both logs, or refused. A copy never continues at an uncertain position.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Outcome(StrEnum):
     DERIVED = "DERIVED"
     """From both logs: more was copied after the export."""
     REPEATED = "REPEATED"
-    """From the exported position: what was copied since is copied again (`--allow-repeats`)."""
+    """The exported position: records that were copied since are copied again (`--allow-repeats`)."""
     LEFT_OUT = "LEFT_OUT"
     """The copy is gone: it begins again."""
     REFUSED = "REFUSED"
@@ -32,14 +32,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogsNow:
-    """Both logs of a partition at the import."""
+    """Both logs of a partition at the time of the import."""
 
     source_topic_id: str
     source_start: int
     source_end: int
-    """As far as the copier may read."""
+    """The end of what may be copied."""
     target_topic_id: str | None
-    """None: there is no such topic, or it has no such partition."""
+    """None: the topic or the partition does not exist."""
     target_start: int = 0
     target_end: int = 0
     target_is_settled: bool = True
@@ -47,7 +47,7 @@ class LogsNow:
 
 
 def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict | Walk:
-    """The verdict, or what has to be compared for it."""
+    """Return the verdict, or what has to be compared for it."""
     if now.target_topic_id is None or now.target_topic_id != line.target_topic_id:
         return _of_a_copy_that_is_gone(line, begins_at_earliest=begins_at_earliest)
     if not now.target_is_settled:
@@ -94,7 +94,7 @@ def judge_new(line: CopyLine, now: LogsNow) -> Verdict | Walk | None:
 
 
 def not_derived(line: CopyLine, why: str, *, allow_repeats: bool) -> Verdict:
-    """What becomes of a partition whose position could not be derived."""
+    """The verdict for a partition whose position could not be derived."""
     if allow_repeats and not line.preserved:
         return Verdict(
             outcome=Outcome.REPEATED,

@@ -1,19 +1,18 @@
-"""`twinlog state import`: puts a flow's exported state back where there is none.
+"""`twinlog state import`: restores a flow's exported state where there is none.
 
-What is on the log says what was; where copies really end is looked up, and a partition of which that cannot
-be told is refused (`judgement`). A mark is written first and taken off last: while it is there no process
-copies the flow, so an import that was cut off is never taken for a whole one. To import the same file again
-completes it.
+The import looks up where the copies really end, and refuses a partition for which that is uncertain
+(`judgement`). It writes a mark first and removes it last. While the mark exists no process copies the flow, so
+an interrupted import is never taken for a complete one. Importing the same file again completes it.
 
-| of the file | becomes |
+| in the file | restored |
 |---|---|
 | positions | as exported, or derived from both logs |
 | topics, kinds of copies, their ends, the writer's identity, gaps, pauses, limits | as exported |
-| leader epochs of what was copied | as exported, with their position; else left out |
-| who claimed the flow | the import: the owner before it is displaced |
-| how many slots were ever used | as exported, or what the file allows if that is more |
-| that the last owner had stopped in order, and where | left out: others may have owned the flow since |
-| what the standing proof knows | left out: it is proven again |
+| leader epochs of the copied records | as exported, with their position; else left out |
+| the claim of the flow | the import's: the previous owner is displaced |
+| the most slots that were ever used | as exported, or what the configuration allows if that is more |
+| where the last owner stopped in order | left out: others may have owned the flow since |
+| the state of continuous verification | left out: it begins again |
 | rules and registry, moves, checkpoints, offset syncs | as exported, where the topic is empty |
 """
 
@@ -62,7 +61,8 @@ class ImportPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateImport:
-    """`plan`, then `carry_out` of that plan. Both raise KafkaError, and StateError for what must not be."""
+    """Call `plan`, then `carry_out` of that plan. Both raise KafkaError, and StateError for an import that
+    must not happen."""
 
     clusters: FlowClusters
     state: FlowState
@@ -100,11 +100,11 @@ class StateImport:
         return ImportPlan(verdicts=verdicts, topics=tuple(plans))
 
     async def carry_out(self, plan: ImportPlan) -> None:
-        """Restore. After an error the mark stays, and the import of the same file completes it."""
+        """Restore. After an error the mark stays; importing the same file again completes the import."""
         await RestoreWriter(clusters=self.clusters, import_id=self.state.import_id).write(plan.topics)
 
     def _require_known_facts(self) -> None:
-        """What this version does not know it could not correct either, as it does with the owner's mark."""
+        """A fact that this version does not know could not be corrected, as the owner's is."""
         kinds = {kind_of(record.key) for record in self.state.of(Role.POSITIONS)}
         unknown = sorted(kind for kind in kinds if kind is not None and kind not in KINDS)
         if unknown:
@@ -136,7 +136,7 @@ class StateImport:
                 )
 
     async def _require_no_other_state(self) -> bool:
-        """Whether an import of this file was cut off here. Raises StateError (STATE_PRESENT)."""
+        """Whether an import of this file was interrupted here. Raises StateError (STATE_PRESENT)."""
         flow, topic = self.clusters.flow, self.clusters.topics()[Role.POSITIONS]
         alias = flow.flow.source
         there = newest(await all_records(self.clusters.target, topic.topic))
@@ -145,7 +145,7 @@ class StateImport:
         mark = next((each.fact for each in facts if each is not None and each.kind == "restore"), None)
         if isinstance(mark, RestoreFact) and mark.import_id == self.state.import_id:
             return True
-        # Somebody who was started without state may have claimed the flow; that is no progress.
+        # A process that was started without state may have claimed the flow; that is no progress.
         progress = [
             each
             for each, fact in zip(ours, facts, strict=True)
@@ -288,7 +288,7 @@ class StateImport:
             committed = clusters.flow.settings.read_committed
 
             async def worker() -> None:
-                # One of each: a reader answers one question at a time.
+                # One reader for each, because a reader answers one request at a time.
                 source = await stack.enter_async_context(clusters.source.reader(read_committed=committed))
                 target = await stack.enter_async_context(clusters.target.reader(read_committed=True))
                 for line, way in waiting:
@@ -310,7 +310,7 @@ class StateImport:
 
 
 def _is_reset(rules: bytes | None) -> bool:
-    """Whether rules are those of the file again. What cannot be read may be anything."""
+    """Whether rules were reset to those of the file. Unreadable rules may be anything."""
     try:
         return not json.loads(rules or b"{}").get("values")
     except (ValueError, AttributeError):

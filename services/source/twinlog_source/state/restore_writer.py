@@ -1,4 +1,5 @@
-"""Writes what a restore has planned: the mark first, then each topic's records, and the mark off at last."""
+"""Carries out a planned restore: writes the mark, then each topic's records, and removes the mark at the
+end."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ class TopicPlan:
     role: Role
     topic: HostedTopic
     records: tuple[StateRecord, ...]
-    """To be written; none where the topic keeps what it has."""
+    """The records to write; none if the topic keeps its content."""
     kept: bool = False
 
 
@@ -46,7 +47,8 @@ class RestoreWriter:
         mark = RestoreFact(import_id=self.import_id, at_ms=now_ms)
         claim = ClaimFact(instance=_IMPORTER, at_ms=now_ms)
         await self._write_facts(fact_record(clusters.flow.flow.source, each) for each in (mark, claim))
-        # An owner elected meanwhile has read no positions: there were none yet. It must not copy by that.
+        # An owner that was elected meanwhile has read no positions, because there were none yet. It must not
+        # copy without them.
         working = await clusters.owners()
         if working:
             await self._take_mark_off()
@@ -56,7 +58,7 @@ class RestoreWriter:
         await self._take_mark_off()
 
     async def _make_topic(self, plan: TopicPlan) -> None:
-        """Before anything is written: a broker that refuses it leaves all as it was."""
+        """Called before anything is written: if a broker refuses the topic, nothing has changed."""
         if not plan.records or plan.role in (Role.POSITIONS, Role.OFFSET_SYNCS):
             return
         entry = self.clusters.entry

@@ -1,4 +1,4 @@
-"""Which records a restore writes: those of the file, with what was found out since in their place. No I/O."""
+"""The records that a restore writes: those of the file, corrected by the verdicts. No I/O."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +17,7 @@ from twinlog_source.state.judgement import Outcome, Verdict
 from twinlog_source.state.state_file import FlowState, Role, StateRecord
 
 _NOT_RESTORED = frozenset({"claim", "proof", "restore"})
-"""Facts of the positions topic that are derived, or of the import itself."""
+"""Facts of the positions topic that are derived, or belong to the import itself."""
 _OF_A_POSITION = frozenset({"zero", "epochs"})
 
 
@@ -51,7 +51,7 @@ class RestoredRecords:
             each
             for each, (preserved, verdict) in self.verdicts.items()
             if verdict.outcome is Outcome.AS_EXPORTED
-            or (verdict.outcome is Outcome.DERIVED and preserved)  # the end of its copy is its position
+            or (verdict.outcome is Outcome.DERIVED and preserved)  # The end of the copy is its position.
         }
         for record in self.state.of(Role.POSITIONS):
             position = decode_source_offset_key(record.key, connector=connector)
@@ -89,7 +89,7 @@ class RestoredRecords:
 
 
 def _is_about(record: StateRecord, topics: Collection[str], copies: Collection[str]) -> bool:
-    """Whether a record speaks of topics that are not restored, or of their copies."""
+    """Whether a record is about topics that are not restored, or about their copies."""
     try:
         if record.role is Role.OFFSET_SYNCS:
             return decode_offset_sync(record.key, record.value).partition.topic in topics
@@ -101,7 +101,8 @@ def _is_about(record: StateRecord, topics: Collection[str], copies: Collection[s
 
 
 def _without_timers(record: StateRecord) -> StateRecord:
-    """Since when a group is gone from the source: it may have come back since. The grace begins again."""
+    """Remove since when groups are gone from the source: they may have returned since. The grace period
+    begins again."""
     try:
         value = json.loads(record.value or b"")
     except ValueError:

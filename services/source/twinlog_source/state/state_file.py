@@ -1,11 +1,11 @@
-"""The file of `twinlog state export`: JSON lines, one thing a line. Pure.
+"""The file of `twinlog state export`: JSON lines. Pure.
 
-| line | what it holds |
+| line | content |
 |---|---|
 | first | `{"twinlog_state": 1, "flow": …, "exported_at_ms": …, "version": …, "source_cluster_id": …, …}` |
-| `{"copy": {…}}` | a partition: its position, its copy, and two offsets that belong together |
-| `{"record": {…}}` | a record of an internal topic; bytes that are no text as `{"base64": …}` |
-| last | `{"end": {"lines": n, "sha256": …}}` of all lines before it: a file that was cut off is not read |
+| `{"copy": {…}}` | a partition: its position, its copy, and a pair of offsets that belong together |
+| `{"record": {…}}` | a record of an internal topic; bytes that are not UTF-8 as `{"base64": …}` |
+| last | `{"end": {"lines": n, "sha256": …}}` over all lines before it, so that a truncated file is refused |
 """
 
 import base64
@@ -26,7 +26,7 @@ _MOST_LINE_BYTES = 64 << 20
 
 
 class Role(StrEnum):
-    """What an internal topic is for; its name depends on the file."""
+    """The purpose of an internal topic; its name depends on the configuration."""
 
     POSITIONS = "positions"
     CONFIGSYNC = "configsync"
@@ -52,19 +52,19 @@ class CopyLine:
     topic: str
     partition: int
     position: int
-    """Next source offset to copy."""
+    """The next source offset to copy."""
     target_topic: str
     source_topic_id: str
     target_topic_id: str
-    """The ids of the topics that the position belongs to; "" where brokers give no ids."""
+    """The ids of the topics to which the position belongs; "" if brokers have no topic ids."""
     preserved: bool
     """The copy has the source's offsets."""
     anchor_position: int | None
     anchor_end: int | None
-    """Everything before `anchor_position` was on the copy before `anchor_end`, and nothing else; None = no
-    such pair is known."""
+    """Exactly the records before `anchor_position` were on the copy before `anchor_end`; None = no such pair
+    is known."""
     target_end: int | None
-    """Where the copy ended, when nobody was copying; None = somebody was, or a transaction was open."""
+    """The end of the copy if nothing was being copied; None = it was, or a transaction was open."""
 
     @property
     def source(self) -> TopicPartition:
@@ -85,13 +85,13 @@ class StateRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowState:
-    """All that a file says."""
+    """The content of a file."""
 
     header: Header
     copies: tuple[CopyLine, ...]
     records: tuple[StateRecord, ...]
     import_id: str = ""
-    """Tells one file from every other: the checksum at its end."""
+    """Identifies the file: the checksum at its end."""
 
     def of(self, role: Role) -> tuple[StateRecord, ...]:
         return tuple(record for record in self.records if record.role is role)
@@ -124,7 +124,7 @@ def _documents(state: FlowState) -> Iterator[dict[str, Any]]:
 
 
 def parse(content: Iterable[bytes], *, name: str) -> FlowState:
-    """Read a file. Raises ConfigError: STATE_FILE_DAMAGED unless it is whole, STATE_FILE_NEWER where another
+    """Read a file. Raises ConfigError: STATE_FILE_DAMAGED if it is not complete, STATE_FILE_NEWER if another
     version is needed to read it."""
     digest, count, end = hashlib.sha256(), 0, None
     documents: list[dict[str, Any]] = []
@@ -145,7 +145,7 @@ def parse(content: Iterable[bytes], *, name: str) -> FlowState:
     try:
         return _state(documents, digest.hexdigest())
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-        # As it was written, by its checksum: the writer had another format.
+        # The checksum proves that it is unchanged: its writer had another format.
         raise _of_another_version(name, documents[0], error) from error
 
 

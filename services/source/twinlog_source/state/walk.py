@@ -1,8 +1,9 @@
-"""How far a copy really reaches: its records and those of the source, side by side from a pair of offsets
-that is known to belong together.
+"""Finds how far a copy reaches: compares its records with those of the source, in order, from a pair of
+offsets that is known to belong together.
 
 Invariant: a position is returned only when every committed record of the copy from the pair on is the next
-committed record of the source, in order. So what lies before it is on the copy once, and nothing behind it.
+committed record of the source, in order. So the records before it are on the copy exactly once, and those
+behind it are not.
 """
 
 import asyncio
@@ -22,12 +23,12 @@ _PATIENCE_SECONDS = 60.0
 class Reached:
     position: int
     records: int
-    """That were compared."""
+    """Number of compared records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differs:
-    """The copy holds something else than the source."""
+    """The copy has something else than the source."""
 
     why: str
 
