@@ -1,8 +1,8 @@
 """`twinlog state import`: restores a flow's exported state where there is none.
 
 The import looks up where the copies really end, and refuses a partition for which that is uncertain
-(`judgement`). It writes a mark first and removes it last. While the mark exists no process copies the flow, so
-an interrupted import is never taken for a complete one. Importing the same file again completes it.
+(`judgement`). It writes a mark first and removes it last. While the mark exists no process copies the flow,
+so an interrupted import is never taken for a complete one. Importing the same file again completes it.
 
 | in the file | restored |
 |---|---|
