@@ -1,8 +1,6 @@
 """`twinlog import FILE`: from the configuration of another mirror to a properties file."""
 
-import os
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +9,7 @@ import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures
 from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.private_file import write_private
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
 
@@ -110,7 +109,8 @@ def import_command(
         )
         imported = import_text(_read(file), file="stdin" if str(file) == "-" else str(file), options=options)
         if to is not None:
-            _write(to, imported.properties, replace=force)
+            # It may hold secrets.
+            write_private(to, imported.properties.encode("ascii"), replace=force)
         if output is Output.JSON:
             print_json(_as_json(imported, to))
         else:
@@ -144,26 +144,6 @@ def _read(file: Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}: a byte that is not UTF-8") from error
-
-
-def _write(path: Path, text: str, *, replace: bool) -> None:
-    """As a whole or not at all, for its owner alone: it may hold secrets. Raises ConfigError."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="ascii") as stream:
-                stream.write(text)
-            if replace:
-                Path(name).replace(path)
-            else:
-                # A link, unlike a rename, replaces nothing that came in between.
-                path.hardlink_to(name)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except FileExistsError as error:
-        raise ConfigError(f"--to {path}: the file exists; --force replaces it") from error
-    except OSError as error:
-        raise ConfigError(f"--to {path}: cannot be written: {error.strerror or error}") from error
 
 
 def _as_json(imported: "Imported", to: Path | None) -> dict[str, Any]:

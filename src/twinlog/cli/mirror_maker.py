@@ -10,6 +10,7 @@ import typer
 
 from twinlog.cli.common.failures import reported_failures
 from twinlog.cli.common.numbers import MOST_OFFSET, MOST_PARTITION
+from twinlog.cli.common.private_file import write_private
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -178,11 +179,8 @@ def _write(consumer: Path, producer: Path, text: str) -> Path:
     path = directory / f"{hashlib.sha256(names.encode()).hexdigest()[:12]}.properties"
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as stream:
-            stream.write(text)
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be written: {error.strerror or error}; set XDG_STATE_HOME"
-        ) from error
+        write_private(path, text.encode("ascii"))
+    except (OSError, ConfigError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{directory}: cannot be used: {why}; set XDG_STATE_HOME") from error
     return path

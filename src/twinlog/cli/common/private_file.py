@@ -1,6 +1,7 @@
 """Files that commands write for their caller alone."""
 
 import os
+import tempfile
 from pathlib import Path
 
 from twinlog.errors import ConfigError
@@ -23,17 +24,27 @@ def refuse_to_replace(file: Path, *, begins: bytes) -> None:
         )
 
 
-def write_private(file: Path, content: bytes) -> None:
-    """The whole file or nothing, and for its owner alone. Raises ConfigError."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
+def write_private(file: Path, content: bytes, *, replace: bool = True) -> None:
+    """The whole file or nothing, and for its owner alone. Raises ConfigError, without `replace` also for a
+    file that is there."""
     try:
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(file)
+        # Under a name that nobody can guess: the directory may be one that others may write into.
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if replace:
+                Path(name).replace(file)
+            else:
+                # A link, unlike a rename, replaces nothing that came in between.
+                file.hardlink_to(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except FileExistsError as error:
+        raise ConfigError(f"{file} is there already", metadata={"key": "FILE"}) from error
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise unwritable(file, error) from error
 
 
