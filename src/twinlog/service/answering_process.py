@@ -8,6 +8,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Self
 
+from twinlog import strange_json
+
 PROCESS_METADATA_KEY = "twinlog-process"
 
 
@@ -25,7 +27,7 @@ class AnsweringProcess:
     def of_metadata(cls, text: str) -> Self | None:
         """None: an earlier version, which does not tell, or a later one that tells something else."""
         try:
-            told = json.loads(text)
+            told = strange_json.loads(text)
             return cls(host=str(told["host"]), pid=int(told["pid"]), config=str(told["config"]))
         except (ValueError, KeyError, TypeError):
             return None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from twinlog import strange_json
 from twinlog.clock import Clock
 from twinlog.printable import printable
 from twinlog.supervisor.streams import write_line
@@ -114,7 +115,7 @@ def _parse(line: str) -> dict[str, Any] | None:
     if not line.startswith("{"):
         return None
     try:
-        fields = json.loads(line)
+        fields = strange_json.loads(line)
     except ValueError:
         return None
     return fields if isinstance(fields, dict) and "event" in fields else None

@@ -311,6 +311,7 @@ async def test_the_name_of_a_claim_may_have_dots(provider: Provider) -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n<htm>",
         b'HTTP/1.1 200 OK\r\nContent-Length: 41\r\nConnection: close\r\n\r\n{"jwks_uri": "http://elsewhere.example/k"}',
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n" + b"[" * 100_000,
         b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\nConnection: close\r\n\r\n{",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{",
         b"no HTTP\r\n\r\n",

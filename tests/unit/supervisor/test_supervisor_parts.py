@@ -123,3 +123,9 @@ def test_what_was_said_of_the_configuration_is_said_once() -> None:
         )
         log.child_line(service, '{"event": "configuration_notice", "key": "x", "line": 4, "message": "no"}')
     assert [json.loads(line)["key"] for line in stream.getvalue().splitlines()] == ["topcis", "x"]
+
+
+def test_a_line_nested_without_end_is_output_as_any_other() -> None:
+    log, stream = _lines("json")
+    log.child_line("source", '{"event":' + "[" * 100_000)
+    assert json.loads(stream.getvalue())["event"] == "output"

@@ -1,6 +1,5 @@
 """Forwards the stderr of Spark's JVM and of the tasks to the service's log."""
 
-import json
 import logging
 import re
 import threading
@@ -8,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
+
+from twinlog import strange_json
 
 NOISE = (
     "Picked up ",  # The environment's options verbatim, which may include passwords.
@@ -37,6 +38,9 @@ OPTION_VALUE = re.compile(r"(-D[^\s=]+=)\S+")
 WORDS_LINES = 2
 WORDS_MAX_LENGTH = 300
 LAST_WORDS_SECONDS = 2.0
+
+_OF_A_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
+"""Names that logging gives itself; it raises an error for details that are called so."""
 
 _SPARK = logging.getLogger("twinlog_source.spark")
 
@@ -119,7 +123,7 @@ def _pass_on(line: str) -> None:
     dropped."""
     if line.startswith("{"):
         try:
-            entry = json.loads(line)
+            entry = strange_json.loads(line)
             level = logging.getLevelNamesMapping()[str(entry.pop("level", "info")).upper()]
         except (ValueError, KeyError, AttributeError):
             _SPARK.warning(line)
@@ -127,10 +131,7 @@ def _pass_on(line: str) -> None:
         for ours in ("time", "version", "service"):
             entry.pop(ours, None)
         event, name = str(entry.pop("event", "")), str(entry.pop("logger", "twinlog_source.task"))
-        details = {
-            key if key not in ("name", "message", "args") else f"task_{key}": value
-            for key, value in entry.items()
-        }
+        details = {key if key not in _OF_A_RECORD else f"task_{key}": value for key, value in entry.items()}
         logging.getLogger(name).log(level, event, extra=details)
     elif line and not line.startswith(NOISE):
         _SPARK.warning(line)

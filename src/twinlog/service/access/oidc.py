@@ -10,9 +10,7 @@ when the call that made us ask has ended.
 import asyncio
 import contextvars
 import http.client
-import json
 import ssl
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -21,9 +19,11 @@ from typing import Any
 import jwt
 import structlog
 
+from twinlog import strange_json
 from twinlog.clock import Clock, SystemClock
 from twinlog.config.security import AuthSettings, OidcSettings, is_trusted_url
 from twinlog.errors import WireFormatError
+from twinlog.http_answers import read_answer
 from twinlog.service.access.roles import Caller, role_of
 from twinlog.service.errors_wire import PeerUnavailableError, UnauthenticatedError
 
@@ -200,29 +200,16 @@ def fetch_keys(settings: OidcSettings) -> Keys:
 def _document(opener: urllib.request.OpenerDirector, url: str) -> dict[str, Any]:
     try:
         with opener.open(url, timeout=FETCH_SECONDS) as answer:
-            content = _content(answer, until=time.monotonic() + FETCH_SECONDS)
+            content = read_answer(answer, most_bytes=MAX_DOCUMENT_BYTES, seconds=FETCH_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
         raise WireFormatError(f"{url} answered {error.code}") from error
     except (OSError, http.client.HTTPException) as error:
         raise WireFormatError(f"{url} is not reached: {str(error) or type(error).__name__}") from error
     try:
-        found = json.loads(content)
+        found = strange_json.loads(content)
     except ValueError as error:
         raise WireFormatError(f"{url} is no JSON") from error
     if not isinstance(found, dict):
         raise WireFormatError(f"{url} is no JSON object")
-    return found
-
-
-def _content(answer: http.client.HTTPResponse, *, until: float) -> bytes:
-    """Raises TimeoutError: the socket's own limit counts from each byte."""
-    found = b""
-    while len(found) < MAX_DOCUMENT_BYTES:
-        part = answer.read1(MAX_DOCUMENT_BYTES - len(found))
-        if not part:
-            break
-        if time.monotonic() > until:
-            raise TimeoutError(f"it took longer than {FETCH_SECONDS:g} s")
-        found += part
     return found

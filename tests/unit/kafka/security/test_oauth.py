@@ -2,7 +2,9 @@
 
 import base64
 import json
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.errors import translate
 from twinlog.kafka.security.client_security import client_security
 from twinlog.kafka.security.oauth.fetching import fetch_token
-from twinlog.kafka.security.oauth.jwt import assertion_text, lifetime_of
+from twinlog.kafka.security.oauth.jwt import assertion_text, expiry_of, lifetime_of
 from twinlog.kafka.security.oauth.keeper import TokenKeeper
 from twinlog.kafka.security.oauth.login import (
     Assertion,
@@ -255,6 +257,18 @@ def test_a_half_written_file_of_a_token_is_read_again(tmp_path: Path) -> None:
     assert keeper.token().text == f"e30.{payload}.c2ln"
 
 
+def jwt_of(payload: str) -> str:
+    return f"e30.{base64.urlsafe_b64encode(payload.encode()).decode().rstrip('=')}.c2ln"
+
+
+@pytest.mark.parametrize("exp", ["1e999", "NaN", "-Infinity", "9" * 400, "[" * 100_000, '"soon"', "true"])
+def test_a_token_whose_end_is_no_moment_is_refused(exp: str) -> None:
+    """Not kept for ever, not fetched for each connection, and no error that nobody knows."""
+    text = jwt_of(f'{{"exp": {exp}}}')
+    with pytest.raises(TokenError, match="does not say when it expires"):
+        checked(text, expiry_of(text), where="it", now=NOW)
+
+
 class Clock:
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
@@ -310,6 +324,31 @@ def test_the_present_token_is_used_while_its_server_is_away_and_the_server_left_
     server.failure = None
     clock.now += 4.0
     assert keeper.token().text == "token-5"
+
+
+def test_while_one_waits_for_the_token_server_others_use_the_present_token() -> None:
+    """A server that does not answer delays one connection, not all of the process."""
+    clock, server = Clock(), Server()
+    asked, answer = threading.Event(), threading.Event()
+
+    def fetch(login: OAuthLogin, now: float) -> Token:
+        if server.asked:
+            asked.set()
+            assert answer.wait(60)
+        return server(login, now)
+
+    keeper = TokenKeeper(LOGIN, fetch, clock=clock, chance=lambda: 0.0)
+    keeper.token()
+    clock.now += 90.0
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(keeper.token)
+        assert asked.wait(60)
+        others = [pool.submit(keeper.token) for _ in range(3)]
+        try:
+            assert {each.result(60).text for each in others} == {"token-1"}
+        finally:
+            answer.set()
+        assert first.result(60).text == "token-2"
 
 
 def test_what_is_known_of_a_token_is_told_without_asking_for_one() -> None:

@@ -135,3 +135,14 @@ def test_a_tasks_lines_keep_their_event_and_are_nobodys_last_words(caplog: pytes
     line = json.dumps({"level": "info", "event": "copied", "logger": "twinlog_source.task", "records": 3})
     assert JvmOutput(io.BytesIO(f"{line}\n".encode())).last_words() == ""
     assert [(record.name, record.message) for record in caplog.records] == [("twinlog_source.task", "copied")]
+
+
+def test_a_line_that_is_no_log_line_of_a_task_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """The thread that reads is the only one: were it gone, the JVM would wait for room in the pipe."""
+    caplog.set_level(logging.INFO)
+    deep = '{"event":' + "[" * 100_000
+    clash = json.dumps({"event": "copied", "process": 7, "msg": "x", "levelname": "y", "records": 3})
+    output = JvmOutput(io.BytesIO(f"{deep}\n{clash}\nthe end\n".encode()))
+    assert output.last_words() == "the end"
+    (copied,) = [record for record in caplog.records if record.message == "copied"]
+    assert (copied.task_process, copied.records) == (7, 3)  # type: ignore[attr-defined]

@@ -1,5 +1,5 @@
-"""Getting one token: from a token server, a file, or made here. Blocks, for `timeout_seconds` at most per
-answer of a server.
+"""Getting one token: from a token server, a file, or made here. Blocks, for `timeout_seconds` at most until
+a server answers, and as long again while it does.
 
 Messages name the place and what it answered by its code (`invalid_client`), never a request, an answer or a
 token.
@@ -7,7 +7,6 @@ token.
 
 import base64
 import http.client
-import json
 import re
 import ssl
 import urllib.error
@@ -16,7 +15,15 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from twinlog.kafka.security.oauth.jwt import assertion_text, expiry_of, read_small, unsecured_token
+from twinlog import strange_json
+from twinlog.http_answers import read_answer
+from twinlog.kafka.security.oauth.jwt import (
+    assertion_text,
+    expiry_of,
+    read_small,
+    seconds_of,
+    unsecured_token,
+)
 from twinlog.kafka.security.oauth.login import Assertion, Grant, OAuthLogin, Token, TokenError, checked
 from twinlog.kafka.security.oauth.msk_iam import msk_token
 
@@ -77,7 +84,7 @@ def _from_server(login: OAuthLogin, context: ssl.SSLContext | None, now: float) 
     where = urlsplit(login.endpoint)._replace(query="").geturl()
     try:
         with opener.open(request, timeout=login.timeout_seconds) as answer:
-            content = answer.read(_MAX_ANSWER_BYTES + 1)
+            content = read_answer(answer, most_bytes=_MAX_ANSWER_BYTES + 1, seconds=login.timeout_seconds)
     except urllib.error.HTTPError as error:
         with error:
             raise _refusal(where, error.code, error.read(_MAX_ANSWER_BYTES)) from None
@@ -89,7 +96,7 @@ def _from_server(login: OAuthLogin, context: ssl.SSLContext | None, now: float) 
 
 def _read_answer(content: bytes, where: str, now: float) -> Token:
     try:
-        fields = json.loads(content) if len(content) <= _MAX_ANSWER_BYTES else None
+        fields = strange_json.loads(content) if len(content) <= _MAX_ANSWER_BYTES else None
     except ValueError:
         fields = None
     if not isinstance(fields, dict):
@@ -98,15 +105,15 @@ def _read_answer(content: bytes, where: str, now: float) -> Token:
     if not isinstance(text, str):
         raise TokenError(f"{where} answered without access_token")
     expires_at = expiry_of(text)
-    lifetime = fields.get("expires_in")
-    if expires_at is None and isinstance(lifetime, int | float) and not isinstance(lifetime, bool):
-        expires_at = now + lifetime
+    lifetime_seconds = seconds_of(fields.get("expires_in"))
+    if expires_at is None and lifetime_seconds is not None:
+        expires_at = now + lifetime_seconds
     return checked(text.strip(), expires_at, where=where, now=now)
 
 
 def _refusal(where: str, status: int, content: bytes) -> TokenError:
     try:
-        code = json.loads(content).get("error", "")
+        code = strange_json.loads(content).get("error", "")
     except (ValueError, AttributeError):
         code = ""
     told = f" {code}" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from twinlog import strange_json
 from twinlog.kafka.security.oauth.login import Assertion, TokenError, UnsecuredClaims
 
 ALGORITHMS = ("RS256", "ES256")
 _MAX_FILE_BYTES = 1 << 20
 _P256_BYTES = 32
+_MOST_SECONDS = 1e12
+"""Some 30,000 years."""
 
 
 def claims_of(token: str) -> Mapping[str, Any]:
@@ -20,7 +23,7 @@ def claims_of(token: str) -> Mapping[str, Any]:
     if len(parts) != 3:
         return {}
     try:
-        payload = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        payload = strange_json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except ValueError:
         return {}
     return payload if isinstance(payload, dict) else {}
@@ -39,8 +42,14 @@ def lifetime_of(token: str, expires_at: float, seen_at: float) -> float:
 
 
 def _moment(token: str, claim: str) -> float | None:
-    moment = claims_of(token).get(claim)
-    return float(moment) if isinstance(moment, int | float) and not isinstance(moment, bool) else None
+    return seconds_of(claims_of(token).get(claim))
+
+
+def seconds_of(value: object) -> float | None:
+    """A number of JSON; None for anything else, and for one that no clock reaches."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < _MOST_SECONDS else None
 
 
 def unsecured_token(claims: UnsecuredClaims, now: float) -> tuple[str, float]:
@@ -89,7 +98,7 @@ def read_small(path: str) -> bytes:
 
 def _template(path: str) -> Mapping[str, Any]:
     try:
-        template = json.loads(read_small(path))
+        template = strange_json.loads(read_small(path))
     except ValueError as error:
         raise TokenError(f"{path} is no JSON") from error
     if not isinstance(template, dict) or not all(

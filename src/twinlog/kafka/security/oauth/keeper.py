@@ -51,13 +51,20 @@ class TokenKeeper:
 
     def token(self, *, most_used: float = 1.0) -> Token:
         """A token that is still valid, and of whose life at most this share is over, if another one can be
-        had. Blocks while one is fetched. Raises TokenError."""
+        had. Blocks while it fetches one, and while another caller does and there is none. Raises
+        TokenError."""
         known = self._at_hand(most_used)
         if known is not None:
             return known
-        with self._lock:
+        present = self._present()
+        if not self._lock.acquire(blocking=present is None):
+            assert present is not None
+            return present  # another caller asks, and its server may keep it waiting
+        try:
             fetched_meanwhile = self._at_hand(most_used)
             return self._fetched() if fetched_meanwhile is None else fetched_meanwhile
+        finally:
+            self._lock.release()
 
     async def token_soon(self) -> Token:
         """`token` for event loops, which must not wait."""
@@ -75,18 +82,23 @@ class TokenKeeper:
     def _at_hand(self, most_used: float = 1.0) -> Token | None:
         """The token in use; None when another one should be asked for. Raises the TokenError of a failure
         that is too fresh to try again."""
-        now, token = self._clock(), self._token
-        alive = token is not None and now < token.expires_at - _MARGIN_SECONDS
-        if token is not None and alive:
+        now, token = self._clock(), self._present()
+        if token is not None:
             until = self._begun_at + most_used * (token.expires_at - self._begun_at)
             if now < min(until, self._refresh_at):
                 return token
         failure = self._failure
         if failure is not None and now < self._retry_at:
-            if token is not None and alive:
+            if token is not None:
                 return token
             raise TokenError(str(failure), refused=failure.refused)
         return None
+
+    def _present(self) -> Token | None:
+        """The token in use while it lives."""
+        token = self._token
+        alive = token is not None and self._clock() < token.expires_at - _MARGIN_SECONDS
+        return token if alive else None
 
     def _fetched(self) -> Token:
         try:
@@ -95,10 +107,9 @@ class TokenKeeper:
             self._failure = error
             self._failures += 1
             wait_seconds = self._login.backoff_seconds * 2 ** min(self._failures - 1, 30)
-            now = self._clock()
-            self._retry_at = now + min(wait_seconds, self._login.backoff_max_seconds)
-            present = self._token
-            if present is not None and now < present.expires_at - _MARGIN_SECONDS:
+            self._retry_at = self._clock() + min(wait_seconds, self._login.backoff_max_seconds)
+            present = self._present()
+            if present is not None:
                 return present
             raise
         now = self._clock()

@@ -1,0 +1,19 @@
+"""Answers of servers of others: bounded in size and time."""
+
+import time
+from http.client import HTTPResponse
+
+
+def read_answer(answer: HTTPResponse, *, most_bytes: int, seconds: float) -> bytes:
+    """The body, or its first `most_bytes`. Blocks. Raises TimeoutError: the socket's own limit counts from
+    each byte, so a server that sends one now and then would be read for ever."""
+    until = time.monotonic() + seconds
+    found = b""
+    while len(found) < most_bytes:
+        part = answer.read1(most_bytes - len(found))
+        if not part:
+            break
+        if time.monotonic() > until:
+            raise TimeoutError(f"its answer took longer than {seconds:g} s")
+        found += part
+    return found
