@@ -125,6 +125,8 @@ SECRETS = {"/etc/mirror/secrets.properties": "user = é\npassword = a\\=b \n".en
         ("/etc/mirror/secrets.properties", "/etc/mirror/secrets.properties", "a=b "),
         ("/etc/mir", "/etc/mirror/secrets.properties", None),
         ("/etc/mirror/sub", "/etc/mirror/sub/../secrets.properties", None),
+        # What is allowed is what is read: the system would go by a link first, and from there upwards.
+        ("/etc/mirror", "/etc/mirror/link/../secrets.properties", "a=b "),
     ],
 )
 def test_file(allowed: str | None, path: str, expected: str | None) -> None:

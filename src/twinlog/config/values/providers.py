@@ -67,7 +67,8 @@ class FileProvider:
         self._read: dict[str, Mapping[str, Property]] = {}
 
     def get(self, path: str, key: str) -> str | None:
-        if not path or not self._allowed.permits(path):
+        path = self._allowed.permitted(path)
+        if not path:
             return None
         if path not in self._read:
             content = _content(self._files, path)
@@ -84,8 +85,8 @@ class DirectoryProvider:
         self._allowed = _AllowedPaths(params.get("allowed.paths", ""))
 
     def get(self, path: str, key: str) -> str | None:
-        file = str(Path(path) / key)
-        if not path or "/" in key or not self._allowed.permits(file) or not self._files.is_file(file):
+        file = self._allowed.permitted(str(Path(path) / key))
+        if not path or "/" in key or not file or not self._files.is_file(file):
             return None
         try:
             return _content(self._files, file).decode()
@@ -114,8 +115,12 @@ class _AllowedPaths:
             if not root.is_absolute():
                 raise ConfigError(f"allowed.paths: {root} is not an absolute path")
 
-    def permits(self, path: str) -> bool:
-        return not self._roots or any(_normal(path).is_relative_to(root) for root in self._roots)
+    def permitted(self, path: str) -> str:
+        """The path to read instead; empty where it is not allowed. Without a list every path is."""
+        if not self._roots:
+            return path
+        normal = _normal(path)
+        return str(normal) if any(normal.is_relative_to(root) for root in self._roots) else ""
 
 
 def _normal(path: str) -> Path:
