@@ -254,7 +254,7 @@ async def test_browsers_beyond_the_bound_are_refused_politely_and_share_one_watc
         assert rig.watches == 1
 
 
-async def test_another_sites_name_for_this_machine_is_refused() -> None:
+async def test_another_sites_name_for_this_machine_and_its_pages_are_refused() -> None:
     async with serving(UiRig()) as services, ui(services) as url, aiohttp.ClientSession() as session:
         for path in ("", "api/stream", "api/words"):
             async with session.get(f"{url}{path}", headers={"Host": "evil.example"}) as refused:
@@ -263,6 +263,9 @@ async def test_another_sites_name_for_this_machine_is_refused() -> None:
             policy = page.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
+        for site in ("cross-site", "same-site"):
+            async with session.get(f"{url}api/stream", headers={"Sec-Fetch-Site": site}) as refused:
+                assert refused.status == 403
         async with session.post(f"{url}api/stream") as refused:
             assert refused.status == 405
         async with session.get(f"{url}../../etc/passwd") as refused:

@@ -118,6 +118,16 @@ def is_own_host(host: str, listen: Address, names: frozenset[str]) -> bool:
     return True
 
 
+def is_own_page(headers: Mapping[str, str]) -> bool:
+    """Whether a request comes from a page of this server, from the address bar, or from no browser. Others
+    could not read the answer, but keep all streams open and ask for plans.
+
+    >>> is_own_page({}), is_own_page({"Sec-Fetch-Site": "cross-site"})
+    (True, False)
+    """
+    return headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+
+
 def may_look(authorization: str, tokens: TokenFile | None) -> bool:
     """Whether the Authorization header shows a known token, where one is asked for. Every role may look."""
     if tokens is None:

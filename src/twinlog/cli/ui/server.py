@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, may_look
+from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, is_own_page, may_look
 from twinlog.cli.ui.feed import Feed
 from twinlog.cli.ui.plans import Plans, refusal_row
 from twinlog.cli.ui.rows import GROUP_FIELDS, PARTITION_FIELDS, known_reasons
@@ -78,9 +78,10 @@ def application(page: Page) -> web.Application:
         if not is_own_host(request.host, page.listen, page.host_names):
             told = "this server is not called so; name it with --host-name"
             return _refusal(421, "HOST_UNKNOWN", told)
-        if request.path.startswith("/api/") and not may_look(
-            request.headers.get("Authorization", ""), page.tokens
-        ):
+        is_api = request.path.startswith("/api/")
+        if is_api and not is_own_page(request.headers):
+            return _refusal(403, "OTHER_SITE", "a page of another site asks for this: open this server's own")
+        if is_api and not may_look(request.headers.get("Authorization", ""), page.tokens):
             return _refusal(401, "NOT_AUTHENTICATED", "a token is needed: the page asks for it")
         try:
             return await handler(request)
