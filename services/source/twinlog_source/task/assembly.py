@@ -1,5 +1,5 @@
-"""Puts one task together: its sessions, its halves, and its transactional ids, taken over before it says
-so."""
+"""Assembles one task: its sessions, its reading and writing half, and its transactional ids, which it
+initialises before it reports Prepared."""
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
@@ -51,7 +51,7 @@ from twinlog_source.task.writing.transport import AtLeastOnce, ExactlyOnce, Tran
 MAX_BUFFERED_BYTES = 8 << 20
 SYNCS_DELIVERY_SECONDS = 10.0
 TAIL_SECONDS = 10.0
-"""For a question about the end of copies: a broker that hangs is asked again."""
+"""The time-out of one request about the end of copies; a broker that hangs is asked again."""
 
 
 @asynccontextmanager

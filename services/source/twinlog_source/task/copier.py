@@ -1,4 +1,5 @@
-"""One task's copy: its partitions, the reading and the writing half, and the driver's commands to them."""
+"""The copy of one task: its partitions, the reading and the writing half, and the driver's commands to
+them."""
 
 import asyncio
 import random
@@ -33,7 +34,7 @@ CALL_TIMEOUT_SECONDS = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class Copier:
-    """Built by `open_copier`; `assign` once, then `run` once."""
+    """Created by `open_copier`; call `assign` once, then `run` once."""
 
     flow: Flow
     dials: CopySettings
@@ -46,15 +47,15 @@ class Copier:
     copies: dict[TopicPartition, PartitionCopy]
     policies: dict[TopicPartition, CopyPolicy]
     source_topic_ids: dict[str, str]
-    """By topic; "" = not known. What is fetched is of these topics only."""
+    """By topic; "" = unknown. Only these topics are fetched."""
     by_target: dict[TopicPartition, PartitionCopy]
     throttle: Throttle
     foreign_writes: ForeignWrites
     resting: RestingCopies
     preserved: PreservedCopies | None = None
-    """None where the flow has no copies that keep their source's offsets."""
+    """None if the flow has no preserved copies."""
     moves: PositionMoves = field(init=False)
-    """What operators order."""
+    """The operators' moves of positions."""
     losses: LossJudge = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,7 +79,7 @@ class Copier:
         )
 
     def assign(self, start: TaskStart) -> None:
-        """Take the partitions and the positions to continue from."""
+        """Take the partitions and their start positions."""
         self.set_limits(start.limits)
         for assignment in start.assignments:
             partition = assignment.partition
@@ -108,12 +109,12 @@ class Copier:
             if assignment.position_stored:
                 self.target_writer.note_stored(partition, assignment.position)
             else:
-                # Also a 0: what comes before the first record must not be left out by a later start.
+                # Also a position of 0, so that a later start does not skip records before the first position.
                 self.target_writer.store_soon(partition)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Copy until `stop`; then commit what was sent. Raises KafkaError when that failed, or we are
-        fenced."""
+        """Copy until `stop`; then commit what was sent. Raises KafkaError when the commit fails, or the ids
+        are fenced."""
         copied, over = asyncio.Event(), asyncio.Event()
         failures: list[KafkaError] = []
 
@@ -136,7 +137,7 @@ class Copier:
             waking = group.create_task(wake(), name="wake at stop")
             reading = group.create_task(self.source_reader.run(copied), name="source_reader")
             group.create_task(self.syncs.run(copied), name="offset syncs")
-            # Not after `stop`: what is moved then would be reported, and be in no log.
+            # Not after `stop`: such a move would be reported, but not stored.
             moving = group.create_task(self.moves.run(stop), name="positions")
             looking = group.create_task(self.foreign_writes.run(copied), name="foreign writes")
             resting = group.create_task(self.resting.run(stop), name="copies at rest")
@@ -146,7 +147,7 @@ class Copier:
                 await self.target_writer.run(over)
                 if self.preserved is not None and not failures:
                     await self.preserved.drain()
-                # Only then: what is found while the last positions are stored would be in no log.
+                # Only then: what was found while the last positions are stored would not be on the log.
                 reading.cancel()
                 await asyncio.wait([reading])
                 if not failures:
@@ -155,7 +156,8 @@ class Copier:
                 failures.append(error)
             finally:
                 copied.set()
-                # All of them: who is fenced ends without a `stop`, and the driver waits for its last words.
+                # Cancel all of them: a fenced task ends without `stop`, and the driver waits for its last
+                # message.
                 for part in (reading, waking, moving, looking, resting):
                     part.cancel()
         self.moves.settle()

@@ -1,9 +1,9 @@
-"""Finds who else writes into copies, while they are made.
+"""Finds foreign records in copies while the copies are written.
 
-A copier knows at which offset its next batch should lie: behind its last one, and behind the marker of its
-transaction. Where it lies farther, or where a copy at rest ends farther (`resting_copies`), the offsets
-between are looked at, once: what consumers see there, somebody else wrote, and the batch's header says who.
-What is left of an aborted round of ours, nobody sees. A preserved copy is looked at by its own reader.
+A copier knows the offset of its next batch: behind its last one and the marker of its transaction. If the
+batch is at a higher offset, or a copy at rest ends at a higher one (`resting_copies`), the offsets in between
+are read once. Records there that consumers see are foreign, and the batch header has the producer. Records of
+our own aborted rounds are not visible to consumers. Preserved copies are checked by their own reader.
 """
 
 import asyncio
@@ -24,19 +24,20 @@ from twinlog_source.partitions.foreign_stretches import ForeignStretches
 from twinlog_source.partitions.reports import ForeignWrite
 
 MOST_WAITING = 1_000
-"""Ranges that wait to be looked at; the oldest go first, and are dropped first."""
+"""The most ranges that wait for a check; the oldest are checked first, and dropped first."""
 _LOOK_BYTES = 1 << 20
 _MOST_LOOKS = 64
-"""How often one range is looked at."""
+"""How often one range is checked."""
 _AGAIN_SECONDS = 1.0
 _MOST_TRIES = 30
-"""While the target does not answer, or an open transaction of somebody hides what follows."""
+"""How often a check is tried while the target does not answer, or an open transaction hides what follows."""
 
 log = structlog.get_logger(__name__)
 
 
 def writes_of(headers: Iterable[BatchHeader], begin: int, end: int) -> tuple[ForeignWrite, ...]:
-    """What others wrote between two target offsets; `headers`: of the batches that consumers see there."""
+    """The foreign writes between two target offsets; `headers` are those of the batches that consumers see
+    there."""
     stretches = ForeignStretches(begin, end)
     for header in headers:
         stretches.add(header)
@@ -55,26 +56,26 @@ class _Range:
 class ForeignWrites:
     """The foreign writes that one task finds. The writer calls `suspect`; findings go to `found`.
 
-    Invariant: no offset of a copy is told twice, however often it is suspected.
+    Invariant: no offset of a copy is reported twice, however often it is suspected.
     """
 
     reader: BatchReader
-    """Reads the target, read_committed."""
+    """Reads the target with read_committed."""
     found: Callable[[TopicPartition, ForeignWrite], None]
     _waiting: deque[_Range] = field(default_factory=lambda: deque(maxlen=MOST_WAITING))
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _looked_to: dict[TopicPartition, int] = field(default_factory=dict)
-    """By target partition: offsets below are told."""
+    """By target partition: offsets below are reported."""
 
     def suspect(self, source: TopicPartition, target_topic: str, begin: int, end: int) -> None:
-        """These offsets of the copy are not ours, unless they are aborted."""
+        """These offsets of the copy are foreign unless they are aborted."""
         target = TopicPartition(target_topic, source.partition)
         self._waiting.append(_Range(source, target, begin, end))
         self._arrived.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop until it is cancelled; `stop` ends the waits for a target that does not answer."""
+        """Loop until cancelled; `stop` ends waits for a target that does not answer."""
         while True:
             await self._arrived.wait()
             while self._waiting:
@@ -85,10 +86,10 @@ class ForeignWrites:
     async def look(
         self, source: TopicPartition, target: TopicPartition, begin: int, end: int, stop: asyncio.Event
     ) -> bool:
-        """Look at these offsets of a copy and tell what others wrote there. False: they could not be read."""
+        """Read these offsets of a copy and report foreign records. False: they could not be read."""
         async with self._looking:
             looked_to = self._looked_to.get(target, 0)
-            if begin < looked_to <= end:  # A log that ends below is another one by now.
+            if begin < looked_to <= end:  # A log that ends below has been recreated.
                 begin = looked_to
             if begin < end and not await self._look(_Range(source, target, begin, end), stop):
                 return False
@@ -100,7 +101,8 @@ class ForeignWrites:
             try:
                 headers = await self._visible(what)
             except TwinlogError as error:
-                # Bounded by the session. It is an extra: what copies does not wait for it, nor fail with it.
+                # Bounded by the session. This check is optional: the copy neither waits for it nor fails with
+                # it.
                 log.debug("foreign_writes_not_read", partition=str(what.target), reason=error.reason)
                 headers = None
             if headers is not None:
@@ -120,7 +122,7 @@ class ForeignWrites:
                 fetched = await self.reader.fetch(what.target, at, max_bytes=_LOOK_BYTES)
             except KafkaError as error:
                 if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
-                    return seen  # Deleted meanwhile: nobody can tell any more.
+                    return seen  # Deleted meanwhile, so it can no longer be determined.
                 raise
             if not fetched.batches:
                 return None

@@ -1,4 +1,4 @@
-"""What a task does before it says that it is prepared: leaders are found and connections opened."""
+"""What a task does before it reports Prepared: find leaders and open connections."""
 
 import asyncio
 import contextlib
@@ -8,16 +8,16 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import deadline
 
 READY_SECONDS = 2.0
-"""How long a task waits for leaders and connections before it is Prepared: some ten round trips to a cluster
-on another continent. A cluster that hangs does not delay the records of the other end by more than that."""
+"""How long a task waits for leaders and connections before it reports Prepared: some ten round trips to
+another continent. A cluster that hangs delays the other end's records by no more than that."""
 
 
 async def make_ready(
     ways: Mapping[str, Callable[[], Awaitable[None]]], *, bound_seconds: float = READY_SECONDS
 ) -> None:
-    """Go all ways at the same time, each for itself and for `bound_seconds` at most.
+    """Open all connections concurrently, for at most `bound_seconds`.
 
-    A way that fails or takes longer is no error: the copy meets it again, and says so.
+    A failure or a time-out is not an error here: the copy meets it again, and reports it.
     """
 
     async def attempt(doing: str, way: Callable[[], Awaitable[None]]) -> None:

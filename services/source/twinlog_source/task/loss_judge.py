@@ -1,4 +1,4 @@
-"""Decides what becomes of a copy when its source lost records: it stops, leaves a gap, or fills it."""
+"""Decides how a copy continues when its source lost records: it stops, leaves a gap, or fills it."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from twinlog_source.task.writing.preserved_copies import PreservedCopies, hole_w
 from twinlog_source.task.writing.target_writer import TargetWriter
 
 _NO_EPOCH = -1
-"""In a question for the end of an epoch: none is known."""
+"""In a request for the end of an epoch: no epoch is known."""
 TRUNCATION_DOUBT_SECONDS = 5.0
 IN_FLIGHT_SECONDS = 0.25
-"""How soon to look again at what cannot be judged while records are in flight."""
+"""After this time a partition is judged again that had records in flight."""
 _OFFSETS_END = (
     ": from there on the copy has offsets of its own; or delete the target topic, and it is copied again"
 )
@@ -34,12 +34,13 @@ class LossJudge:
     target_writer: TargetWriter
     preserved: PreservedCopies | None
     on_gap: Callable[[Gap], None]
-    """Told of what is lost."""
+    """Called with each gap."""
     fail_on_data_loss: bool
     clock: Clock
 
     async def on_out_of_range(self, copies: Sequence[PartitionCopy]) -> None:
-        """The source does not hold the positions: find out what is missing, continue or stop by policy."""
+        """The source does not have the positions: find out what is missing, then continue or stop, by
+        policy."""
         self._judge_later(copies)
         await self._judge([copy for copy in copies if copy.is_idle and not self._is_believed(copy)])
 
@@ -68,20 +69,20 @@ class LossJudge:
         return refused
 
     def _judge_later(self, copies: Sequence[PartitionCopy]) -> None:
-        """Those with records in flight are judged once these are committed: asked for again after a moment,
-        as the answer would be the same."""
+        """Postpone partitions with records in flight until these are committed: earlier the answer would be
+        the same."""
         again_at = self.clock.monotonic() + IN_FLIGHT_SECONDS
         for copy in copies:
             if not copy.is_idle and copy.not_before < again_at:
                 copy.wait_until(again_at, "")
 
     def _is_believed(self, copy: PartitionCopy) -> bool:
-        """Whether it was only read again to prove the end of its copy, by what the source does not hold any
-        more: it is read from that end on then."""
+        """Whether the position was only read again to prove the end of its copy, and the source no longer has
+        those records: then it continues from that end."""
         return self.preserved is not None and copy.keeps_offsets and self.preserved.believe(copy.partition)
 
     async def _judge(self, copies: Sequence[PartitionCopy]) -> None:
-        """Ask the leaders about all of them together, and decide for each by itself."""
+        """Ask the leaders about all of them together, and decide for each separately."""
         if not copies:
             return
         generations = {copy.partition: copy.generation for copy in copies}
@@ -91,7 +92,7 @@ class LossJudge:
         for copy in copies:
             partition = copy.partition
             if copy.generation != generations[partition] or not copy.is_idle:
-                continue  # it was moved meanwhile: what was asked is not about where it stands
+                continue  # It was moved meanwhile, so the answer is not about its present position.
             start, end, diverged_at = starts[partition], ends[partition], divergences[partition]
             unanswered = next((one for one in (start, end, diverged_at) if isinstance(one, KafkaError)), None)
             if unanswered is not None:
@@ -103,7 +104,8 @@ class LossJudge:
             self._decide(copy, start, end, diverged_at)
 
     def _decide(self, copy: PartitionCopy, start: int, end: int, diverged_at: int | None) -> None:
-        """The log runs from `start` to `end`, and differs from `diverged_at` on from what was copied."""
+        """The source's log has the offsets from `start` to `end`, and differs from the copied records from
+        `diverged_at` on."""
         loss = find_loss(
             position=copy.committed, log_start_offset=start, log_end_offset=end, diverged_at=diverged_at
         )
@@ -113,8 +115,8 @@ class LossJudge:
             PartitionReason.TRUNCATION_SUSPECTED,
             PartitionReason.DATA_LOSS,
         ):
-            # A log that ends before the position may be a new topic of the old name: the driver looks at
-            # topic ids, and gives the partition another position if so.
+            # A log that ends before the position may belong to a recreated topic. The driver compares topic
+            # ids, and then assigns another position.
             copy.fail(
                 reason=PartitionReason.TRUNCATION_SUSPECTED,
                 message=f"the source log ended at {loss.from_offset}, before the position {copy.committed}",
@@ -146,7 +148,7 @@ class LossJudge:
         )
 
     def _leave_out_of_preserved(self, copy: PartitionCopy, loss: Loss, preserved: PreservedCopies) -> None:
-        """What the copy does not have is filled, or the copy ends there."""
+        """Fill what the copy lacks, or end the copy there."""
         partition = copy.partition
         if not preserved.is_at_rest(partition):
             return  # It is judged again.
@@ -169,7 +171,7 @@ class LossJudge:
         message = hole_words(partition, loss.from_offset, loss.to_offset)
         wait_seconds = preserved.seconds_before_alone(partition)
         if wait_seconds > 0:
-            # The task before may hold what was lost, and write it among records that have other offsets.
+            # The former task may still write the lost records, among records with other offsets.
             copy.fail(
                 reason=reason,
                 message=message,
@@ -182,7 +184,7 @@ class LossJudge:
         preserved.end_at(partition, loss.resume_at, until=loss.from_offset, reason=reason, message=message)
 
     def _leave_out(self, copy: PartitionCopy, loss: Loss, *facts: NewRecord) -> None:
-        """The position that is moved, and what the move leaves out: both or neither."""
+        """Move the position, and store the gap that it leaves: both or neither."""
         gap = Gap(
             partition=copy.partition,
             from_offset=loss.from_offset,

@@ -1,4 +1,4 @@
-"""What glibc is told about the memory of tasks: keep freed blocks while copying, give them back at rest."""
+"""Tunes glibc for the memory of tasks: keep freed blocks while copying, return them to the system at rest."""
 
 import ctypes
 import sys
@@ -10,7 +10,8 @@ KEPT_FREE_BYTES = 1 << 30
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to reuse freed megabyte blocks: giving them back costs 17x the copy itself."""
+    """Make glibc reuse freed blocks of megabytes: returning them costs 17 times as much as the copy
+    itself."""
     libc = _glibc()
     if libc is not None:
         libc.mallopt(M_MMAP_THRESHOLD, LARGEST_REUSED_BLOCK_BYTES)
@@ -18,7 +19,7 @@ def keep_freed_memory() -> None:
 
 
 def give_back_memory() -> None:
-    """At the end of a task: its worker rests for a whole epoch, another one copies."""
+    """Call it at the end of a task: its worker is idle for a whole epoch, while another one copies."""
     libc = _glibc()
     if libc is not None:
         libc.malloc_trim(0)

@@ -1,14 +1,13 @@
-"""Positions that an operator moves, carried out by the task that copies the partition.
+"""Moves positions for an operator, in the task that copies the partition.
 
     ordered ──at rest──▶ storing ──on the log──▶ done
        └──── withdraw ─────┴─▶ withdrawn: the partition continues where it was
 
-A copy that keeps its source's offsets is at rest once its end is known and compared, and nothing is about to
-end it.
+A preserved copy is at rest once its end is known and compared, and nothing is about to end it.
 
 Invariant A: nothing is fetched from a new position before that position is on the log.
-Invariant B: a move that was withdrawn has no later effect, although its record may be in a commit whose
-answer is not known yet: the old position is written behind it.
+Invariant B: a withdrawn move has no later effect, although its record may be in a commit whose answer is not
+known yet: the old position is written behind it.
 """
 
 import asyncio

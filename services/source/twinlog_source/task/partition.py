@@ -34,7 +34,7 @@ class State(StrEnum):
 
 
 def retry_wait(failures: int, jitter: float) -> float:
-    """Seconds until the next try after so many failures in a row before this one; `jitter` in [0, 1)."""
+    """Seconds until the next try, after this many failures in a row; `jitter` in [0, 1)."""
     return backoff_seconds(
         failures,
         first=FIRST_RETRY_SECONDS,
@@ -46,98 +46,99 @@ def retry_wait(failures: int, jitter: float) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Counters:
-    """What this task did for a partition since it was assigned."""
+    """What this task has done for a partition since it was assigned."""
 
     records: int = 0
     bytes: int = 0
     raw_records: int = 0
     recoded_records: dict[str, int] = field(default_factory=dict)
-    """By the reason that kept a batch from being copied unopened."""
+    """By the reason why a batch was not copied raw."""
     failures_by_reason: dict[str, int] = field(default_factory=dict)
     """Failures by reason."""
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
-    """Source timestamp to acknowledgement, since the last report."""
+    """From source timestamp to acknowledgement, since the last report."""
     record_age: LatencyHistogram = field(default_factory=LatencyHistogram)
-    """When it was read, since the last report."""
+    """The age when read, since the last report."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionCopy:
-    """One partition as its task copies it; all offsets are the source's."""
+    """One partition in its task; all offsets are the source's."""
 
     partition: TopicPartition
     target_topic: str
     committed: int
-    """Next offset to copy: everything below is committed on the target, or was not to be copied."""
+    """The next offset to copy: everything below is committed on the target, or is not to be copied."""
     random: Callable[[], float]
     compacted: bool = False
     """The source topic is compacted, or may be."""
     keeps_offsets: bool = False
-    """Its records have the source's offsets on the target; the end of the copy is the position."""
+    """The copy is preserved: its end is the position."""
     is_full: bool = False
-    """Enough of it is on its way to the target: no more is fetched for now."""
+    """Enough of it is in flight to the target: no more is fetched for now."""
     needs_translation: bool = False
-    """Its copy cannot keep the offsets from `committed` on: nothing more is read."""
+    """The copy cannot keep the offsets from `committed` on: nothing more is read."""
     fetched: int = field(init=False)
-    """Next offset to fetch; ahead of `committed` by what is queued or sent."""
+    """The next offset to fetch; ahead of `committed` by what is queued or sent."""
     sent: int = field(init=False)
-    """Next offset to send; ahead of `committed` by what the open transaction holds."""
+    """The next offset to send; ahead of `committed` by the content of the open transaction."""
     state: State = State.RUNNING
     reason: str = ""
     message: str = ""
     reason_before: str = ""
     """The reason of the previous state."""
     retry_at: float | None = None
-    """Monotonic seconds; None = not by itself."""
+    """Monotonic seconds; None = the partition does not retry by itself."""
     end_offset: int | None = None
-    """End of what may be copied of the source's log; None = not known."""
+    """The end of what may be copied of the source's log; None = unknown."""
     log_start_offset: int | None = None
     counters: Counters = field(default_factory=Counters)
     generation: int = 0
-    """Raised by every rewind: what was fetched for an older generation is thrown away."""
+    """Raised by every rewind: chunks of an older generation are discarded."""
     held: bool = False
     rounds: int = 0
-    """How many rounds that are not over have chunks of it, if only chunks that hold nothing but a fault."""
+    """How many open rounds have chunks of it, including chunks with only a fault."""
     restarts: int = 0
-    """How often its position was decided elsewhere."""
+    """How often its position was set from outside."""
     lane: Lane | None = None
     """The lane of the last copied batch."""
     latency_seconds: float | None = None
-    """Source timestamp to acknowledgement of the last copied batch."""
+    """From source timestamp to acknowledgement of the last copied batch."""
     failures: int = 0
-    """In a row, also those of the tasks before."""
+    """The number of failures in a row, including those of earlier tasks."""
     epochs: tuple[EpochStart, ...] = ()
-    """Leader epochs of what is committed, the last one of the record before `committed`; empty = unknown."""
+    """The leader epochs of the committed records, the last one of the record before `committed`; empty =
+    unknown."""
     fetched_epoch: int | None = None
     """The leader epoch of the record before `fetched`; None = unknown."""
     target_end: int | None = None
-    """Target offset after the last record written, by this task or one before; None = unknown."""
+    """The target offset after the last record that this or an earlier task wrote; None = unknown."""
     target_shortened_to: int | None = None
-    """Where the target continued after it had lost records; None = not seen."""
+    """Where the target continued after it had lost records; None = no loss was seen."""
     target_shortened_at: int | None = None
-    """Source offset of the record that was written there: the target may have lost what lies before it."""
+    """The source offset of the record that was written there: the target may have lost records before it."""
     target_shortened_times: int = 0
-    """How often that was seen: the same records may be lost twice at the same place."""
+    """How often a loss was seen: the same records may be lost twice at the same place."""
     shortenings_told: int = 0
-    """Of these, how many the driver was told of."""
+    """How many of these losses were reported to the driver."""
     repositioned: int = 0
-    """Id of the last command to continue elsewhere that is carried out and stored."""
+    """The id of the last order to move that was carried out and stored."""
     withdrawn: int = 0
-    """Id of the last such command that was withdrawn before it was stored."""
+    """The id of the last order that was withdrawn before it was stored."""
     not_before: float = 0.0
-    """Monotonic seconds before which nothing more of it may be copied (`Horizon`)."""
+    """Nothing more of the partition may be copied before this time, in monotonic seconds (`Horizon`)."""
     not_before_reason: str = ""
     end_is_exact: bool = False
-    """Nothing of ours lies behind `target_end` that consumers see."""
+    """Nothing of ours that consumers see lies behind `target_end`."""
     ends_rounds_with_marker: bool = False
     """Its rounds are transactions: the marker of each takes an offset."""
     markers_to_come: int = 0
-    """Of rounds that are committed: so many may lie at `target_end`, also of the round before where rounds
+    """How many markers of committed rounds may be at `target_end`; also of the previous round where rounds
     overlap."""
     source_lost_from: int | None = None
-    """The source lost what was copied from here on, and somebody has to decide; None = it did not."""
+    """The source lost copied records from here on, and an operator has to decide; None = it did not."""
     settling: bool = False
-    """Its position was moved by command and is not on the log yet: nothing is fetched."""
+    """Its position was moved by an operator, and is not on the log yet: nothing is fetched."""
     _paused: bool = False
 
     def __post_init__(self) -> None:
@@ -145,7 +146,7 @@ class PartitionCopy:
         self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs else None
 
     def fetchable(self, now: float) -> bool:
-        """Whether the next fetch includes it; a back-off that is over ends here."""
+        """Whether the next fetch includes it. A back-off that is over ends here."""
         if (
             self.state in (State.BACKOFF, State.FAULTED)
             and self.retry_at is not None
@@ -157,12 +158,12 @@ class PartitionCopy:
 
     @property
     def takes_answers(self) -> bool:
-        """Whether the answer to a fetch that was under way may be copied. Not once the partition was paused,
-        moved or set aside meanwhile: the records are fetched again when it continues."""
+        """Whether the answer to a fetch in flight may be copied. Not if the partition was paused, moved or
+        set aside meanwhile: the records are fetched again when it continues."""
         return self.state is State.RUNNING and not self.settling and not self.needs_translation
 
     def wait_until(self, at: float, reason: str) -> None:
-        """Copy nothing that is behind `fetched` before this moment, in monotonic seconds."""
+        """Copy nothing behind `fetched` before this moment, in monotonic seconds."""
         self.not_before, self.not_before_reason = at, reason
 
     def waits(self, now: float) -> str:
@@ -173,19 +174,20 @@ class PartitionCopy:
         """The target has committed everything below `position`."""
         assert position >= self.committed, (self.partition, self.committed, position)
         if position > self.committed:
-            # Not by a chunk that holds only a fault: its next try would come as soon as the first one.
+            # Not for a chunk with only a fault: the wait before its next try would begin again at the
+            # shortest.
             self.failures = 0
         self.committed = position
 
     def reached_end(self) -> None:
-        """The source has nothing after `fetched`. With nothing on its way either, earlier failures are over:
-        the next one is the first again."""
+        """The source has nothing after `fetched`. If nothing is in flight either, earlier failures are over,
+        and the next one counts as the first."""
         if self.is_idle:
             self.failures = 0
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is fetched, queued or sent that is not committed, and no fault is about to be told."""
+        """Whether everything fetched, queued or sent is committed, and no fault is about to be reported."""
         return self.fetched == self.committed and not self.rounds
 
     @property
@@ -196,9 +198,8 @@ class PartitionCopy:
     def written(
         self, base_offset: int, record_count: int, first_source_offset: int
     ) -> tuple[int, int] | None:
-        """Records of it, the first of them this one of the source, were committed on the target at
-        `base_offset`. The answer: a range of target offsets before them that is not ours, unless it is
-        aborted."""
+        """Records of it, beginning with this offset of the source, were committed on the target at
+        `base_offset`. Return a range of target offsets before them that is foreign unless it is aborted."""
         unexplained = None
         if self.target_end is not None and base_offset < self.target_end:
             self._note_shortened(base_offset, first_source_offset)
@@ -215,8 +216,8 @@ class PartitionCopy:
         return unexplained
 
     def _note_shortened(self, base_offset: int, first_source_offset: int) -> None:
-        """One that the driver was not told of yet is one with it: rather too much is told as lost than too
-        little."""
+        """Add a loss. It is joined with one that was not reported yet: a reported range may be too large,
+        never too small."""
         if self.target_shortened_to is not None and self.shortenings_told < self.target_shortened_times:
             base_offset = min(base_offset, self.target_shortened_to)
             first_source_offset = max(first_source_offset, self.target_shortened_at or 0)
@@ -224,24 +225,24 @@ class PartitionCopy:
         self.target_shortened_times += 1
 
     def others_wrote(self, begin: int, end: int) -> None:
-        """What lies between where the copy ended and this target offset was looked at: it is not ours."""
+        """The range between the end of the copy and this target offset was checked: it is foreign."""
         if self.target_end == begin and self.is_idle:
             self.target_end, self.markers_to_come = end, 0
 
     def end_round(self) -> None:
-        """A round that held records of it is committed: once for each round, in their order. Its marker may
-        lie behind the records of the next one."""
+        """A round with records of it is committed; called once for each round, in order. Its marker may be
+        behind the records of the next round."""
         self.markers_to_come += self.ends_rounds_with_marker
 
     def rewind(self) -> None:
-        """Throw away what is queued and sent: the transaction that held it was aborted."""
+        """Discard what is queued and sent: the transaction was aborted."""
         self.sent = self.committed
         self.rounds = 0
         self.end_is_exact = False
         self.drop_queued()
 
     def drop_queued(self) -> None:
-        """Throw away what is fetched but not sent."""
+        """Discard what is fetched but not sent."""
         self.fetched = self.sent
         self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs and self.is_idle else None
         self.generation += 1
@@ -249,7 +250,7 @@ class PartitionCopy:
         self.not_before = 0.0
 
     def restart_at(self, position: int) -> None:
-        """Continue from a position that was decided elsewhere (the log, an operator, a recorded gap).
+        """Continue from a position that was set from outside (the log, an operator, a recorded gap).
 
         Only while nothing is sent, or what was sent is aborted.
         """
@@ -260,7 +261,7 @@ class PartitionCopy:
         self.rewind()
 
     def hold(self) -> None:
-        """Fetch no more until the fault behind what was queued is told by `fail`, or a rewind forgets it."""
+        """Fetch no more until `fail` reports the fault behind what is queued, or a rewind removes it."""
         self.held = True
 
     def fail(
@@ -273,10 +274,11 @@ class PartitionCopy:
         keep_in_flight: bool = False,
         wait_seconds: float | None = None,
     ) -> None:
-        """Set the partition aside: BACKOFF when a retry may help, FAULTED when somebody must act.
+        """Set the partition aside: BACKOFF if a retry may help, FAULTED if an operator must act.
 
-        Both try again by themselves, with growing waits up to a minute: what was repaired heals without a
-        command. `keep_in_flight` when only reading failed: what was read before may still be committed.
+        Both retry by themselves, with growing waits up to a minute: when the cause is removed, the partition
+        continues without a command. `keep_in_flight` if only reading failed: what was read before may still
+        be committed.
         """
         self.held = False
         if not keep_in_flight:
@@ -290,7 +292,7 @@ class PartitionCopy:
 
     def give_up_offsets(self, *, reason: str, message: str) -> None:
         """The copy cannot keep the source's offsets from `committed` on. Final: the driver assigns the
-        partition again, as one with offsets of its own."""
+        partition again as a translated one."""
         self.needs_translation = True
         self.rewind()
         self._become(State.FAULTED, reason, message)
@@ -298,7 +300,7 @@ class PartitionCopy:
     def restore_failure(
         self, *, state: State, reason: str, message: str, failures: int, retry_at: float
     ) -> None:
-        """The task before had set the partition aside: it stays so, and its next try is no sooner."""
+        """The earlier task had set the partition aside: it stays so, and is not retried earlier."""
         self._become(state, reason, message)
         self.failures, self.retry_at = failures, retry_at
 
@@ -312,7 +314,7 @@ class PartitionCopy:
             self.reason_before = ""
 
     def pause(self, *, paused: bool) -> None:
-        """Pause by command, or take the pause back. A fault stays visible while paused."""
+        """Pause by an operator's command, or end the pause. A fault stays visible during the pause."""
         self._paused = paused
         if paused and self.state is State.RUNNING:
             self.drop_queued()
@@ -321,7 +323,7 @@ class PartitionCopy:
             self._become(State.RUNNING)
 
     def _continue(self) -> None:
-        """Be copied, or paused where that is the order."""
+        """Copy, or pause if that is ordered."""
         if self._paused:
             self._become(State.PAUSED, PartitionReason.PAUSED_BY_OPERATOR)
         else:

@@ -1,8 +1,8 @@
-"""Finds what others write into copies at rest: no batch of ours comes that would lie in an unexpected place.
+"""Finds foreign records in copies at rest, for which no batch of ours would arrive at an unexpected offset.
 
-The ends of all copies at rest are asked for now and then, one request to each leader. One that ends behind
-what was written last is looked at. What is on its way while the question is, is at rest neither before nor
-after it, so nobody is accused of what we wrote.
+The ends of all copies at rest are read at an interval, with one request to each leader. A copy that ends
+behind its last written record is checked. A copy with records in flight during the request is at rest neither
+before nor after it, so our own records are never reported as foreign.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 
 FIRST_LOOK_SECONDS = 2.0
-"""After a task began: what was written between two tasks is found soon."""
+"""The delay after the start of a task: what was written between two tasks is found soon."""
 LOOK_SECONDS = 20.0
 
 Ends = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int | KafkaError]]]
-"""Where copies end for their consumers, by target partition. Raises KafkaError."""
+"""Returns where copies end for their consumers, by target partition. Raises KafkaError."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,11 +45,11 @@ class RestingCopies:
             try:
                 await self.look(stop)
             except TwinlogError as error:
-                # It is an extra: what copies does not wait for it, nor fail with it.
+                # This check is optional: the copy neither waits for it nor fails with it.
                 log.debug("resting_copies_not_read", reason=error.reason)
 
     async def look(self, stop: asyncio.Event) -> None:
-        """Ask where the copies at rest end, and look at what should not be there. Raises KafkaError."""
+        """Read where the copies at rest end, and check unexpected offsets. Raises KafkaError."""
         before = {
             target: end
             for target, copy in self.by_target.items()
@@ -62,7 +62,7 @@ class RestingCopies:
             if copy is None or isinstance(found, KafkaError) or self._resting_end(copy) != before[target]:
                 continue
             if copy.keeps_offsets and self.preserved is not None:
-                # One that ends before may be another topic by now, which the driver will notice.
+                # A copy that ends earlier may have been recreated, which the driver will notice.
                 if found > before[target]:
                     self.preserved.doubt(copy.partition)
             elif found > before[target] + copy.markers_to_come and await self.foreign_writes.look(
@@ -71,7 +71,7 @@ class RestingCopies:
                 copy.others_wrote(before[target], found)
 
     def _resting_end(self, copy: PartitionCopy) -> int | None:
-        """Where the copy ends if only we wrote it; None: that is not known, or about to change."""
+        """Where the copy ends if only Twinlog wrote it; None: unknown, or about to change."""
         if copy.keeps_offsets:
             return None if self.preserved is None else self.preserved.resting_end(copy.partition)
         return copy.target_end if copy.is_idle and copy.end_is_exact else None

@@ -1,4 +1,4 @@
-"""The entry of a task: a fresh event loop for one slot of one epoch, bounded by the driver's commands and
+"""The entry point of a task: a new event loop for one slot of one epoch, bounded by the driver's commands and
 lease."""
 
 import sys
@@ -21,8 +21,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
-    """What Spark carries to a task: where its driver is, and the proof that it belongs to it. No secrets of
-    Kafka."""
+    """What Spark carries to a task: its driver's address, and the proof that the task belongs to it. No
+    secrets of Kafka."""
 
     flow_name: str
     """`A->B`."""
@@ -31,10 +31,10 @@ class TaskSpec:
     driver_endpoint: str
     """host:port of the driver's WorkerService."""
     driver_certificate: str
-    """PEM, what the task knows its driver by."""
+    """PEM; the task recognises its driver by it."""
     token: str
     connect_timeout_seconds: float
-    """Without an answer of the driver for this long at its start, the task ends."""
+    """A task whose driver does not answer for this long at the start ends."""
     log_level: str = "info"
 
 
@@ -42,26 +42,26 @@ class TaskSpec:
 class TaskOutcome:
     slot: int
     reason: str
-    """END_OF_EPOCH, EPOCH_OVER, REFUSED, or the reason of a failure that the driver was told."""
+    """END_OF_EPOCH, EPOCH_OVER, REFUSED, or the reason of a failure that was reported to the driver."""
     message: str = ""
 
 
 class TaskLostError(TwinlogError):
-    """The task lost its driver in the middle: Spark runs it again, and it joins its slot again."""
+    """The task lost its driver while it copied: Spark runs it again, and it joins its slot again."""
 
     default_reason = EndReason.LEASE_LOST
 
 
 def run_task(spec: TaskSpec) -> TaskOutcome:
-    """Copy until the driver says End. Blocks. Raises TaskLostError when the driver was lost: whether it
-    still lives shows when the task is run again."""
+    """Copy until the driver sends End. Blocks. Raises TaskLostError when the driver was lost; the next run
+    shows whether it still lives."""
     configure_task_logging(spec)
     export_spans()
     session = connection(spec)
     try:
         reason, message = uvloop.run(session.run())
     except Exception:
-        # Spark runs the task again; what it makes of the error is for its own log, which nobody reads.
+        # Spark runs the task again; it writes the error only to its own log, which nobody reads.
         log.exception("task_crashed", flow=spec.flow_name, epoch=spec.epoch, slot=spec.slot)
         raise
     finally:

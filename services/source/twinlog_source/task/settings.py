@@ -1,4 +1,4 @@
-"""How a task copies, by the settings that its driver tells it."""
+"""The settings of a task's copy, from what its driver sends."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from twinlog_source.task.reading.horizon import Horizon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySettings:
-    """How records are copied, the same for all partitions of a task."""
+    """How records are copied; the same for all partitions of a task."""
 
     read_committed: bool
     check_crcs: bool
@@ -19,7 +19,7 @@ class CopySettings:
     max_uncompressed_bytes: int
     recode_compression_level: int | None
     forced_codec: Codec | None
-    """The producer's `compression.type` when somebody set it; None = records keep their codec."""
+    """The producer's `compression.type` if it is configured; None = records keep their codec."""
     fail_on_data_loss: bool
     exactly_once: bool
     """Rounds are transactions."""
@@ -46,7 +46,7 @@ class CopySettings:
 
 
 def horizon_of(settings: Mapping[str, str]) -> Horizon:
-    """How far may be copied. Of a driver of an earlier version: everything."""
+    """How far may be copied. A driver of an earlier version sets no limit."""
     return Horizon(
         delay_seconds=float(settings.get("twinlog.delay.seconds", "0")),
         until=parse_until(settings.get("twinlog.copy.until", "")),
@@ -55,7 +55,7 @@ def horizon_of(settings: Mapping[str, str]) -> Horizon:
 
 
 def copy_settings(setup: TaskSetup, *, check_crcs: bool) -> CopySettings:
-    """How records are copied, from settings of ours and the producer's `compression.type`."""
+    """How records are copied, from Twinlog's settings and the producer's `compression.type`."""
     settings = setup.settings
     level = settings["twinlog.recode.compression.level"]
     codec = setup.clients["data_producer"].get("compression.type", "").strip().lower()

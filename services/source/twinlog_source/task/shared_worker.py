@@ -1,8 +1,9 @@
-"""Tasks of several flows in one Python worker, on one event loop: for flows with little to copy.
+"""Runs the tasks of several flows in one Python worker, on one event loop; for flows with little to copy.
 
-Invariant A: a task that is lost or crashes is run again here, as Spark runs one that is alone, and the others
+Invariant A: a task that is lost or crashes is run again here, as Spark does for single tasks, and the others
 continue.
-Invariant B: the worker ends when every task has ended, or when the driver, which is that of all of them,
+
+Invariant B: the worker ends when every task has ended, or when the driver process, which all of them share,
 serves none of them. A single task that is not served tries again, and the others continue.
 """
 
@@ -27,9 +28,9 @@ from twinlog_source.task.run import (
 from twinlog_source.task.writing.spans import export_spans
 
 AGAIN_SECONDS = 0.5
-"""Before a task is run again. A driver makes one wait longer that was lost several times."""
+"""The wait before a task is run again. A driver makes a task wait longer that was lost several times."""
 LONGEST_AGAIN_SECONDS = 10.0
-"""For a task that its driver did not serve several times."""
+"""The same for a task that its driver repeatedly did not serve."""
 
 log = structlog.get_logger(__name__)
 
@@ -39,11 +40,11 @@ class Connection(Protocol):
 
     @property
     def was_served(self) -> bool:
-        """The driver has told it what to do."""
+        """Whether the driver has sent orders."""
         ...
 
     async def run(self) -> tuple[str, str]:
-        """Why it ended: reason and message. A driver that says nothing ends it after a while."""
+        """Return why it ended: reason and message. It ends when the driver is silent for too long."""
         ...
 
 
@@ -54,22 +55,22 @@ Connect = Callable[[TaskSpec], Connection]
 class _Task:
     spec: TaskSpec
     connection: Connection | None = None
-    """Its newest one."""
+    """The newest connection."""
     unserved: int = 0
-    """Connections in a row that ended before the driver had told it what to do."""
+    """The number of connections in a row that ended before the driver had sent orders."""
     outcome: TaskOutcome | None = None
 
     @property
     def may_have_driver(self) -> bool:
-        """It is served, or it is not known yet that it is not."""
+        """Whether it is served, or may still be."""
         if self.outcome is not None:
             return False
         return not self.unserved or (self.connection is not None and self.connection.was_served)
 
 
 def run_tasks(specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
-    """Copy for all of them until their driver has ended each. Blocks. Raises TaskLostError when the driver
-    is gone."""
+    """Copy for all of them until the driver has ended each. Blocks. Raises TaskLostError when the driver is
+    gone."""
     configure_task_logging(specs[0])
     export_spans()
     try:
@@ -82,7 +83,7 @@ def run_tasks(specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
 async def serve_all(
     specs: Sequence[TaskSpec], connect: Connect, *, again_seconds: float = AGAIN_SECONDS
 ) -> list[TaskOutcome]:
-    """The outcomes of all tasks, in the order of `specs`. Raises TaskLostError."""
+    """Return the outcomes of all tasks, in the order of `specs`. Raises TaskLostError."""
     tasks = [_Task(spec=spec) for spec in specs]
     async with asyncio.TaskGroup() as group:
         waiting = {
@@ -105,8 +106,7 @@ async def serve_all(
 async def _stay(
     task: _Task, tasks: Sequence[_Task], connect: Connect, again_seconds: float
 ) -> TaskLostError | None:
-    """Serve one slot until its driver says that it is over; TaskLostError when the driver serves none of
-    `tasks`."""
+    """Serve one slot until its driver ends it; raise TaskLostError when the driver serves none of `tasks`."""
     spec = task.spec
     while True:
         reason, message = await _once(task, connect)
@@ -121,13 +121,13 @@ async def _stay(
 
 
 async def _once(task: _Task, connect: Connect) -> tuple[str, str]:
-    """Why its next connection ended."""
+    """Return why its next connection ended."""
     spec = task.spec
     try:
         task.connection = connect(spec)
         ended = await task.connection.run()
     except Exception as error:
-        # The boundary of one flow. Its driver counts it as lost, and has the next one wait.
+        # The boundary of one flow. Its driver counts the task as lost, and makes the next one wait.
         log.exception("task_crashed", flow=spec.flow_name, epoch=spec.epoch, slot=spec.slot)
         task.unserved = 0
         return EndReason.LEASE_LOST, type(error).__name__

@@ -1,1 +1,2 @@
-"""Which topics are copied, where they begin, and what becomes of originals and copies."""
+"""Which topics are copied, where they begin, and what happens when originals or copies are recreated or lose
+records."""

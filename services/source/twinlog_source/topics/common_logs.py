@@ -1,11 +1,12 @@
-"""Finds how much of a copy that is about to begin lies on the target already, at the source's offsets.
+"""Finds how much of the source is already on the target, at the same offsets, for a copy that is about to
+begin.
 
-So it is after applications moved to the other cluster and its topics are copied back under the same names:
-the target is where they came from. MirrorMaker 2 would copy all of it once more.
+This happens after applications moved to the other cluster, and its topics are copied back under the same
+names: the target is where the records came from. MirrorMaker 2 would copy all of them again.
 
-Two logs of one origin are equal up to one offset and differ from there on, so that offset is found by halves:
-about thirty small reads of each side. What lies right before it, and at the beginning, is compared record by
-record. Timestamps count, so nothing is found where a cluster stamps its own.
+Two logs with a common origin are equal up to one offset and different from there on. A binary search finds
+this offset with about thirty small reads of each side. The records right before it, and at the beginning, are
+compared one by one. Timestamps count, so nothing is found if a cluster stamps its own.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from twinlog.model import Record, TopicPartition
 from twinlog_source.partitions.copy_mode import CommonLog
 
 LOOK_SECONDS = 120.0
-"""For one partition: each read is a round trip to either cluster."""
+"""The limit for one partition: each read is a round trip to both clusters."""
 LOOKS_AT_ONCE = 16
 COMPARED_OFFSETS = 1_000
 COMPARED_BYTES = 4 << 20
@@ -31,7 +32,7 @@ _STAMPED_BY = "message.timestamp.type"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """A copy that has not begun, and whose target holds records."""
+    """A copy that has not begun, and whose target has records."""
 
     source: TopicPartition
     target: TopicPartition
@@ -50,8 +51,8 @@ class CommonLogs:
     async def find(
         self, suspects: Collection[Suspect]
     ) -> Mapping[TopicPartition, CommonLog | KafkaError | None]:
-        """By source partition; None where the logs have nothing in common, or nobody can tell. Raises
-        KafkaError."""
+        """Return the result by source partition; None where the logs have nothing in common, or it is
+        unknown. Raises KafkaError."""
         suspects = [each for each in suspects if _begin(each) < min(each.target_end, each.source_end)]
         if not suspects:
             return {}
@@ -84,7 +85,7 @@ async def _look(suspect: Suspect, source: LogReader, target: LogReader) -> Commo
         async with asyncio.timeout(LOOK_SECONDS):
             return await _Pair(suspect, source, target).common()
     except KafkaError as error:
-        # A log that may not be read is as one that has nothing in common.
+        # A log that may not be read counts as one with nothing in common.
         return error if error.retriable else None
     except TimeoutError:
         words = f"{suspect.target}: not compared with its source within {LOOK_SECONDS:g} s"
@@ -116,7 +117,7 @@ class _Pair:
         return CommonLog(begin, common_end)
 
     async def _is_common_from(self, offset: int) -> bool:
-        """Whether the first record that either log shows from an offset on is the same, at one offset."""
+        """Whether the first record of both logs from an offset on is the same, at the same offset."""
         end = self.suspect.target_end
         here = await _first(self.source, self.suspect.source, offset, min(end, self.suspect.source_end))
         there = await _first(self.target, self.suspect.target, offset, end)
@@ -148,8 +149,8 @@ def _same(here: Record, there: Record) -> bool:
 async def _fetch(
     reader: LogReader, partition: TopicPartition, offset: int, *, known_end: int, max_bytes: int
 ) -> FetchedRecords:
-    """A new leader may show less than the log was seen to hold, for a while: it is asked again. Bounded by
-    the caller."""
+    """Fetch; a new leader may show less than the log was known to have for a while, so it is asked again. The
+    caller bounds the time."""
     wait_seconds = 0.0
     while True:
         fetched = await reader.fetch(partition, offset, max_wait_seconds=wait_seconds, max_bytes=max_bytes)
@@ -159,7 +160,7 @@ async def _fetch(
 
 
 async def _first(reader: LogReader, partition: TopicPartition, begin: int, end: int) -> Record | None:
-    """The first record that a log shows between two offsets."""
+    """The first record of a log between two offsets."""
     at = begin
     while at < end:
         fetched = await _fetch(reader, partition, at, known_end=end, max_bytes=PAGE_BYTES)
@@ -175,7 +176,7 @@ async def _first(reader: LogReader, partition: TopicPartition, begin: int, end: 
 async def _read(
     reader: LogReader, partition: TopicPartition, begin: int, end: int
 ) -> tuple[Sequence[Record], int]:
-    """What a log shows between two offsets, and how far that was read."""
+    """The records of a log between two offsets, and how far it was read."""
     found: list[Record] = []
     at, size_bytes = begin, 0
     while at < end and size_bytes < COMPARED_BYTES:
@@ -189,7 +190,7 @@ async def _read(
 
 
 async def _stamped_by_broker(cluster: ConfigAdmin, topics: Collection[str]) -> set[str]:
-    """Topics with the brokers' timestamps, and those whose properties are not known."""
+    """Topics with the brokers' timestamps, and those whose configuration is unknown."""
     configs = await cluster.describe_topic_configs(sorted(topics), keys=[_STAMPED_BY])
     known = {
         name: {entry.name: entry.value for entry in entries}

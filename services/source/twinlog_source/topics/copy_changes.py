@@ -1,9 +1,11 @@
-"""What becomes of preserved copies, as their tasks have put it on the log: they end, or leave out a range.
+"""How preserved copies change, according to what their tasks have put on the log: they end, or leave out a
+range.
 
 Invariant A: a copy changes in one direction only, from preserved to translated, at one source offset that is
-on the log. What lies below it keeps its source's offsets.
-Invariant B: where a copy has begun, only its task puts on the log what it leaves out, and that it ends, in
-one transaction with the position: the task alone has compared with the source what lies at the copy's end.
+on the log. Everything below it keeps the source's offsets.
+
+Invariant B: after a copy has begun, only its task stores what it leaves out and that it ends, in one
+transaction with the position: only the task has compared the end of the copy with the source.
 """
 
 from collections.abc import Collection
@@ -49,8 +51,8 @@ class CopyChanges:
         return self.marks.control
 
     def take_ended(self) -> bool:
-        """Take note of copies that their tasks have ended, on the log: they cannot keep the offsets. True
-        when there were any: they have to be handed out again, or set aside (nothing is decided of them)."""
+        """Handle copies that their tasks have ended, as the log shows. Return whether there were any: they
+        have to be assigned again, or set aside (their kind is undecided)."""
         rows = [row for row in self.table.rows.values() if row.needs_translation]
         for row in rows:
             assert row.report is not None
@@ -64,7 +66,7 @@ class CopyChanges:
         return bool(rows)
 
     def take_from_log(self, partitions: Collection[TopicPartition]) -> None:
-        """The log was read after fencing: it is the truth about the copies of these partitions."""
+        """The log was read after fencing, and decides about the copies of these partitions."""
         for partition in partitions:
             row, fact = self.table.rows.get(partition), self.control.copies.get(partition)
             if row is None or row.copy is None or fact is None or not row.copy.preserved:
@@ -74,9 +76,10 @@ class CopyChanges:
             self._note(CopyReread(partition=partition, copy=self._kept(fact)))
 
     async def translate_recreated(self, topics: Topics) -> None:
-        """Copies of source topics that were deleted and created again: offsets begin at 0 again, and none of
-        the copy's is the source's, also of one that was preserved for a while (the task may have found the
-        topic shorter before the driver saw its id). Before positions are reset, and while nobody copies."""
+        """Translate the copies of recreated source topics: offsets begin at 0 again, so none of the copy's
+        offsets are the source's any more. Also a copy that stayed preserved for a while, because its task
+        found the topic shorter before the driver saw its id. Call it before positions are reset, and while
+        nothing copies."""
         for partition, row in self.table.rows.items():
             topic = topics[partition.topic]
             fact = self.marks.copy_of(partition, topic)
@@ -91,8 +94,8 @@ class CopyChanges:
                 self._note(SourceRecreated(partition=partition))
 
     def take_skips(self) -> None:
-        """Take note of what tasks have left out of preserved copies: that is on the log. Nothing is written
-        here: while a task has a copy, it alone writes about it."""
+        """Handle ranges that tasks have left out of preserved copies, as the log shows. Nothing is written
+        here, because only the task writes about its copy."""
         for partition, row in self.table.rows.items():
             known = self.control.copies.get(partition)
             if row.copy is None or not row.copy.preserved or row.copy == known:
@@ -100,14 +103,14 @@ class CopyChanges:
             if known is None or known.target_topic_id != row.copy.target_topic_id or not known.preserved:
                 continue
             if known.skip_to > row.copy.skip_to:
-                # It is read from the log, and not reported yet: ranges only move forward.
+                # It was read from the log, and is not reported yet: ranges only move forward.
                 skipped = replace(row.copy, skip_from=known.skip_from, skip_to=known.skip_to)
                 self._note(CopyChanged(partition=partition, copy=skipped))
             else:
                 self.control.record(row.copy)
 
     async def undo_beginning(self, partition: TopicPartition, before: CopyFact | None) -> None:
-        """Put what was in force behind what may still arrive of a copy that was to begin."""
+        """Restore the valid decision, behind records that may still arrive about a copy that was to begin."""
         if before is None:
             await self.journal.retract("copy", partition.topic, partition.partition)
             self.control.retract("copy", partition.topic, partition.partition)
@@ -119,7 +122,7 @@ class CopyChanges:
         self.table.apply(event, self.clock.monotonic())
 
     def _kept(self, fact: CopyFact) -> CopyFact | None:
-        """None for one that has ended where the configuration demands the source's offsets."""
+        """None for a copy that has ended although the configuration requires the source's offsets."""
         demanded = self.rule.wanted(fact.partition.topic) is OffsetsMode.PRESERVED
         return None if demanded and not fact.preserved else fact
 

@@ -1,6 +1,6 @@
-"""Decides which copies keep their source's offsets, and puts that on the log before they are handed out.
+"""Decides which copies are preserved, and stores the decision before the copies are assigned.
 
-Invariant: a copy is handed out as preserved only when the log says so of this very target topic.
+Invariant: a copy is assigned as preserved only when the log says so for exactly this target topic.
 """
 
 import asyncio
@@ -61,28 +61,27 @@ class CopyModes:
     probe: TargetProbe
     new_copies: NewCopies
     confirm: Callable[[], Awaitable[None]]
-    """Raises KafkaError when the flow is not ours any more: to be asked before facts are written."""
+    """Raises KafkaError when this process no longer owns the flow; called before facts are written."""
     clock: Clock
     without_writer: set[TopicPartition] = field(default_factory=set)
-    """Copies that nobody had writes to on their way when the flow was taken over, and that were in no task
-    since."""
+    """Copies without a write in flight when the flow was taken over, and that no task has had since."""
     deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One decides at a time: an operator's first position of a partition may come while its kind of copy is
-    decided for another one."""
+    """Only one decision at a time: an operator may set the first position of a partition while another one is
+    being decided."""
 
     def forget(self) -> None:
-        """Another process may have decided meanwhile: the log tells."""
+        """Another process may have decided meanwhile: read the log again."""
         for partition in self.table.rows:
             self._note(CopyChanged(partition=partition, copy=None))
 
     async def decide(self, topics: Topics) -> None:
-        """Give every partition that has a position its kind of copy. While nobody copies those that have none
-        yet."""
+        """Decide the kind of copy for every partition with a position. Call it while nothing copies the
+        undecided ones."""
         async with self.deciding:
             await self.decide_alone(topics)
 
     async def decide_alone(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
-        """The same, or for one partition, called by the holder of `deciding`."""
+        """The same, or for one partition; the caller holds `deciding`."""
         new: list[PartitionRow] = []
         known: list[tuple[PartitionRow, CopyFact]] = []
         for row in self._undecided(topics):
@@ -91,7 +90,7 @@ class CopyModes:
             topic = topics[row.partition.topic]
             fact, wanted = self.marks.copy_of(row.partition, topic), self.rule.wanted(topic.source_topic)
             if fact is None and wanted is OffsetsMode.TRANSLATED:
-                # Not on the log: a copy that has not begun yet may be decided otherwise by other settings.
+                # Not stored: a copy that has not begun yet may be decided differently with other settings.
                 copy = _translated(row, topic.target_topic_id, OffsetsReason.OFFSETS_CONFIGURED)
                 self._note(CopyDecided(partition=row.partition, copy=copy))
             elif fact is None:
@@ -106,8 +105,7 @@ class CopyModes:
             await self._begin(new, topics)
 
     def look_again(self, recreated: Collection[str]) -> None:
-        """Do not wait any longer with partitions of these source topics: their target topics are others
-        now."""
+        """Do not wait any longer with partitions of these source topics: their target topics have changed."""
         now = self.clock.monotonic()
         for row in self.table.rows.values():
             waits = row.blocker
@@ -137,8 +135,9 @@ class CopyModes:
         self.table.apply(event, self.clock.monotonic())
 
     async def _continue(self, known: Collection[tuple[PartitionRow, CopyFact]], topics: Topics) -> None:
-        """Copies that have begun. Where everybody had left in order and the target has grown since, somebody
-        else wrote there: what is the source's by now (it came from there) is not copied once more."""
+        """Copies that have begun. If the last owner left in order and the target has grown since, another
+        producer wrote there: records that are already the source's (because they came from there) are not
+        copied again."""
         left = [
             row
             for row, fact in known
@@ -165,8 +164,8 @@ class CopyModes:
     async def _take_written(
         self, row: PartitionRow, fact: CopyFact, common: CommonLog, target_end: int
     ) -> CopyFact:
-        """The copy continues behind what the target holds of the source; translated, where that is not all
-        that it holds. Under which leaders others wrote there is not known."""
+        """The copy continues behind what the target has of the source; translated if the target has other
+        records too. The leader epochs of those records are unknown."""
         fact = replace(fact, leader_epoch=None, common_until=common.end)
         if common.end < target_end:
             reason = OffsetsReason.TARGET_DIFFERS
@@ -186,7 +185,7 @@ class CopyModes:
         return fact
 
     async def _begin(self, new: Collection[PartitionRow], topics: Topics) -> None:
-        # The table may change while clusters are asked.
+        # The table may change while the clusters answer.
         rows = {row.partition: row for row in new}
         copies: list[NewCopy] = []
         for partition, found in (await self.new_copies.look(new, topics)).items():
@@ -198,8 +197,7 @@ class CopyModes:
                 copies.append(found)
         decisions = self._decisions(copies, topics)
         if any(decision.preserved for decision in decisions.values()):
-            # Nobody fences the driver's own writer: a process that slept looks first whether the flow is
-            # still ours.
+            # Nothing fences the driver's own writer, so check the claim first: the process may have slept.
             await self.confirm()
             no_writer = await self._find_writer()
             if no_writer is not None:
@@ -218,7 +216,7 @@ class CopyModes:
         return decide_all(copies, fill_max=self.rule.fill_max, fill_left=self.rule.fill_total - sum(filled))
 
     async def _find_writer(self) -> tuple[str, str] | None:
-        """Get the flow the producer that writes its preserved copies, once for ever; reason and words when
+        """Get the producer that writes the flow's preserved copies, once and for all; reason and message when
         the target gives none."""
         if self.marks.control.writer is not None:
             return None
@@ -269,7 +267,7 @@ class CopyModes:
                 await self._note_left_behind(row, copy, topics[partition.topic])
             position = row.position
             if copy.common is not None:
-                # First of all: what is there is not copied once more, whatever happens now.
+                # Do this first: whatever happens later, these records are not copied again.
                 position = copy.continues_at
             elif fact.preserved:
                 position = fact.since
@@ -294,7 +292,8 @@ class CopyModes:
         )
 
     async def _note_lost(self, row: PartitionRow, fact: CopyFact, topic: ReplicatedTopic) -> None:
-        """What the target topic before held, or was still to get, and the source does not hold any more."""
+        """Record the loss of what the former target topic had, or was still to get, and the source no longer
+        has."""
         held_from = held_before(self.marks, self.table, topic, row.partition)
         known = [offset for offset in (held_from, row.position) if offset is not None]
         gap = Gap(
@@ -307,8 +306,8 @@ class CopyModes:
         await self.ledger.write(gap)
 
     async def _note_left_behind(self, row: PartitionRow, copy: NewCopy, topic: ReplicatedTopic) -> None:
-        """What only the target topic before holds, of a copy that continues in an empty one. `TargetLogs`
-        leaves that out while nothing is decided."""
+        """Record the loss of what only the former target topic had, of a copy that continues in an empty one.
+        `TargetLogs` leaves that out while the kind of copy is undecided."""
         known = self.marks.control.copies.get(row.partition)
         is_late = (
             known is not None
@@ -327,7 +326,7 @@ class CopyModes:
 
 
 def _translated(row: PartitionRow, target_topic_id: str, reason: str, *, since: int = 0) -> CopyFact:
-    """It has the source's offsets of the records below `since` only."""
+    """It has the source's offsets only for the records below `since`."""
     return CopyFact(
         partition=row.partition, preserved=False, since=since, reason=reason, target_topic_id=target_topic_id
     )

@@ -1,4 +1,4 @@
-"""Which topics a flow copies now: configsync's word, or while it has not spoken what the positions prove."""
+"""Which topics a flow copies now: configsync decides, and until it has answered, the stored positions."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ def copyable_partitions(topics: Topics) -> frozenset[TopicPartition]:
 class KnownTopics:
     """Finds topics without configsync: those with a position that are selected and exist on both sides.
 
-    Nothing is created here, and no topic begins here: that is configsync's to decide.
+    It creates no topic and begins none, because configsync decides that.
     """
 
     flow: SourceFlow
@@ -34,7 +34,7 @@ class KnownTopics:
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
 
     async def look(self, positions: Collection[TopicPartition], *, without: Collection[str] = ()) -> None:
-        """Look again, `without` the topics that configsync took out of the flow while it ran.
+        """Read them again, without the topics that configsync removed from the flow while it ran.
 
         Raises KafkaError when a cluster does not answer.
         """

@@ -1,4 +1,4 @@
-"""What both clusters say of copies that are about to begin, for the decision about their offsets."""
+"""What both clusters report about copies that are about to begin, for the decision about their offsets."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from twinlog_source.topics.start_positions import StartPositions
 
 CLEANUP_POLICY = "cleanup.policy"
 _REFUSALS = frozenset((UNSUPPORTED.name, "TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"))
-"""What trying again does not heal."""
+"""Reasons that retrying does not heal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class NewCopies:
     async def look(
         self, rows: Collection[PartitionRow], topics: Topics
     ) -> Mapping[TopicPartition, NewCopy | KafkaError]:
-        """What is known of each, or why it is not known now. Raises KafkaError."""
+        """Return the facts about each copy, or why they are unknown now. Raises KafkaError."""
         targets = {row.partition: target_of(row, topics) for row in rows}
         ends = await self.target.list_offsets(OffsetSpec.LATEST, targets.values())
         producers = await self.probe.producers(targets.values())
@@ -64,7 +64,7 @@ class NewCopies:
                     begins_at=begin,
                     exactly_once=self.exactly_once,
                     cleanup_policies=policies[partition.topic],
-                    # A position of 0 says that nothing was copied, and so does an empty target.
+                    # A position of 0 means that nothing was copied, and so does an empty target.
                     position_stored=row.stored
                     and bool(row.position)
                     and not self._has_new_target(row, topics),
@@ -84,7 +84,7 @@ class NewCopies:
         begins: Mapping[TopicPartition, int | KafkaError],
         policies: Mapping[str, frozenset[str]],
     ) -> Mapping[TopicPartition, CommonLog | KafkaError | None]:
-        """The common log of source and target for copies whose target holds records before they begin."""
+        """The common log of source and target, for copies whose target has records before they begin."""
         suspects = {
             row.partition: target
             for row in rows
@@ -99,9 +99,9 @@ class NewCopies:
     async def written_by_others(
         self, rows: Collection[PartitionRow], topics: Topics
     ) -> Mapping[TopicPartition, tuple[CommonLog, int] | KafkaError]:
-        """What preserved copies hold of the source now, and where they end: those at whose end no task of
-        ours works, and that end behind their stored position with what others wrote. A copy is left out where
-        that is not known to be more than the position says. Raises KafkaError."""
+        """What preserved copies now have of the source, and where they end, if no task of ours has written
+        their end and they end behind their stored position with foreign records. A copy is left out if it is
+        not known to have more than its position says. Raises KafkaError."""
         targets = {row.partition: target_of(row, topics) for row in rows}
         positions = {row.partition: row.position or 0 for row in rows}
         ends = await self.target.list_offsets(OffsetSpec.LATEST, targets.values()) if targets else {}
@@ -135,7 +135,7 @@ class NewCopies:
         suspects: Mapping[TopicPartition, TopicPartition],
         ends: Mapping[TopicPartition, int | KafkaError],
     ) -> Mapping[TopicPartition, CommonLog | KafkaError | None]:
-        """`suspects` by source partition, `ends` of the target's partitions."""
+        """`suspects` by source partition; `ends` of the target's partitions."""
         if not suspects:
             return {}
         latest = OffsetSpec.LAST_STABLE if self.common_logs.read_committed else OffsetSpec.LATEST
@@ -163,10 +163,10 @@ class NewCopies:
         return {**unknown, **await self.common_logs.find(asked)}
 
     def _has_new_target(self, row: PartitionRow, topics: Topics) -> bool:
-        """Whether what is known of it is about an earlier target topic.
+        """Whether the known state is about an earlier target topic.
 
-        That stays true until its kind of copy is decided, also when the coming of the new topic was put on
-        the log meanwhile.
+        This stays true until the kind of copy is decided, also when the new topic was put on the log
+        meanwhile.
         """
         topic, known = topics[row.partition.topic], self.marks.control.copies.get(row.partition)
         if known is not None and known.target_topic_id and topic.target_topic_id:
@@ -176,13 +176,13 @@ class NewCopies:
     async def _begins(
         self, rows: Collection[PartitionRow], topics: Topics
     ) -> Mapping[TopicPartition, int | KafkaError]:
-        """Where the copies would begin: at their position, and for a new target topic at the beginning."""
+        """Where the copies would begin: at their position, or at the beginning for a new target topic."""
         new = [row.partition for row in rows if self._has_new_target(row, topics)]
         starts = await self.starts.resolve(dict.fromkeys(new, AutoOffsetReset.EARLIEST))
         return {row.partition: starts.get(row.partition, row.position or 0) for row in rows}
 
     async def _cleanup_policies(self, names: Collection[str], topics: Topics) -> Mapping[str, frozenset[str]]:
-        """Policies of source and target; a policy that may not be read is left out."""
+        """The policies of source and target; one that may not be read is left out."""
         there = await _policies(self.target, {topics[name].target_topic for name in names})
         here = await _policies(
             self.source, {name for name in names if not topics[name].source_cleanup_policy}
@@ -202,10 +202,10 @@ class NewCopies:
         producers: Mapping[TopicPartition, Collection[int] | KafkaError],
         filled: Collection[TopicPartition],
     ) -> dict[TopicPartition, tuple[str, str]]:
-        """Reason and words for targets that refuse what a preserved copy needs."""
+        """Reason and message for targets that refuse what a preserved copy needs."""
         refused: dict[TopicPartition, KafkaError | None] = {}
         if filled:
-            # Whether records before an offset may be deleted, asked by deleting none.
+            # Whether records before an offset may be deleted, checked by deleting none.
             refused |= await self.target.delete_records(dict.fromkeys(filled, 0))
         refused |= {target: known for target, known in producers.items() if isinstance(known, KafkaError)}
         return {
@@ -220,7 +220,7 @@ def target_of(row: PartitionRow, topics: Topics) -> TopicPartition:
 
 
 def refusal(error: KafkaError) -> tuple[str, str]:
-    """The reason and the words for a target that does not do what a preserved copy needs."""
+    """Reason and message for a target that does not support what a preserved copy needs."""
     too_old = error.reason == UNSUPPORTED.name
     return (OffsetsReason.TARGET_TOO_OLD if too_old else OffsetsReason.RIGHTS_MISSING), str(error)
 

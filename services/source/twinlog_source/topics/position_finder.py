@@ -1,4 +1,4 @@
-"""Gives every partition its position: the stored one, else what its reset means."""
+"""Gives every partition its position: the stored one, or a start position."""
 
 from dataclasses import dataclass
 
@@ -24,11 +24,11 @@ class PositionFinder:
     starts: StartPositions
     marks: TopicFacts
     reset: AutoOffsetReset
-    """For partitions that were there when the flow began."""
+    """For partitions that existed when the flow began."""
     clock: Clock
 
     async def find(self, topics: Topics) -> None:
-        """Give positions to partitions that have none; what cannot have one now is set aside for a while.
+        """Give positions to partitions without one; those that cannot have one now are set aside for a while.
         Raises KafkaError."""
         now = self.clock.monotonic()
         missing = [
@@ -56,7 +56,7 @@ class PositionFinder:
             elif (
                 copy := self.marks.copy_of(partition, topics[partition.topic])
             ) is not None and copy.preserved:
-                # It has begun: a reset could leave out what was not copied yet.
+                # It has begun: a reset could skip records that were not copied yet.
                 self._note(Begun(partition=partition, position=max(copy.since, copy.common_until)))
             else:
                 came_later = self._came_later(partition, topics)

@@ -1,7 +1,7 @@
-"""Where the source's logs end, asked by the driver itself, whether anything is copied or not.
+"""The ends of the source's logs, read by the driver itself, whether or not anything is copied.
 
-All partitions of a flow are asked for in one request to each broker. A broker that does not answer costs its
-own partitions their answer and no others (`look_up_offsets`).
+All partitions of a flow are requested with one request to each broker. A broker that does not answer affects
+only its own partitions (`look_up_offsets`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 
 TIMEOUT_SECONDS = 5.0
-"""The timeout of one look; build it into the clients that are passed here."""
+"""The time-out of one read; build it into the clients that are passed here."""
 LOOK_SECONDS = 2.0
 PARTITIONS_PER_SECOND = 2000
-"""Many partitions are looked at less often, so that looking stays a small share of a core."""
+"""Many partitions are read less often, so that reading stays a small share of a core."""
 FLOWS_PER_SECOND = 10
-"""All flows of a process together look so often at most."""
+"""How often all flows of a process together read at most."""
 TIMESTAMPS_AT_ONCE = 20
-"""A look reads the timestamps of so many partitions at most: each takes a fetch of its own."""
+"""The most timestamps that one call reads: each takes a fetch of its own."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class SourceEnds:
     read_committed: bool
     clock: Clock
     flows: int = 1
-    """How many flows the process has."""
+    """The number of flows in the process."""
     _due_at: float = field(default=float("-inf"))
 
     @property
@@ -43,12 +43,12 @@ class SourceEnds:
 
     @property
     def due_in_seconds(self) -> float:
-        """0 when a look is due."""
+        """0 when a read is due."""
         return max(0.0, self._due_at - self.clock.monotonic())
 
     async def look(self) -> None:
-        """Read all ends, then the age of what is behind where that is not known. Never raises KafkaError:
-        what could not be read is known of the rows."""
+        """Read all ends, then the missing ages of partitions that are behind. Never raises KafkaError: the
+        rows show what could not be read."""
         partitions = list(self.table.rows)
         if not partitions:
             return
@@ -61,7 +61,7 @@ class SourceEnds:
             ends: Mapping[TopicPartition, int | KafkaError] = await self.source.list_offsets(spec, partitions)
         except KafkaError as error:
             ends = dict.fromkeys(partitions, error)
-        # As of the question: what came after it may be younger, never older, than it is told to be.
+        # As of the request: later records may be younger than the reported age, never older.
         self.table.apply(EndsSeen(ends=ends, asked_at=asked_at), self.clock.monotonic())
         await self._read_timestamps([row for row in self.table.rows.values() if row.lag_time.needs_timestamp])
 
@@ -73,9 +73,9 @@ class SourceEnds:
             try:
                 fetched = await self.reader.fetch(row.partition, position, max_wait_seconds=0.1, max_bytes=1)
             except TransientKafkaError:
-                return  # the next look tries again
+                return  # The next call tries again.
             except TwinlogError:
-                continue  # a batch that cannot be read has no age; the copy says what is wrong with it
+                continue  # An unreadable batch has no age; the copy reports what is wrong with it.
             timestamp_ms = next((record.timestamp_ms for record in fetched.records), -1)
             if timestamp_ms >= 0:
                 age_seconds = (self.clock.now_ms() - timestamp_ms) / 1000

@@ -1,4 +1,4 @@
-"""What becomes of the originals: a topic that was deleted and created again is copied from its beginning."""
+"""Handles recreated source topics: they are copied from their beginning."""
 
 from dataclasses import dataclass
 
@@ -28,12 +28,12 @@ class SourceLogs:
     clock: Clock
 
     def was_recreated(self, topics: Topics) -> bool:
-        """Whether a topic is not the one that its positions are of."""
+        """Whether a topic is another one than that of its positions."""
         return any(map(self.marks.source_was_recreated, topics.values()))
 
     async def restart_recreated(self, topics: Topics) -> None:
-        """Begin topics that were created again at 0; what the old one held beyond the copy is a gap. While
-        nobody copies them. Raises KafkaError."""
+        """Begin recreated topics at 0; records of the old topic that were not copied are a gap. Call it while
+        nothing copies them. Raises KafkaError."""
         for topic in topics.values():
             if not self.marks.source_was_recreated(topic):
                 continue
@@ -41,13 +41,13 @@ class SourceLogs:
             for partition, position in list((await self.positions.refresh()).items()):
                 if partition.topic == topic.source_topic:
                     await self._restart(partition, position)
-            # From now on every partition is one that came after the flow began.
+            # From now on every partition counts as newer than the flow.
             await self.marks.record(topic, known_partitions=0)
 
     async def _restart(self, partition: TopicPartition, position: int) -> None:
         row = self.table.rows.get(partition)
         if row is not None:
-            # Of a preserved copy it is stored now and then only.
+            # The position of a preserved copy is only stored at an interval.
             position = max(position, row.position or 0)
         end = max(position, 0 if row is None else row.task_end or 0)
         gap = Gap(

@@ -1,5 +1,5 @@
-"""Where a partition begins that has no stored position: where a group of the source has committed, at a time,
-or by MM2's reset policy; what came after the flow began, at its beginning."""
+"""Where a partition without a stored position begins: at the committed offset of a group, at a time, or by
+MM2's reset policy; partitions that are newer than the flow begin at their first record."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from twinlog_source.log.facts import TopicFact
 from twinlog_source.reasons import PartitionReason
 
 _WITHOUT_MEMBERS = frozenset(("EMPTY", "DEAD"))
-"""States of a group; DEAD is also one that never was."""
+"""States of a group; DEAD also means that it never existed."""
 
 
 def came_later(partition: TopicPartition, topic: ReplicatedTopic, mark: TopicFact | None) -> bool:
-    """Whether it appeared after the flow had started. Such topics and partitions are copied from their
-    earliest record always: nothing of them was ever meant to be left out."""
+    """Whether it appeared after the flow had started. Such topics and partitions are always copied from their
+    first record, because nothing of them was meant to be left out."""
     later_partition = mark is not None and partition.partition >= mark.known_partitions
     return topic.created_after_start or later_partition
 
@@ -33,14 +33,14 @@ class StartPositions:
 
     @property
     def are_told(self) -> bool:
-        """Whether somebody said where copies begin: what lies before was copied by another mirror."""
+        """Whether start positions are configured: another replicator copied what lies before."""
         return bool(self.group) or self.time_ms is not None
 
     async def begin(
         self, resets: Mapping[TopicPartition, AutoOffsetReset], *, were_there: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | KafkaError]:
         """Where partitions begin now: those that `were_there` when the flow began at the group's offsets or
-        at the time, all others as `resets` say. `none` is answered by no entry. Raises KafkaError."""
+        at the time, all others as `resets` says. With `none` a partition has no entry. Raises KafkaError."""
         found: dict[TopicPartition, int | KafkaError] = {}
         asked = set(were_there)
         if self.group and asked:
@@ -51,8 +51,8 @@ class StartPositions:
         return {**found, **await self.resolve(rest)}
 
     async def _committed(self, asked: Collection[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
-        """The offsets of a group that nobody commits for any more: what its members have copied since their
-        last commit would be copied twice."""
+        """The offsets of a group without members. While it has members, records that they have copied since
+        their last commit would be copied twice."""
         described = (await self.source.describe_groups([self.group]))[self.group]
         if isinstance(described, KafkaError):
             return dict.fromkeys(asked, described)
@@ -70,7 +70,7 @@ class StartPositions:
     async def _at(
         self, time_ms: int, asked: Collection[TopicPartition]
     ) -> dict[TopicPartition, int | KafkaError]:
-        """Where there is no record of that time yet, the end."""
+        """The end where there is no record of that time yet."""
         found = await self.source.offsets_for_times(dict.fromkeys(asked, time_ms))
         none_yet = [partition for partition in asked if found[partition] is None]
         ends = await self.resolve(dict.fromkeys(none_yet, AutoOffsetReset.LATEST))
@@ -79,7 +79,7 @@ class StartPositions:
     async def resolve(
         self, resets: Mapping[TopicPartition, AutoOffsetReset]
     ) -> Mapping[TopicPartition, int | KafkaError]:
-        """The offset each reset means now. `none` is answered by no entry. Raises KafkaError."""
+        """The offset that each reset means now. With `none` a partition has no entry. Raises KafkaError."""
         latest = OffsetSpec.LAST_STABLE if self.read_committed else OffsetSpec.LATEST
         found: dict[TopicPartition, int | KafkaError] = {}
         for reset, spec in (

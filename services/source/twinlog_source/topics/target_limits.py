@@ -1,7 +1,8 @@
-"""How large a batch the target takes, asked by ourselves while a topic's batches are refused.
+"""The largest batch that the target accepts, read by the source service itself while a topic's batches are
+refused.
 
-configsync reads the limit when it makes or changes a topic. One that somebody else lowers or raises is seen
-here, so batches are split, or a record that was too large goes through, without a command.
+configsync reads the limit when it creates or changes a topic. If somebody lowers or raises it later, it is
+seen here: batches are split, or a record that was too large is copied, without a command.
 """
 
 from collections.abc import Mapping
@@ -20,9 +21,9 @@ LIMIT = "max.message.bytes"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
     said: int
-    """By configsync, when it was looked at."""
+    """As configsync read it."""
     found: int
-    """On the target."""
+    """As read on the target."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,13 +31,13 @@ class TargetLimits:
     target: KafkaCluster
     table: PartitionTable
     _seen: dict[str, _Seen] = field(default_factory=dict)
-    """By source topic; what configsync says later wins."""
+    """By source topic; a later value of configsync takes precedence."""
     _due_at: float = 0.0
 
     async def corrected(
         self, topics: Mapping[str, ReplicatedTopic], now: float
     ) -> dict[str, ReplicatedTopic]:
-        """The topics with their limits as they are. Raises KafkaError."""
+        """The topics with their present limits. Raises KafkaError."""
         if now >= self._due_at:
             self._due_at = now + LOOK_SECONDS
             await self._look(topics)

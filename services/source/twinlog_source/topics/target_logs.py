@@ -1,7 +1,8 @@
-"""What becomes of the copies: a target topic that was created again, or a log that ends before what was
-written there, has lost records; that is a gap, and the copy continues.
+"""Handles copies that lost records: a recreated target topic, or a log that ends before records that were
+written. The loss is recorded as a gap, and the copy continues.
 
-Not of preserved copies: their task sees where they end, and copies again what they lost."""
+Not for preserved copies: their task sees where they end, and copies the lost records again.
+"""
 
 from dataclasses import dataclass, field
 
@@ -45,23 +46,22 @@ class TargetLogs:
     starts: StartPositions
     clock: Clock
     _ends_seen: dict[TopicPartition, int] = field(default_factory=dict)
-    """Ends of copies, by source partition, that are before what was written, as the last look saw them."""
+    """The ends of copies, by source partition, that the last check saw before what was written."""
 
     def was_recreated(self, topics: Topics) -> bool:
-        """Whether a copy is not the one that was written before."""
+        """Whether a copy is another topic than the one that was written before."""
         return any(map(self.marks.target_was_recreated, topics.values()))
 
     def recreated(self, topics: Topics) -> frozenset[str]:
-        """The source topics whose copies are others than those that were written before."""
+        """The source topics whose copies were recreated."""
         return frozenset(
             topic.source_topic for topic in topics.values() if self.marks.target_was_recreated(topic)
         )
 
     async def note_recreated(self, topics: Topics) -> None:
-        """A copy that was deleted and created again has lost what was copied before: a gap, and the copy
-        continues.
+        """A recreated copy has lost what was copied before: record the gap, and continue.
 
-        While nobody copies it: only then is it certain how far it was copied.
+        Call it while nothing copies it: only then is it certain how far it was copied.
         """
         for topic in topics.values():
             mark = self.marks.control.topics.get(topic.source_topic)
@@ -90,7 +90,7 @@ class TargetLogs:
             begin = first if isinstance(first, int) else 0
             gap = Gap(
                 partition=partition,
-                # Also what the source no longer holds: only the copy did.
+                # Also what the source no longer has: only the copy had it.
                 from_offset=min(begin, position) if held_from is None else min(begin, position, held_from),
                 to_offset=position,
                 reason="TARGET_RECREATED",
@@ -99,15 +99,16 @@ class TargetLogs:
             await self.ledger.write(gap)
 
     def _is_undecided(self, row: PartitionRow) -> bool:
-        """It may be copied again from its beginning: `CopyModes` tells what is lost when it decides."""
+        """It may be copied again from its beginning: `CopyModes` records the loss when it decides."""
         return row.copy is None and row.partition in self.marks.control.copies
 
     async def look_at_ends(self, topics: Topics, *, copying: bool) -> bool:
-        """Whether the copies still reach as far as they were written. Return whether to look again soon.
+        """Check whether the copies still reach as far as they were written. Return whether to check again
+        soon.
 
-        `copying`: tasks write meanwhile. What a task wrote behind a loss is in the log before the task
-        reports it: an end that is too low counts when the next look sees the same one. Else the report says
-        where the log had ended.
+        `copying`: tasks write meanwhile. Records that a task wrote behind a loss are in the log before the
+        task reports them, so an end that is too low counts only when the next check sees the same one.
+        Otherwise the report shows where the log had ended.
         """
         written = self._recalled_ends(topics)
         if not written:
@@ -118,7 +119,7 @@ class TargetLogs:
         for copy, end in (await self.target.list_offsets(OffsetSpec.LATEST, written.keys())).items():
             (partition, was_written), start = written[copy], starts[copy]
             now_known = self.table.rows.get(partition)
-            # Tasks write meanwhile: an answer says nothing of what was written after the question.
+            # Tasks write meanwhile: an answer says nothing about what was written after the request.
             if isinstance(end, int) and end < was_written:
                 if copying and before.get(partition) != end:
                     self._ends_seen[partition] = end
@@ -129,8 +130,8 @@ class TargetLogs:
         return bool(self._ends_seen)
 
     def _recalled_ends(self, topics: Topics) -> dict[TopicPartition, tuple[TopicPartition, int]]:
-        """By copy: its source partition, and the end of what was written to it. Ends that only the log knows
-        are noted in the table first."""
+        """By copy: its source partition, and the end of what was written to it. Ends that only the log has
+        are entered in the table first."""
         written: dict[TopicPartition, tuple[TopicPartition, int]] = {}
         for partition, row in self.table.rows.items():
             if row.is_preserved:
@@ -153,14 +154,14 @@ class TargetLogs:
         return written
 
     def _is_newest(self, mark: TargetFact) -> bool:
-        """Whether no position was stored since. An equal one may be stored twice: after it was set back, when
-        as much was copied again behind the end that the mark tells of."""
+        """Whether no later position was stored. An equal one may be stored twice: after the position was set
+        back, and as much was copied again behind the recorded end."""
         stored_at_ms = self.positions.written_at_ms.get(mark.partition)
         noted_at_ms = mark.noted_at_ms
         return noted_at_ms is not None and stored_at_ms is not None and stored_at_ms <= noted_at_ms
 
     async def note_shortened(self, topics: Topics) -> None:
-        """Copies that lost records that were written: a gap, and the copy continues."""
+        """Copies that lost written records: record the gap, and continue."""
         shortened = [row for row in self.table.rows.values() if row.losses and not row.is_preserved]
         if not shortened:
             return
@@ -169,9 +170,9 @@ class TargetLogs:
         for row in shortened:
             found, topic = described[row.target_topic], topics.get(row.partition.topic)
             if not row.losses or topic is None or isinstance(found, KafkaError):
-                continue  # the next look asks again
+                continue  # The next check asks again.
             if found.topic_id != topic.target_topic_id:
-                # Another topic: that is noted once configsync has spoken of it.
+                # Another topic: it is handled once configsync has reported it.
                 self._note(TargetReplaced(partition=row.partition, position=row.losses[0].position))
                 continue
             for lost in row.losses:
@@ -202,10 +203,10 @@ class TargetLogs:
         self.table.apply(event, self.clock.monotonic())
 
     async def put_ends_on_log(self, topics: Topics) -> None:
-        """Put on the log how far the copies reach, so that a target that loses records while nobody copies
-        is found out. Raises KafkaError.
+        """Store how far the copies reach, so that a loss of the target is noticed even if it happens while
+        nothing copies. Raises KafkaError.
 
-        What they have lost comes first: behind a later end nobody would find it.
+        Record known losses first: behind a later end nobody would find them.
         """
         await self.note_shortened(topics)
         marks = []
@@ -230,7 +231,7 @@ class TargetLogs:
 
 
 def _is_news(before: TargetFact, mark: TargetFact) -> bool:
-    """Not that its source position alone has moved: nothing was written there."""
+    """Not if only its source position has moved: then nothing was written."""
     return (before.topic_id, before.end_offset, before.held_from) != (
         mark.topic_id,
         mark.end_offset,
@@ -239,8 +240,8 @@ def _is_news(before: TargetFact, mark: TargetFact) -> bool:
 
 
 def _copied_before(row: PartitionRow, position: int) -> int:
-    """The end of what only the topic before held: the new one may hold records already that were copied
-    before its coming was noticed."""
+    """The end of what only the former topic had: the new one may already have records that were copied before
+    it was noticed."""
     if row.replaced_at is not None:
         return row.replaced_at
     return position if row.shortened is None else row.shortened.position
@@ -249,8 +250,7 @@ def _copied_before(row: PartitionRow, position: int) -> int:
 def held_before(
     marks: TopicFacts, table: PartitionTable, topic: ReplicatedTopic, partition: TopicPartition
 ) -> int | None:
-    """Where the copy began that was there before the present target topic, in source offsets; None = not
-    known."""
+    """Where the copy began before the present target topic, in source offsets; None = unknown."""
     held_from = table.rows[partition].held_from
     mark = marks.control.targets.get(partition)
     is_of_it = mark is not None and mark.topic_id != topic.target_topic_id

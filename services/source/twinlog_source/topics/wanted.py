@@ -1,4 +1,4 @@
-"""The topics that are to be copied now: configsync's word, corrected by what the clusters say themselves."""
+"""The topics that are to be copied now: configsync's list, corrected by what the clusters report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,12 +15,12 @@ from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.target_limits import TargetLimits
 
 CONFIGSYNC_PATIENCE_SECONDS = 5.0
-"""How long configsync may be silent before topics with positions are copied without it."""
+"""How long to wait for configsync before topics with positions are copied without it."""
 LOOK_AGAIN_SECONDS = 10.0
 IDS_SECONDS = 1.0
 IDS_TOPICS_PER_SECOND = 200
 IDS_FLOWS_PER_SECOND = 10
-"""All flows of a process together ask so often at most: a hundred idle ones must stay cheap."""
+"""How often all flows of a process together ask at most, so that a hundred idle ones stay cheap."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,15 +33,15 @@ class WantedTopics:
     limits: TargetLimits
     clock: Clock
     flows: int = 1
-    """How many flows the process has."""
+    """The number of flows in the process."""
     _began: float | None = None
     _looked_at: float | None = None
     _ids: dict[str, str] = field(default_factory=dict)
-    """Ids of the source topics, as the source last reported them."""
+    """The ids of the source topics, as the source last reported them."""
     _ids_due_at: float = 0.0
 
     async def now(self) -> dict[str, ReplicatedTopic]:
-        """By source topic, those that may be copied. Raises KafkaError."""
+        """The topics that may be copied, by source topic. Raises KafkaError."""
         now = self.clock.monotonic()
         if self._began is None:
             self._began = now
@@ -56,7 +56,7 @@ class WantedTopics:
         topics = await self.limits.corrected(topics, now)
         await self._look_at_ids(topics, now)
         return {
-            # What the source says itself is newer than what configsync has looked at.
+            # What the source reports is newer than what configsync has seen.
             name: self._with_id(name, topic)
             for name, topic in topics.items()
             if topic.copyable_partition_count > 0
@@ -64,12 +64,12 @@ class WantedTopics:
 
     def _with_id(self, name: str, topic: ReplicatedTopic) -> ReplicatedTopic:
         topic_id = self._ids.get(name, topic.source_topic_id)
-        # Mostly they agree, and a copy of all topics every second would be much of what a flow costs.
+        # Mostly they agree, and copying all topics every second would be a large part of a flow's cost.
         return topic if topic_id == topic.source_topic_id else replace(topic, source_topic_id=topic_id)
 
     async def _look_at_ids(self, topics: Mapping[str, ReplicatedTopic], now: float) -> None:
-        """Ask the source for the ids of its topics: one that was deleted and created again in a moment must
-        not be read from the old one's position for long."""
+        """Ask the source for the ids of its topics: a topic that was recreated within a moment must not be
+        read from the old position for long."""
         due = now >= self._ids_due_at
         if due:
             self._ids_due_at = now + max(

@@ -1,1 +1,1 @@
-"""`twinlog verify`: both logs of every partition read and compared (twinlog.verify decides)."""
+"""`twinlog verify`: reads both logs of every partition and compares them (twinlog.verify decides)."""

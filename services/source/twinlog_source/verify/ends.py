@@ -17,10 +17,10 @@ _TIMEOUT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Until:
-    """One of the three; none of them: the ends of the logs as they are now."""
+    """At most one of the two; neither: the present ends of the logs."""
 
     timestamp_ms: int | None = None
-    """The first record of this time, or a later one, is not copied any more, nor what stands behind it."""
+    """The first record of this time or later is not copied, nor are the records behind it."""
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Only these partitions, up to these offsets."""
 
@@ -30,13 +30,14 @@ class Ends:
     ends: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the source's topics."""
+    """The ids of the source's topics."""
     without_copy: frozenset[TopicPartition] = frozenset()
-    """There is no such topic or partition on the target yet; a target that does not answer has none."""
+    """Partitions whose topic or partition does not exist on the target yet; also those of a target that does
+    not answer."""
 
     @property
     def to_copy(self) -> dict[TopicPartition, int]:
-        """Partitions of which there is something to copy, or no copy yet."""
+        """Partitions with something to copy, or without a copy yet."""
         return {
             partition: end
             for partition, end in self.ends.items()
@@ -45,7 +46,7 @@ class Ends:
 
 
 async def find_ends(configuration: Configuration, flow: Flow, topics: Collection[str], until: Until) -> Ends:
-    """The ends of all partitions of these topics; without names, of all topics of the flow.
+    """Return the ends of all partitions of these topics; without names, of all topics of the flow.
 
     Raises ConfigError for a topic that the flow does not have, KafkaError.
     """
@@ -122,8 +123,8 @@ async def _without_copy(
 async def watched_topics(
     configuration: Configuration, flow: Flow, ends: Ends
 ) -> AsyncIterator[Callable[[], Awaitable[frozenset[str]]]]:
-    """A question that may be asked while a copy is made: which topics are not those any more whose ends were
-    found. A source that does not answer has lost none."""
+    """Yield a function that returns the topics that were recreated or deleted since their ends were found;
+    call it during the copy. A source that does not answer has lost none."""
     client = configuration.flow(flow).clients.source_admin
     async with open_cluster(
         client.alias, client.properties, timeout_seconds=_TIMEOUT_SECONDS, client_id_suffix="copy"

@@ -1,4 +1,4 @@
-"""A verification from the properties file to its report: in this process, or on Spark."""
+"""A verification from the properties file to its report, in this process or on Spark."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ from twinlog_source.verify.state import ProvenRanges
 from twinlog_source.verify.writers import named_writers
 
 LARGE_OFFSETS = 20_000_000
-"""From this size on Spark is worth its start, unless the request says otherwise."""
+"""From this size on, Spark is worth its start, unless the request says otherwise."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Verification:
-    """One run. `run` never raises for what a cluster does once the bounds are known."""
+    """One run. Once the bounds are known, `run` does not raise for failures of a cluster."""
 
     configuration: Configuration
     request: VerifyRequest
@@ -38,7 +38,7 @@ class Verification:
     """Keeps what is proven from one run to the next, instead of the request's directory."""
 
     async def run(self) -> FlowReport:
-        """Raises ConfigError: what is asked for is not there."""
+        """Raises ConfigError if the requested topics or partitions do not exist."""
         began_at_ms = self.clock.now_ms()
         async with AsyncExitStack() as stack:
             gathered = await open_gathering(self.configuration, self.request, stack)
@@ -46,7 +46,7 @@ class Verification:
             report: FlowReport | None = None
             try:
                 report = await self._run(gathered, stack, began_at_ms)
-            except* TwinlogError as failures:  # also of a group of tasks
+            except* TwinlogError as failures:  # Also those of a task group.
                 failure = first_of(failures)
             if isinstance(failure, ConfigError):
                 raise failure
@@ -117,7 +117,9 @@ class Verification:
                 progress=progress,
             )
             return await here.prove_all(bounds)
-        from twinlog_source.verify.proving.on_spark import OnSpark  # a JVM is only for what is large
+        from twinlog_source.verify.proving.on_spark import (
+            OnSpark,
+        )  # A JVM is only worth it for large comparisons.
 
         on_spark = OnSpark(
             gathered=gathered,
@@ -132,15 +134,13 @@ class Verification:
         return await on_spark.prove_all(bounds)
 
     def _spark_master(self, bounds: Sequence[Bounds]) -> str | None:
-        """None: in this process. A JVM takes seconds to start, and a process of its own for each core.
-
-        Raises ConfigError where Spark is asked for and not installed.
-        """
+        """None: in this process. A JVM takes seconds to start, and needs a process for each core. Raises
+        ConfigError if Spark is requested and not installed."""
         asked = self.request.spark_master
         if asked == NO_SPARK:
             return None
         if asked is None and self.request.parquet_directory is not None:
-            asked = self.configuration.spark.master  # its rows are Spark's
+            asked = self.configuration.spark.master  # Its rows are written by Spark.
         # The image of the command line has no Spark.
         installed = find_spec("pyspark") is not None
         if asked is not None:
@@ -158,7 +158,7 @@ class Verification:
 
 
 def _forget(proof: PartitionProof, why: FlowFailure) -> None:
-    """Offsets of one topic were compared with those of another: nothing is known."""
+    """Offsets of one topic were compared with those of another: drop what is known."""
     proof.differences = []
     proof.not_compared = [
         NotCompared(

@@ -1,4 +1,4 @@
-"""How far a verification is; offsets of the source stand for work."""
+"""The progress of a verification, measured in offsets of the source."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(slots=True, kw_only=True)
 class ProgressBoard:
-    """By part: a partition, or a range of one."""
+    """By part: a partition or a range of one."""
 
     on_progress: OnProgress
     _sizes: list[int] = field(default_factory=list)
@@ -32,7 +32,7 @@ class ProgressBoard:
         self._done, self._bytes = {}, {}
 
     def note(self, number: int, offsets: int, read_bytes: int) -> None:
-        """A part is so far, and has read so much."""
+        """A part has come this far, and has read this much."""
         self._done[number] = min(offsets, self._sizes[number])
         self._bytes[number] = read_bytes
         self._tell()

@@ -1,4 +1,4 @@
-"""The standing proof as facts on the positions topic, and back. Pure."""
+"""Converts the results of continuous verification from and to facts on the positions topic. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -9,8 +9,8 @@ from twinlog.verify.standing import ProofStanding
 from twinlog_source.log.facts import ProofFact
 
 RESTATED_MS = 3_600_000
-"""A proof of which only the time moved is stored again when it is older than this: a copy at rest costs a
-record an hour, and after a restart its age is at most so much too high."""
+"""A result of which only the time has changed is stored again after this time: a copy at rest costs a record
+an hour, and after a restart its age is at most that much too high."""
 
 
 def to_fact(partition: TopicPartition, standing: ProofStanding, ranges: str) -> ProofFact:
@@ -41,12 +41,12 @@ def to_standing(fact: ProofFact) -> ProofStanding | None:
 
 
 def range_key(partition: TopicPartition) -> str:
-    """Under which `ProvenRanges` keeps the range of a partition in memory."""
+    """The key under which `ProvenRanges` keeps the range of a partition in memory."""
     return f"{partition.topic}-{partition.partition}"
 
 
 def to_store(facts: Iterable[ProofFact], on_log: Mapping[TopicPartition, ProofFact]) -> list[ProofFact]:
-    """What says something that the log does not."""
+    """The results that differ from what the log has."""
     return [fact for fact in facts if _is_news(fact, on_log.get(fact.partition))]
 
 

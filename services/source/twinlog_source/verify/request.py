@@ -1,4 +1,4 @@
-"""What is to be verified, and how much it may take."""
+"""What to verify, and the limits for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,32 +26,32 @@ class VerifyRequest:
     begin: Instant | None = None
     end: Instant | None = None
     ends: Mapping[TopicPartition, int] | None = None
-    """Offset of the source before which each partition ends; one that is not named is not compared. Wins over
-    `end`."""
+    """The source offset at which each partition ends; partitions that are not named are not compared. Takes
+    precedence over `end`."""
     read_committed: bool | None = None
-    """How the copier reads the source; None = as the file says."""
+    """How the copier reads the source; None = as configured."""
     max_bytes_per_second: int = 0
     """The limit for each side; 0 = no limit."""
     wait_seconds: float = 30.0
-    """How long the copy may take to arrive at the ends that were taken at the start."""
+    """How long to wait until the copy has reached the ends from the start."""
     complete: bool = False
-    """The copier has ended: what the copy lacks at its end is missing, and no lag."""
+    """The copier has stopped for good: records that the copy lacks at its end are missing, not lag."""
     patience_seconds: float = 60.0
-    """How long a cluster may be away in the middle."""
+    """How long a cluster may be down during the verification."""
     parallel: int = 8
     """Partitions that are compared at the same time."""
     show: bool = False
     """Fetch the records of differences."""
     state_directory: str | None = None
-    """Where proven ranges are kept, so that a verification that was killed continues."""
+    """Where proven ranges are kept, so that a verification can continue after it was killed."""
     spark_master: str | None = None
     """NO_SPARK = in this process; None = in this process unless it is large."""
     part_offsets: int = 2_000_000
-    """On Spark, larger partitions are cut into parts of about so many offsets."""
+    """On Spark, larger partitions are split into parts of about this many offsets."""
     parquet_directory: str | None = None
-    """On Spark, where the rows of the parts are kept."""
+    """On Spark, where the rows of the parts are stored."""
 
     @property
     def is_whole(self) -> bool:
-        """Everything from the beginning of the logs to their ends is compared."""
+        """Whether everything from the beginning of the logs to their ends is compared."""
         return self.begin is None and self.end is None and self.ends is None

@@ -1,4 +1,4 @@
-"""Records of differences, for people: only on request, as they may hold what is not for everybody."""
+"""The records of differences; fetched only on request, because they may be confidential."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from twinlog.verify.report import FlowReport
 from twinlog.verify.shown import shown_record
 
 MOST_SHOWN = 100
-"""Differences whose records are fetched."""
+"""For how many differences records are fetched."""
 _FETCH_BYTES = 1 << 20
 
 
 async def shown_records(sides: Any, report: FlowReport) -> dict[tuple[TopicPartition, str, int], Any]:
-    """By source partition, side and offset; what cannot be read is left out, and all else of a side that does
-    not answer."""
+    """By source partition, side and offset; unreadable records are left out, and all further ones of a side
+    that does not answer."""
     found: dict[tuple[TopicPartition, str, int], Any] = {}
     away: set[Side] = set()
     count = 0

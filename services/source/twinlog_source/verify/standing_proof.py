@@ -1,10 +1,9 @@
-"""The standing proof of a flow: its copies are verified again and again while they are made.
+"""Continuous verification of a flow: its copies are verified again and again while they are written.
 
-What is new since the last time is verified each time, and one partition from its beginning: in turn, so that
-all of them are proven again. It runs in a thread with an event loop of its own: comparing keeps a loop busy.
-
-What is found is on the positions topic (`ProofFact`), so that a restart, and a process that takes the flow
-over, continue behind what is proven.
+Each run verifies what is new, and one partition from its beginning, in turn, so that all of them are verified
+again. It uses its own event loop in a thread, because comparing keeps a loop busy. The results are stored on
+the positions topic (`ProofFact`), so that verification continues after a restart, or in the process that
+takes the flow over.
 """
 
 import asyncio
@@ -31,13 +30,14 @@ from twinlog_source.verify.proving.failures import first_of
 from twinlog_source.verify.request import NO_SPARK, VerifyRequest
 
 _ARRIVAL_SECONDS = 5.0
-"""How long the copy may take to arrive at the source's ends; what is missing then is lag."""
+"""How long to wait until the copy has reached the source's ends; records that are missing after that are
+lag."""
 _STOP_POLL_SECONDS = 0.2
 _SOONEST_SECONDS = 5.0
-"""After a process became the owner."""
+"""The delay after a process became the owner."""
 _PROGRESS_SECONDS = 10.0
-"""How often what is proven is told and stored while a verification runs: within its budget the first one of a
-large flow may take days."""
+"""How often progress is reported and stored while a run lasts: with its limit, the first run of a large flow
+may take days."""
 
 Work = Callable[[], Coroutine[Any, Any, FlowReport]]
 
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class StandingProof:
-    """The standing proof of one flow, in the process that copies it."""
+    """The continuous verification of one flow, in the process that copies it."""
 
     configuration: Configuration
     flow: Flow
@@ -55,12 +55,12 @@ class StandingProof:
     is_owned: Callable[[], bool]
     tell: Callable[[Mapping[TopicPartition, ProofStanding]], None]
     stored: Callable[[], Mapping[TopicPartition, ProofFact]]
-    """What the log says, written by any owner."""
+    """The results on the log, from any owner."""
     store: Callable[[Collection[ProofFact], Collection[TopicPartition]], Awaitable[None]]
-    """Put facts on the log, and take back those of partitions that are gone. Raises KafkaError."""
+    """Store results on the log, and remove those of partitions that no longer exist. Raises KafkaError."""
     clock: Clock
     memory: dict[str, str] = field(default_factory=dict)
-    """What is proven, of `ProvenRanges`."""
+    """The proven ranges, for `ProvenRanges`."""
     _found: dict[TopicPartition, ProofStanding] = field(default_factory=dict)
     _on_log: dict[TopicPartition, ProofFact] = field(default_factory=dict)
     _was_owned: bool = False
@@ -87,7 +87,7 @@ class StandingProof:
                 )
                 continue
             except Exception:
-                # The proof is an extra: a mistake in it must not end what copies.
+                # Verification is optional: a bug in it must not end the copy.
                 log.exception("standing_proof_crashed", flow=str(self.flow))
                 continue
             if report is not None:
@@ -95,7 +95,7 @@ class StandingProof:
                 await self._store()
 
     def _recall(self) -> None:
-        """Know what the log says, of this process or another one."""
+        """Read the results on the log, of this process or another one."""
         self._on_log = dict(self.stored())
         known = {partition: to_standing(fact) for partition, fact in self._on_log.items()}
         self._found = {partition: standing for partition, standing in known.items() if standing is not None}
@@ -106,8 +106,8 @@ class StandingProof:
         self.tell(self._found)
 
     async def _store(self, only: Collection[TopicPartition] | None = None) -> None:
-        """Store the proofs that changed enough; with `only`, of these partitions. A failed write is
-        repeated with the next result."""
+        """Store the results that changed enough; with `only`, of these partitions. A failed write is repeated
+        with the next result."""
         facts = [
             to_fact(partition, standing, self.memory.get(range_key(partition), ""))
             for partition, standing in self._found.items()
@@ -132,7 +132,7 @@ class StandingProof:
         before = self._found
         self._found = standings(before, report.proofs, now_ms=self.clock.now_ms())
         if not report.failures:
-            # All of the flow was looked at: what is not among it is not copied any more.
+            # The run covered the whole flow: partitions without a result are no longer copied.
             there = {proof.source for proof in report.proofs}
             self._found = {each: standing for each, standing in self._found.items() if each in there}
         self.tell(self._found)
@@ -140,7 +140,7 @@ class StandingProof:
             log.debug("standing_proof_incomplete", flow=str(self.flow), reason=failure.reason)
         for proof in report.proofs:
             known = before.get(proof.source)
-            # A difference stays, and is found each time: it is told when it is new.
+            # A difference stays, and is found in each run: log it when it is new.
             if proof.differences and (
                 known is None or known.differences != self._found[proof.source].differences
             ):
@@ -176,7 +176,7 @@ class StandingProof:
         known = set(self.memory.values())
 
         async def ended() -> FlowReport | TwinlogError | None:
-            """The error as a value: it is no group's."""
+            """Return the error as a value, not in a group."""
             try:
                 return await in_its_own_loop(verification.run, stop)
             except TwinlogError as error:
@@ -203,7 +203,7 @@ class StandingProof:
             await self._store(news)
 
     def _forget_one(self) -> None:
-        """The next partition in turn is verified from its beginning."""
+        """Verify the next partition in turn from its beginning."""
         if self.memory:
             keys = sorted(self.memory)
             self._sampled = (self._sampled + 1) % len(keys)
@@ -211,7 +211,7 @@ class StandingProof:
 
 
 async def in_its_own_loop(work: Work, stop: asyncio.Event) -> FlowReport | None:
-    """Run a coroutine in a thread; None when `stop` came first. Raises TwinlogError as it does."""
+    """Run a coroutine in a thread; None when `stop` came first. Raises TwinlogError as the coroutine does."""
     running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[FlowReport]]] = []
 
     async def main() -> FlowReport | TwinlogError | None:

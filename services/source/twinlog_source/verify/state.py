@@ -1,7 +1,7 @@
-"""Ranges that were proven are kept in a directory: a verification that was killed continues behind them.
+"""Keeps proven ranges in a directory, so that a verification can continue after it was killed.
 
-One file for each flow, a JSON document a line, the newest of a partition counts. A range holds for the topics
-with these ids only; a difference ends it.
+One file for each flow with one JSON document per line; the last one of a partition counts. A range only holds
+for topics with the same ids; a difference ends it.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ log = structlog.get_logger(__name__)
 
 _NOTED_AFTER_OFFSETS = 50_000
 _NOTED_AFTER_BYTES = 32 << 20
-"""Read of both sides: records may be large."""
+"""After this many bytes of both sides the progress is noted, because records may be large."""
 _MOST_LEFT_OUT = 100
-"""Ranges that are remembered of a partition."""
+"""The most ranges that are kept for a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenRange:
-    """From the beginning that both sides had, everything up to here is equal."""
+    """Everything from the beginning of both sides up to here is equal."""
 
     source_from: int
     target_from: int
@@ -44,15 +44,15 @@ class ProvenRange:
     unopened_records: int
     superseded_records: int = 0
     read_committed: bool = True
-    """As what the source was read."""
+    """The isolation level with which the source was read."""
     offsets_promised: bool = False
     cuts: tuple[int, ...] = ()
-    """Where the source's log had been cut off until then. After another loss its offsets mean other
+    """Where the source's log had been truncated by then. After another truncation its offsets mean other
     records."""
     same_offsets: bool = True
     timestamps_compared: bool = True
     equal_until: int = 0
-    """Source offset behind the last record that was found equal."""
+    """The source offset behind the last equal record."""
     left_out: tuple[tuple[str, int, int, str, str], ...] = ()
     """What was not compared, and may be left out: side, offsets, reason, detail."""
 
@@ -64,10 +64,10 @@ class Begun:
     bounds: Bounds
     before: ProvenRange | None
     cuts: tuple[int, ...] = ()
-    """Where the source's log has been cut off."""
+    """Where the source's log was truncated."""
 
     def completed(self, proof: PartitionProof) -> PartitionProof:
-        """The proof of all of it, up to where this one goes."""
+        """The proof of the whole range, up to the end of this one."""
         if self.before is None:
             return proof
         proof.source_from, proof.target_from = self.before.source_from, self.before.target_from
@@ -88,7 +88,7 @@ class Begun:
             for side, begin, end, reason, detail in self.before.left_out
         ]
         proof.not_compared = merged_ranges([*before, *proof.not_compared])
-        proof.source_hash = proof.target_hash = ""  # they are of what was left
+        proof.source_hash = proof.target_hash = ""  # These belong to the range that was left.
         return proof
 
 
@@ -100,7 +100,7 @@ class ProvenRanges:
     ranges: dict[TopicPartition, ProvenRange] = field(default_factory=dict)
     parts: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     _noted: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Source offset and bytes that were read, of the newest note."""
+    """The source offset and the number of bytes of the newest note."""
     memory: dict[str, str] | None = None
     """Where lines are kept instead of a file: the newest of each partition."""
     _stream: IO[str] | None = None
@@ -114,7 +114,8 @@ class ProvenRanges:
         *,
         read_committed: bool = True,
     ) -> Self:
-        """Without a directory and a memory nothing is kept. Raises ConfigError when it cannot be used."""
+        """Without a directory and a memory nothing is kept. Raises ConfigError when the directory cannot be
+        used."""
         ids = {topic: (pair.source.topic_id, pair.target.topic_id) for topic, pair in pairs.items()}
         if memory is not None:
             kept = cls(file=None, topic_ids=ids, read_committed=read_committed, memory=memory)
@@ -134,14 +135,14 @@ class ProvenRanges:
                 metadata={"key": "--state"},
             ) from error
         if lines and not lines[-1].endswith("}"):
-            stream.write("\n")  # a kill cut the last line off
+            stream.write("\n")  # A kill truncated the last line.
         state = cls(file=file, topic_ids=ids, read_committed=read_committed, _stream=stream)
         for line in lines:
             state._take(line)
         return state
 
     def narrowed(self, bounds: Bounds) -> Begun:
-        """What is left of a partition; all of it when the log was cut or is another one."""
+        """What is left of a partition; all of it when the log was truncated or recreated."""
         proven = self.ranges.get(bounds.source)
         if (
             proven is None
@@ -150,7 +151,7 @@ class ProvenRanges:
             or proven.read_committed is not self.read_committed
             or (bounds.has_all_offsets and not proven.offsets_promised)
             or tuple(proven.cuts) != _cuts(bounds, before=proven.source_to)
-            # How much of what such a gap lost lies before, is not known any more.
+            # It is no longer known how much of the gap's loss lies before.
             or any(
                 gap.is_joined and gap.from_offset < proven.source_to < gap.to_offset for gap in bounds.gaps
             )
@@ -168,8 +169,8 @@ class ProvenRanges:
         return Begun(bounds=left, before=proven, cuts=_cuts(bounds))
 
     def note(self, comparison: Comparison, begun: Begun, read_bytes: int) -> None:
-        """While a partition is compared: everything before its first difference is proven, and before what
-        could not be compared."""
+        """During the comparison of a partition: everything before its first difference, and before what could
+        not be compared, is proven."""
         bounds = begun.bounds
         has_lost = (*comparison.source.lost, *comparison.target.lost) != (
             *bounds.source_lost,
@@ -201,7 +202,7 @@ class ProvenRanges:
             self._write(proof, _cuts(bounds))
 
     def kept_part(self, part: Bounds) -> PartitionProof | None:
-        """The proof of a part that was proven before with these very bounds."""
+        """The earlier proof of a part with exactly these bounds."""
         kept = self.parts.get(self._identity(part))
         if kept is None:
             return None
@@ -217,8 +218,8 @@ class ProvenRanges:
         )
 
     def keep_part(self, part: Bounds, **proven: int | str) -> None:
-        """A part of a partition is equal. One whose end moves is not kept: it is another one the next
-        time."""
+        """A part of a partition is equal. A part whose end moves is not kept, because it will be another part
+        the next time."""
         if not self._keeps or part.source_limit != part.source_goal:
             return
         told = {
@@ -232,11 +233,11 @@ class ProvenRanges:
     def close(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            with contextlib.suppress(OSError):  # what it still holds was told when it was written
+            with contextlib.suppress(OSError):  # What it still has was noted when it was written.
                 stream.close()
 
     def _identity(self, part: Bounds) -> tuple[Any, ...]:
-        """What makes it the same part: both ranges, and what was compared of them."""
+        """What identifies a part: both ranges, and what was compared of them."""
         return (
             part.source.topic,
             part.source.partition,
@@ -254,8 +255,8 @@ class ProvenRanges:
         return self._stream is not None or self.memory is not None
 
     def _write(self, proof: PartitionProof, cuts: tuple[int, ...]) -> None:
-        """Both ends are those of the same record: the copy's alone may lie behind records that came after the
-        source's end was taken, and the next run would miss them."""
+        """Both ends must belong to the same record: the copy's end alone may lie behind records that arrived
+        after the source's end was read, and the next run would miss them."""
         assert proof.continues_at is not None
         source_to, target_to = proof.continues_at
         told = {
@@ -295,12 +296,12 @@ class ProvenRanges:
             self._stream.flush()
             os.fsync(self._stream.fileno())
         except OSError as error:
-            # What is compared stays compared: only the next run cannot continue behind it.
+            # The comparison stays valid; only the next run cannot continue behind it.
             log.warning("state_not_kept", file=str(self.file), message=error.strerror or str(error))
             self.close()
 
     def _take(self, line: str) -> None:
-        """A line that was cut off by a kill says nothing."""
+        """A line that a kill truncated counts for nothing."""
         try:
             told: dict[str, Any] = json.loads(line)
             if "part" in told:

@@ -1,4 +1,4 @@
-"""Who wrote the records of a copy that the source does not have there: the producer of their batches."""
+"""Finds the producers of foreign records: the producer ids of their batches."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from twinlog.verify.model import Kind
 from twinlog.verify.report import FlowReport, Writer
 
 MOST_NAMED = 100
-"""Differences whose writers are looked up."""
+"""For how many differences the producer is looked up."""
 _FETCH_BYTES = 64 << 10
 _OF_SOMEBODY = frozenset((Kind.FOREIGN, Kind.DUPLICATE, Kind.CHANGED, Kind.ORDER))
 
 
 async def named_writers(sides: Any, report: FlowReport) -> dict[tuple[TopicPartition, int], Writer]:
-    """By source partition and target offset; a batch that cannot be read is left out. None is waited for once
-    the target does not answer."""
+    """By source partition and target offset; unreadable batches are left out. Waits for none once the target
+    does not answer."""
     found: dict[tuple[TopicPartition, int], Writer] = {}
     wanted = [
         (proof, difference.target_offset)

@@ -1,1 +1,1 @@
-"""What a task reads of its source: which partitions, how much, and what is no longer there."""
+"""What a task reads from its source: which partitions, how much, and how it reacts to missing records."""

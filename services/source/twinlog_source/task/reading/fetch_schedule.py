@@ -1,12 +1,14 @@
-"""Who is fetched next: every partition that may be read, but for those that wait for their turn.
+"""Chooses what is fetched next: every readable partition, except those that wait.
 
-Two kinds wait. Once a fetch has brought a little, all partitions without a backlog rest until the writing
-half is about to be free: what comes meanwhile could not be sent sooner, and is fetched in one go. They rest
-together and are asked for together, in one request to each broker: were the others asked for at once, and the
-one that rested later, each record would cost a request more, until none is left (a broker gets four) and a
-record waits for the end of somebody else's long poll. Preserved copies do not rest: what they read is sent at
-once, whatever else is on its way. And the backlogs of a limited topic are read a few at a
-time, those first that were served longest ago: all at once would bring many seconds' worth.
+Two kinds of partitions wait:
+- Partitions without a backlog. After a fetch has brought little, they rest until the writing half is about to
+  be free: records that arrive meanwhile could not be sent sooner, and one fetch then brings all of them. They
+  rest together and are requested together, with one request to each broker. If they were requested
+  separately, each record would cost another request, until a broker has no room for more (four), and a record
+  would wait for the end of another partition's long poll. Preserved copies do not rest, because their records
+  are sent at once.
+- Partitions of a limited topic with a backlog. They are read a few at a time, in turn: all at once would
+  bring many seconds' worth of data.
 """
 
 from collections import Counter
@@ -22,31 +24,31 @@ BACKLOG_BYTES = 32 << 10
 TRICKLE_BYTES = 256 << 10
 """While less than this is buffered, partitions that brought little wait for the writing half."""
 LONGEST_REST_SECONDS = 1.0
-"""For a writing half that is not free for long, as while the target is away: how far behind partitions are is
-still to be known."""
+"""For a writing half that is busy for long, for instance while the target is down: the lag still has to be
+known."""
 LIMIT_SECONDS = 0.1
-"""How soon to look again when a limit keeps somebody waiting."""
+"""How soon to check again while a limit makes a partition wait."""
 LONGEST_WAIT_SECONDS = 1.0
-"""How soon to look again while a partition is left out: what the writing half finds out is not announced."""
+"""How soon to check again while a partition is left out: the writing half does not announce its findings."""
 LONGEST_IDLE_SECONDS = 5.0
-"""How soon to look again while every partition is asked for."""
+"""How soon to check again while every partition is requested."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchSchedule:
-    """Pure but for what it is asked to remember: takes `now`, in monotonic seconds."""
+    """No I/O: takes `now`, in monotonic seconds."""
 
     copies: Mapping[TopicPartition, PartitionCopy]
     throttle: Throttle
     is_asked: Callable[[TopicPartition], bool]
-    """Its fetch is under way or answered: leaving it out now would throw the answer away."""
+    """Its fetch is in flight or answered: leaving it out now would discard the answer."""
     _turn: int = 0
     _served: dict[TopicPartition, int] = field(default_factory=dict)
-    """When each partition brought records last, in turns."""
+    """For each partition, the turn in which it last brought records."""
     _busy: set[TopicPartition] = field(default_factory=set)
-    """Those whose last records were a backlog's."""
+    """Partitions whose last fetch brought a backlog."""
     _rest_ends_at: float | None = None
-    """None while nobody rests."""
+    """None while no partition rests."""
     _look_again_at: float = 0.0
 
     def next(self, now: float) -> dict[TopicPartition, int]:
@@ -74,11 +76,11 @@ class FetchSchedule:
         return {partition: copy.fetched for partition, copy in fetchable.items()}
 
     def wait_seconds(self, now: float) -> float:
-        """For how long the last answer of `next` stays right, if nothing is said meanwhile."""
+        """For how long the last result of `next` stays valid, if nothing is reported meanwhile."""
         return max(0.0, self._look_again_at - now)
 
     def served(self, partition: TopicPartition, size_bytes: int, *, buffered_bytes: int, now: float) -> None:
-        """A fetch brought so much of a partition, `buffered_bytes` are waiting to be written in rounds."""
+        """A fetch brought this much of a partition; `buffered_bytes` are waiting to be written in rounds."""
         self._turn += 1
         self._served[partition] = self._turn
         if size_bytes >= BACKLOG_BYTES:
@@ -91,20 +93,21 @@ class FetchSchedule:
             self._rest_ends_at = now + LONGEST_REST_SECONDS
 
     def end_rest(self) -> bool:
-        """The writing half is about to be free. Whether anybody rested, and may be fetched now."""
+        """The writing half is about to be free. Return whether any partition rested, and may be fetched
+        now."""
         rested = self._rest_ends_at is not None
         self._rest_ends_at = None
         return rested
 
     def _may_not_rest(self, copy: PartitionCopy) -> bool:
-        """It waits for no round, its fetch is under way, or there is more of it to fetch."""
+        """Whether the partition waits for no round, has a fetch in flight, or has a backlog."""
         partition = copy.partition
         if copy.keeps_offsets:
             return True
         return partition in self._busy or copy.has_more or self.is_asked(partition)
 
     def _leave_out_limited(self, fetchable: dict[TopicPartition, PartitionCopy], now: float) -> bool:
-        """Whether anybody was left out."""
+        """Return whether any partition was left out."""
         before = len(fetchable)
         waiting: dict[str, list[TopicPartition]] = {}
         under_way: Counter[str] = Counter()

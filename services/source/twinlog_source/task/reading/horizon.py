@@ -1,7 +1,7 @@
-"""How far partitions may be copied for now: a flow that is held behind by a delay, and a copy that ends.
+"""How far partitions may be copied for now: in a delayed flow, and in a finite copy.
 
-Pure: takes `now_ms`. Records are taken in the order of the log, so what is younger than the delay allows
-also holds back what stands behind it.
+Pure: takes `now_ms`. Records are copied in the order of the log, so a record that is too young also holds
+back the records behind it.
 """
 
 from collections.abc import Mapping
@@ -15,27 +15,28 @@ from twinlog.model import TopicPartition
 from twinlog_source.reasons import PartitionReason
 
 _SHORTEST_LOOK_SHARE = 0.01
-"""Of the delay: what is due comes so much later at most. Whatever is not due is fetched again each time."""
+"""The share of the delay by which due records may come late. Whatever is not due is fetched again each
+time."""
 _LONGEST_LOOK_SECONDS = 60.0
 """How soon a record with a future timestamp is checked again."""
 FOR_EVER = float("inf")
 
 
 class Cut(NamedTuple):
-    """What may be copied of what was fetched."""
+    """What may be copied of a fetch."""
 
     records: bytes | memoryview
     wait_seconds: float = 0.0
-    """How long nothing more may be; FOR_EVER: this copy ends there."""
+    """For how long nothing more may be copied; FOR_EVER: this copy ends there."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
     delay_seconds: float = 0.0
-    """Only batches are copied that are older by now, with their youngest record."""
+    """Only batches whose youngest record is older than this are copied."""
     until: Mapping[TopicPartition, int] | None = None
-    """Source offsets before which this copy ends; a partition that is not named is not copied. None: it does
+    """The source offsets at which this copy ends; partitions that are not named are not copied. None: it does
     not end."""
     max_open_bytes: int = field(default=MAX_OPEN_BYTES)
 
@@ -44,7 +45,7 @@ class Horizon:
         return not self.delay_seconds and self.until is None
 
     def cut(self, partition: TopicPartition, records: bytes | memoryview, *, offset: int, now_ms: int) -> Cut:
-        """Cut off what is not due of a fetch at `offset`. Raises WireFormatError for an unreadable batch."""
+        """Remove what is not due from a fetch at `offset`. Raises WireFormatError for an unreadable batch."""
         if self.is_open:
             return Cut(records)
         end = FOR_EVER if self.until is None else self.until.get(partition, 0)

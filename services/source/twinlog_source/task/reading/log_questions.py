@@ -1,4 +1,4 @@
-"""What the leaders of the source are asked about their logs; an error is the answer of its partition only."""
+"""Requests to the leaders of the source about their logs. An error only affects its partition."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from twinlog_source.task.reading.loss import find_divergence, settles
 
 ANSWER_SECONDS = 30.0
 UNSUPPORTED = "UNSUPPORTED_VERSION"
-"""The reason for a broker that is too old to be asked for the ends of leader epochs."""
+"""The reason for a broker that is too old for requests about the ends of leader epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class LogQuestions:
     async def divergences(
         self, copies: Sequence[PartitionCopy]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
-        """Where each log stopped being the one that was copied, None while it is."""
+        """Where each log stopped being the one that was copied; None while it is."""
         found: dict[TopicPartition, int | KafkaError | None] = {}
         ends: dict[TopicPartition, dict[int, EpochEnd]] = {copy.partition: {} for copy in copies}
         left = {copy.partition: list(copy.epochs) for copy in copies}

@@ -1,14 +1,14 @@
-"""What to do when the source does not hold the next offset: find the exact gap, apply the policy. Pure.
+"""What to do when the source does not have the next offset: finds the exact gap and applies the policy. Pure.
 
-The sound test for loss is the stored position against the log's start and end (reset policies of clients
-hide it, and "the next offset must be last + 1" is a false alarm on compacted and transactional topics). A log
-that lost its tail and has grown past the position since is known by the leader epochs of what was copied:
-the leader says where the records of an epoch end.
+A loss is found by comparing the stored position with the log's start and end. (Reset policies of clients hide
+it, and "the next offset must be last + 1" fails on compacted and transactional topics.) If a log lost its
+tail and has grown past the position since, the leader epochs of the copied records show it: the leader knows
+where the records of an epoch end.
 
-A compacted log may hold no record of an epoch that was copied. A replica that was built from such a log does
-not know the epoch, and answers with an earlier one that ends where the next one begins. So of compacted
-topics only an end before the position is a loss, as for Java's consumer
-(SubscriptionState.maybeCompleteValidation); of others also an epoch that the leader should know.
+A compacted log may have no record of an epoch that was copied, and a replica that was built from such a log
+does not know the epoch: it answers with an earlier one that ends where the next one begins. So in compacted
+topics only an end before the position is a loss, as in Java's consumer
+(SubscriptionState.maybeCompleteValidation); in other topics also an epoch that the leader should know.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ from enum import StrEnum
 from twinlog_source.log.facts import EpochStart
 
 KEPT_EPOCHS = 8
-"""The limit for each partition: a log that lost more leader changes than these counts as lost from the oldest
-on."""
+"""The limit for each partition. In a log with more changes of leaders since, everything from the oldest kept
+epoch on counts as lost."""
 
 
 class LossReason(StrEnum):
@@ -39,14 +39,14 @@ class Loss:
 
 
 def goes_on(position: int, leader_epoch: int, end: tuple[int, int], *, compacted: bool) -> bool:
-    """Whether the log holds at `position` what comes after a record of `leader_epoch`; `end` is the leader's
-    last epoch at or below that one, and where it ends."""
+    """Whether the log at `position` continues a record of `leader_epoch`; `end` is the leader's last epoch at
+    or below that one, and where it ends."""
     epoch, end_offset = end
     return settles(leader_epoch, epoch, compacted=compacted) and end_offset >= position
 
 
 def settles(asked: int, answered: int, *, compacted: bool) -> bool:
-    """Whether an answer says how far the log goes with what was copied under the epoch that was asked for."""
+    """Whether the answer tells how far the log agrees with what was copied under the requested epoch."""
     return answered == asked or (compacted and answered >= 0)
 
 
@@ -57,11 +57,11 @@ def find_divergence(
     *,
     compacted: bool,
 ) -> int | None:
-    """The first offset at which the log may hold other records than were copied; None when it continues.
+    """The first offset at which the log may differ from the copied records; None when it continues them.
 
-    `epochs`: of what was copied, oldest first, the last one that of the record before `position`. `ends`: for
-    each of them (newest first, as many as were asked) the leader's last epoch at or below it and where that
-    one ends; (-1, -1) when it knows none.
+    `epochs`: those of the copied records, oldest first; the last one is that of the record before `position`.
+    `ends`: for each of them (newest first, as many as were requested) the leader's last epoch at or below it
+    and where that one ends; (-1, -1) when it knows none.
     """
     diverged = position
     for start in reversed(epochs):
@@ -71,13 +71,13 @@ def find_divergence(
         if settles(start.leader_epoch, epoch, compacted=compacted):
             diverged = min(diverged, end_offset)
             break
-        # The leader never had records of this epoch: they are gone from their first on.
+        # The leader never had records of this epoch: they are lost from their first on.
         diverged = min(diverged, start.offset, end_offset if epoch >= 0 else start.offset)
     return diverged if diverged < position else None
 
 
 def extended(epochs: tuple[EpochStart, ...], newer: Sequence[tuple[int, int]]) -> tuple[EpochStart, ...]:
-    """The epochs of what was copied after more was copied; the same object when no leader changed."""
+    """The epochs of the copied records after more was copied; the same object when no leader changed."""
     for epoch, offset in newer:
         if not epochs or epochs[-1].leader_epoch != epoch:
             epochs = (*epochs, EpochStart(epoch, offset))[-KEPT_EPOCHS:]
@@ -87,9 +87,9 @@ def extended(epochs: tuple[EpochStart, ...], newer: Sequence[tuple[int, int]]) -
 def find_loss(
     *, position: int, log_start_offset: int, log_end_offset: int, diverged_at: int | None = None
 ) -> Loss | None:
-    """Compare a position with the log's bounds. None when the log holds it (also exactly at its end).
+    """Compare a position with the log's bounds. None when the log has it (also exactly at its end).
 
-    `diverged_at`: from there on the log holds other records than were copied.
+    From `diverged_at` on, the log differs from the copied records.
     """
     if position < log_start_offset:
         return Loss(

@@ -1,7 +1,8 @@
-"""Preparing what was fetched, where a mistake of ours stops one partition and not its task.
+"""Prepares fetched bytes so that a bug of Twinlog stops one partition and not its task.
 
-`prepare` answers bad bytes with a fault. Any other exception is a mistake of ours that these bytes bring out:
-the task would end, be run again, fetch the same bytes and end again, and with it every partition of its slot.
+`prepare` reports damaged bytes as a fault. Any other exception is a bug that these bytes trigger. Without
+this module the task would end, run again, fetch the same bytes and end again, and with it every partition of
+its slot.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from twinlog.model import TopicPartition
 
 CORRUPT_BATCH = "CORRUPT_BATCH"
 _LENGTH_AT = 8
-"""Where the length of a batch stands; it counts the bytes after it."""
+"""The position of a batch's length, which counts the bytes after it."""
 
 log = structlog.get_logger(__name__)
 
@@ -29,8 +30,8 @@ def prepare_partition(
     backlog: bool,
     log_end_offset: int | None = None,
 ) -> Prepared:
-    """As `prepare`; never raises. Where that fails only the first batch is taken, so that the fault ends up
-    at the one batch that brings it out."""
+    """As `prepare`, but never raises. If it fails, only the first batch is taken, so that the fault is
+    reported for the one batch that triggers it."""
     try:
         return prepare(
             records,

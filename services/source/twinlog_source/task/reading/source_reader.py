@@ -1,13 +1,12 @@
-"""The reading half of a task: fetches every partition that may be read, chooses lanes, and queues what is
-to be sent.
+"""The reading half of a task: fetches every readable partition, chooses lanes, and queues chunks for sending.
 
-Runs ahead of the writing half by at most `max_buffered_bytes`, by less while the target is slow: a quiet
-partition's records are written after what was read before them. Preserved copies bound theirs themselves, and
-are read on while what is written in rounds has no room. Positions are never reset here: an offset
-that the source does not hold is a finding (`on_out_of_range`), not a reason to jump.
+It runs ahead of the writing half by at most `max_buffered_bytes`, and by less while the target is slow,
+because the records of a quiet partition are written after everything that was read before them. Preserved
+copies have limits of their own, and are read while the buffer for rounds is full. This module never resets a
+position: an offset that the source does not have is reported (`on_out_of_range`).
 
-Invariant: the chunks of a partition are queued in the order of their offsets, each begins where the one
-before ended, and none survives a rewind (its generation is old).
+Invariant: the chunks of a partition are queued in the order of their offsets, each begins where the previous
+one ended, and none survives a rewind (its generation is old).
 """
 
 import asyncio
@@ -31,13 +30,13 @@ from twinlog_source.task.reading.throttle import Throttle
 
 ROOM_SECONDS = 0.1
 EPOCH_AT, EPOCH_END = 12, 16
-"""Bytes of the leader epoch in a batch; the magic byte follows."""
+"""The bytes of the leader epoch in a batch; the magic byte follows."""
 CLUSTER_RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedChunk:
-    """What one fetch of one partition gave, ready to be sent."""
+    """What one fetch of one partition brought, ready to be sent."""
 
     copy: PartitionCopy
     generation: int
@@ -50,13 +49,12 @@ class PreparedChunk:
 
 
 OutOfRange = Callable[[Sequence[PartitionCopy]], Awaitable[None]]
-"""The source does not hold the positions of these: finds out why, and sets them right or aside."""
+"""The source does not have these positions: find out why, and correct them or set the partitions aside."""
 OtherLeaders = Callable[[Sequence[PartitionCopy]], Awaitable[Collection[TopicPartition]]]
-"""What comes next was written under other leaders: names those whose log does not continue where the copy
-stands."""
+"""The next records were written under other leaders: return the partitions whose log does not continue where
+the copy stands."""
 Offer = Callable[[PreparedChunk], None]
-"""Takes what was fetched of a copy that keeps its source's offsets, and says with `is_full` when it is
-enough."""
+"""Takes what was fetched of a preserved copy, and sets `is_full` when that is enough."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,19 +70,20 @@ class SourceReader:
     max_buffered_bytes: int
     """The limit for translated copies; preserved copies have their own."""
     offer: Offer | None = None
-    """None where no copy keeps its source's offsets."""
+    """None if there are no preserved copies."""
     horizon: Horizon = field(default_factory=Horizon)
-    """How far may be copied for now."""
+    """How far partitions may be copied for now."""
     chunks: deque[PreparedChunk] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever a chunk was queued, and by everything else that has work for the writing half, which
-    clears it."""
+    """Set whenever a chunk was queued, and by everything else that is work for the writing half, which clears
+    it."""
     source_problem: KafkaError | None = None
     """Why the source cluster as a whole cannot be read; None while it can."""
     failures: dict[str, int] = field(default_factory=dict)
     """Fetches that failed as a whole, by reason."""
     _in_question: set[TopicPartition] = field(default_factory=set)
-    """Partitions about whose logs the leaders are asked: nothing of them is fetched or taken meanwhile."""
+    """Partitions whose leaders are being asked about their logs: they are neither fetched nor taken
+    meanwhile."""
     _buffered_bytes: int = 0
     _most_buffered_bytes: int = field(init=False)
     _room: asyncio.Event = field(default_factory=asyncio.Event)
@@ -130,8 +129,8 @@ class SourceReader:
                 answers = await self.fetcher.poll(
                     positions,
                     max_wait_seconds=wait_seconds,
-                    # The file may allow 50 MB, and many partitions with a backlog fill that. Half of what may
-                    # be buffered: it is held once more while it is received.
+                    # The configuration may allow 50 MB, and many partitions with a backlog fill that. Half of
+                    # the buffer, because the bytes exist twice while they are received.
                     sizes=self.throttle.sizes(self._most_buffered_bytes // 2),
                 )
                 self.source_problem = None
@@ -150,7 +149,8 @@ class SourceReader:
                     under_others.append(answer)
                 else:
                     self._take(answer)
-            # In the background: an answer takes as long as a broker hangs, and the others are read meanwhile.
+            # In the background: an answer may take as long as a broker hangs, and other partitions are read
+            # meanwhile.
             if under_others:
                 self._in_question |= {answer.partition for answer in under_others}
                 ask(self._look_at_leaders(under_others), "look at leaders")
@@ -159,7 +159,8 @@ class SourceReader:
                 ask(self._look_for_positions(out_of_range), "look for positions")
 
     def pop(self) -> PreparedChunk | None:
-        """The next chunk to send, None when everything fetched is drained. Skips what a rewind made void."""
+        """The next chunk to send, None when everything fetched was sent. Skips chunks that a rewind made
+        void."""
         while self.chunks:
             chunk = self.chunks.popleft()
             was_full = self._is_full
@@ -172,7 +173,7 @@ class SourceReader:
         return None
 
     def limit_buffer(self, size_bytes: int) -> None:
-        """Read no more ahead than what the next round takes."""
+        """Read no further ahead than the next round has room for."""
         was_full = self._is_full
         self._most_buffered_bytes = min(size_bytes, self.max_buffered_bytes)
         self._room.set()
@@ -180,7 +181,7 @@ class SourceReader:
             self.wake()
 
     def wake(self) -> None:
-        """Who may be read has changed: see at once."""
+        """The set of readable partitions has changed: check at once."""
         self.fetcher.interrupt()
 
     def release(self) -> None:
@@ -190,11 +191,11 @@ class SourceReader:
 
     @property
     def _is_full(self) -> bool:
-        """What is written in rounds has no room."""
+        """Whether the buffer for rounds is full."""
         return self._buffered_bytes >= self._most_buffered_bytes
 
     def _positions(self, now: float) -> dict[TopicPartition, int]:
-        """What to fetch now, from where."""
+        """The positions to fetch now."""
         positions = self._turns.next(now)
         for partition in self._in_question:
             positions.pop(partition, None)
@@ -203,14 +204,16 @@ class SourceReader:
         return positions
 
     def _leave_out_rounds(self, positions: dict[TopicPartition, int]) -> None:
-        """Preserved copies do not wait for the rounds of others. What is on its way is taken all the same."""
+        """Leave translated copies out, so that preserved copies do not wait for the buffer of rounds. Answers
+        in flight are taken."""
         for partition in list(positions):
             if not self.copies[partition].keeps_offsets and not self.fetcher.is_asked(partition):
                 del positions[partition]
 
     async def _wait_for_room(self, stop: asyncio.Event) -> None:
         while not stop.is_set() and self._is_full:
-            # Each time: what was taken need not have been enough, and an event that is set is no wait at all.
+            # Each time, because what was taken may not have been enough, and an event that is set does not
+            # wait.
             self._room.clear()
             try:
                 async with asyncio.timeout(ROOM_SECONDS):
@@ -227,7 +230,7 @@ class SourceReader:
         finally:
             self._in_question -= {answer.partition for answer in answers}
         for answer, copy, generation in zip(answers, copies, generations, strict=True):
-            # One that was moved meanwhile may stand there again, and its log be another.
+            # A partition that was moved meanwhile may have the same position again, in another log.
             if answer.partition not in refused and copy.generation == generation:
                 self._take(answer)
         self.wake()
@@ -240,7 +243,7 @@ class SourceReader:
         self.wake()
 
     def _is_under_another_leader(self, answer: FetchedPartition) -> bool:
-        """Whether what was fetched begins with another leader epoch than what is copied ends with."""
+        """Whether the fetched records begin with another leader epoch than the last copied one."""
         copy, records = self.copies.get(answer.partition), answer.records
         if copy is None or copy.fetched != answer.fetch_offset or copy.fetched_epoch is None:
             return False
@@ -266,7 +269,7 @@ class SourceReader:
                 return
         size_bytes = len(records)
         if not self.throttle.is_open:
-            # A limit is one of what is copied: the cut batch at the end is fetched again.
+            # The bytes up to the limit end in the middle of a batch; that batch is fetched again.
             spent_bytes = whole_batches_bytes(records) or size_bytes
             self.throttle.spend(answer.partition.topic, spent_bytes, self.clock.monotonic())
         prepared = prepare_partition(
@@ -307,7 +310,7 @@ class SourceReader:
         )
 
     def _within_horizon(self, copy: PartitionCopy, answer: FetchedPartition) -> bytes | memoryview:
-        """What may be copied of an answer now. Damage is for who prepares it."""
+        """What may be copied of an answer now. Damaged bytes are left to the preparation."""
         try:
             cut = self.horizon.cut(
                 copy.partition, answer.records, offset=answer.fetch_offset, now_ms=self.clock.now_ms()
@@ -319,7 +322,7 @@ class SourceReader:
         return cut.records
 
     def _failed(self, failure: FetchFailure) -> bool:
-        """Set the partition aside; True instead when the source does not hold the position."""
+        """Set the partition aside; return True instead when the source does not have the position."""
         copy = self.copies.get(failure.partition)
         if copy is None or copy.fetched != failure.fetch_offset:
             return False

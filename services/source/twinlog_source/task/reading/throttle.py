@@ -1,8 +1,8 @@
-"""Limits in bytes per second, for the task and for single topics, changed at any time. Pure: takes `now`.
+"""Limits in bytes per second for the task and for single topics, which can change at any time. Pure: takes
+`now`.
 
-A bucket may go into debt by what one fetch brings, so a large batch is paid for by waiting after it, and the
-mean rate holds. What a fetch may bring is bounded by what the limits allow in a moment: else a debt would be
-paid back long after anybody looks.
+A bucket may go into debt by one fetch: the task waits after a large batch, and the mean rate stays within the
+limit. A fetch is also bounded by the limits, so that a debt is paid within a moment.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from twinlog.kafka.raw import FetchSizes
 
 BURST_SECONDS = 0.25
 LEAST_PARTITION_BYTES = 256 << 10
-"""The least that one fetch asks of a partition: below the usual batch size a broker would send nothing."""
+"""The least that one fetch asks of a partition: for less than the usual batch size a broker would send
+nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Bucket:
         self._tokens -= size_bytes
 
     def change(self, bytes_per_second: float, now: float) -> None:
-        """From now on; what was earned and what is owed stay."""
+        """Change the rate from now on; the balance stays."""
         self.allows(now)
         self.bytes_per_second = bytes_per_second
 
@@ -44,7 +45,7 @@ class Bucket:
 
     @property
     def owed_seconds(self) -> float:
-        """How long it takes to pay what is owed."""
+        """The time until the debt is paid."""
         return max(0.0, -self._tokens / self.bytes_per_second)
 
 
@@ -61,7 +62,7 @@ class Throttle:
 
     @property
     def is_open(self) -> bool:
-        """Nothing is limited."""
+        """Whether there is no limit."""
         return self._whole is None and not self._topics
 
     def allows(self, topic: str, now: float) -> bool:
@@ -70,12 +71,12 @@ class Throttle:
         return (self._whole is None or self._whole.allows(now)) and (bucket is None or bucket.allows(now))
 
     def at_once(self, topic: str) -> int | None:
-        """How many partitions of a topic that have a backlog may be fetched together; None = all."""
+        """How many partitions of a topic with a backlog may be fetched together; None = all."""
         bucket = self._topics.get(topic)
         return None if bucket is None else max(1, int(bucket.burst_bytes // LEAST_PARTITION_BYTES))
 
     def sizes(self, most_bytes: int) -> FetchSizes:
-        """What a fetch may bring; `most_bytes` where no limit says less."""
+        """The size limits of a fetch; `most_bytes` where no limit is lower."""
         whole = most_bytes if self._whole is None else max(1, int(self._whole.burst_bytes))
         return FetchSizes(
             max_bytes=min(whole, most_bytes),
@@ -83,7 +84,7 @@ class Throttle:
         )
 
     def spend(self, topic: str, size_bytes: int, now: float) -> None:
-        """Say how much was fetched of a topic."""
+        """Report how much of a topic was fetched."""
         for bucket in (self._whole, self._topics.get(topic)):
             if bucket is not None:
                 bucket.spend(size_bytes, now)

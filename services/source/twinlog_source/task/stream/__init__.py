@@ -1,1 +1,1 @@
-"""The task's end of the stream to its driver: what it hears, and what it tells."""
+"""The task's end of the control stream: commands from the driver, reports to it."""

@@ -1,10 +1,10 @@
-"""A foreign write as it goes over the wire."""
+"""Converts foreign writes from and to messages."""
 
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog_source.partitions.reports import ForeignWrite
 
 LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999, which is the last one of a Timestamp. A record may claim a later one."""
+"""The end of the year 9999, the last one of a Timestamp; a record may claim a later one."""
 
 
 def foreign_write_message(write: ForeignWrite) -> pb.ForeignWrite:

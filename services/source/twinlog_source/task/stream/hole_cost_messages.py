@@ -1,4 +1,5 @@
-"""What filling holes took: a task reports it, and the next task is told."""
+"""Converts the costs of filling holes from and to messages: a task reports them, and the next task gets
+them."""
 
 from collections.abc import Iterable
 

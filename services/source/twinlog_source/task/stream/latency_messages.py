@@ -1,4 +1,4 @@
-"""`LatencyHistogram` between a task's report and its driver."""
+"""Converts `LatencyHistogram` from and to messages of a task's report."""
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog_source.partitions.latency import LatencyHistogram

@@ -1,4 +1,4 @@
-"""The driver's orders, read from the messages of the control stream."""
+"""Converts messages of the control stream into the driver's orders."""
 
 from google.protobuf.duration_pb2 import Duration
 

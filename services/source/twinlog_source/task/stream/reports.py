@@ -1,4 +1,4 @@
-"""What a task tells its driver of its partitions: only what changed, and everything from time to time."""
+"""A task's reports about its partitions: only those that changed, and from time to time all."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -27,9 +27,9 @@ from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.target_writer import TargetWriter
 
 EVERYTHING_SECONDS = 60.0
-"""After this time partitions are told again of which nothing is new."""
+"""After this time, partitions without changes are reported again."""
 SLOW_SECONDS = 3.0
-"""What was read and is not acknowledged for this long is said, long before the delivery time is over."""
+"""Records without acknowledgement for this long are reported, long before the delivery time-out."""
 
 STATES = {
     State.RUNNING: source_pb.PARTITION_STATE_RUNNING,
@@ -49,17 +49,17 @@ class Reporter:
     syncs: OffsetSyncs
     source_problem: Callable[[], KafkaError | None]
     source_throttled: Callable[[], bool]
-    """Whether a quota of the source holds the task up now."""
+    """Whether a quota of the source delays the task now."""
     target_throttled: Callable[[], bool]
     clock: Clock
     preserved: Mapping[TopicPartition, PreservedCopy] = field(default_factory=dict)
-    """Those of `copies` that keep their source's offsets."""
+    """Those of `copies` that are preserved."""
     _gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
     _foreign_writes: dict[TopicPartition, list[ForeignWrite]] = field(default_factory=dict)
     _told: dict[TopicPartition, _Seen] = field(default_factory=dict)
     _everything_since: float | None = None
     _unacknowledged: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
-    """Partitions with records on their way: the position they stand at, and since when."""
+    """Partitions with records in flight: their position, and since when it has not moved."""
 
     def add_gap(self, gap: Gap) -> None:
         self._gaps.setdefault(gap.partition, []).append(gap)
@@ -143,7 +143,7 @@ class Reporter:
         return dict(failures)
 
     def _waited_seconds(self, copy: PartitionCopy, now: float) -> float:
-        """For how long nothing of what was read has been acknowledged; 0 when nothing is on its way."""
+        """For how long nothing that was read has been acknowledged; 0 when nothing is in flight."""
         if copy.is_idle or copy.state is not State.RUNNING:
             self._unacknowledged.pop(copy.partition, None)
             return 0.0
@@ -219,7 +219,7 @@ class Reporter:
 
 
 def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:
-    """Why nothing is written to a preserved copy: each is written for itself, and fails for itself."""
+    """Why nothing is written to a preserved copy; each is written, and fails, separately."""
     at_target = preserved.at_target
     lasts = at_target.problem is not None and now - at_target.problem_since >= SLOW_SECONDS
     return at_target.problem if lasts else None

@@ -1,7 +1,8 @@
-"""The task's end of the control stream: says hello, gets ready, copies when told, reports, ends on command
-or lease.
+"""The task's end of the control stream: says hello, gets ready, copies when told, reports, and ends by
+command or when its lease is over.
 
-The driver is the only authority: a task starts copying from the positions it is handed and from nothing else.
+The driver is the only authority: a task copies only from positions that it was given.
+
 Invariant: a task that has not heard its driver for `lease` does not commit any more.
 """
 
@@ -45,7 +46,7 @@ AWAKE_SECONDS = 0.5
 
 
 DRIVER_NAME = "driver.twinlog"
-"""What the driver's certificate is for: tasks find it at any address."""
+"""The name in the driver's certificate: tasks find the driver at any address."""
 
 CHANNEL_OPTIONS = (
     ("grpc.ssl_target_name_override", DRIVER_NAME),
@@ -54,7 +55,7 @@ CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", 32 << 20),
     ("grpc.max_send_message_length", 32 << 20),
     ("grpc.enable_retries", 0),
-    # Pings that measure the way double what an idle stream costs; the window is large enough without.
+    # Pings for measuring bandwidth double the cost of an idle stream; the window is large enough without.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 1 << 20),
     ("grpc.enable_http_proxy", 0),
@@ -67,24 +68,24 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class TaskConnection:
-    """One task's conversation with its driver; `run` once, on an event loop of its own."""
+    """The conversation of one task with its driver; call `run` once, on its own event loop."""
 
     flow: Flow
     epoch: int
     slot: int
     driver_endpoint: str
     driver_certificate: str
-    """PEM: a peer that answers with another one is not the driver."""
+    """PEM: a peer with another certificate is not the driver."""
     token: str
     connect_timeout_seconds: float
     clock: Clock = field(default_factory=SystemClock)
     _lease_seconds: float = 0.0
     _lease: DriverLease | None = None
-    """Since the task was told how long it is."""
+    """None before the driver has sent its length."""
     _setup: "asyncio.Future[TaskSetup] | None" = None
     _start: "asyncio.Future[pb.Start] | None" = None
     _resume: "asyncio.Future[pb.Resume] | None" = None
-    """The answer that a task waits for whose ids were initialised again."""
+    """The answer for a task that has initialised its ids again."""
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """gRPC takes one message at a time."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -93,12 +94,12 @@ class TaskConnection:
 
     @property
     def was_served(self) -> bool:
-        """Its driver has told it what to do."""
+        """Whether the driver has sent orders."""
         return self._lease is not None
 
     async def run(self) -> Outcome:
-        """Return (reason, message): END_OF_EPOCH, EPOCH_OVER (it was never started), LEASE_LOST, REFUSED, or
-        the reason of a failure."""
+        """Return (reason, message): END_OF_EPOCH, EPOCH_OVER (never started), LEASE_LOST, REFUSED, or the
+        reason of a failure."""
         loop = asyncio.get_running_loop()
         self._setup, self._start = loop.create_future(), loop.create_future()
         self._lease_seconds = self.connect_timeout_seconds
@@ -118,8 +119,8 @@ class TaskConnection:
     # ------------------------------------------------------------------------------------------ listening
 
     async def _listen(self, stream: Any, work: "asyncio.Task[None]") -> None:
-        """Obey commands until the driver is gone, or ends the epoch before it was started; then end the work
-        at once."""
+        """Carry out commands until the driver is gone, or ends the epoch before it was started; then end the
+        work at once."""
         try:
             while True:
                 async with asyncio.timeout(self._lease_seconds):
@@ -130,8 +131,8 @@ class TaskConnection:
                     lost = EndReason.LEASE_LOST, "the driver closed the control stream"
                     break
                 if self._is_end_before_start(command):
-                    # Nothing is copied, and nobody waits for last words. To get ready would take ids away
-                    # from a task of a later epoch.
+                    # Nothing is copied, and the driver waits for no last message. Getting ready would take
+                    # the ids from a task of a later epoch.
                     lost = EndReason.EPOCH_OVER, command.end.reason
                     break
                 self._obey(command)
@@ -146,7 +147,7 @@ class TaskConnection:
             work.cancel()
 
     async def _stay_awake(self) -> None:
-        """Loop until cancelled: a pause of this process is seen by the time between two turns."""
+        """Loop until cancelled: a long time between two iterations shows that this process was suspended."""
         while True:
             if self._lease is not None:
                 self._lease.awake(self.clock.monotonic())
@@ -183,7 +184,7 @@ class TaskConnection:
             case "withdraw_reposition" if self._copier is not None:
                 self._copier.moves.withdraw(withdrawal_of(command.withdraw_reposition))
             case _:
-                pass  # Alive: hearing it is all
+                pass  # A sign of life: its arrival is all that counts.
 
     def _answer(self, resume: pb.Resume) -> None:
         if self._resume is not None and not self._resume.done():
@@ -222,7 +223,7 @@ class TaskConnection:
             )
 
     async def _ask_driver(self, stream: Any) -> None:
-        """Wait for leave to continue; the lease bounds it. Raises KafkaError: refused."""
+        """Ask whether the task may continue; the lease bounds the wait. Raises KafkaError: refused."""
         self._resume = asyncio.get_running_loop().create_future()
         if self._stop.is_set():
             raise TransientKafkaError("the epoch was told to end", reason=EndReason.EPOCH_OVER)
@@ -267,7 +268,7 @@ class TaskConnection:
                 await self._write(stream, pb.WorkerReport(partitions=copier.reporter.report()))
 
     async def _finish(self, stream: Any, reason: str, message: str, copier: Copier | None = None) -> None:
-        """The last words; the driver closes the stream when it has heard them."""
+        """Send the last message; the driver closes the stream when it has it."""
         self._outcome = reason, message
         finished = pb.Finished(reason=reason, message=message)
         if copier is not None:

@@ -1,4 +1,4 @@
-"""`SyncPace` between a task's last words and the next task's orders."""
+"""Converts `SyncPace` from a task's last message to the next task's orders."""
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.offsets import SyncPace

@@ -1,4 +1,5 @@
-"""Deletes what was filled before the first record of a copy: its log starts where the copy does."""
+"""Deletes the filled offsets before the first record of a copy, so that its log starts where the copy
+does."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,19 +14,19 @@ from twinlog.service.waiting import wait_for_any
 
 RETRY_SECONDS = 60.0
 LOOK_SECONDS = 1.0
-"""How soon to look whether something is due."""
+"""How soon to check whether something is due."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
 class FilledBeginnings:
-    """Deleted once in each task: a task before may have left it."""
+    """Deletes once in each task, because an earlier task may have left it undone."""
 
     delete_before: Callable[
         [Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, int | KafkaError]]
     ]
-    """Let logs of the target start at offsets. Raises KafkaError."""
+    """Let logs of the target start at these offsets. Raises KafkaError."""
     clock: Clock
     _asked: set[TopicPartition] = field(default_factory=set)
     _left: dict[TopicPartition, int] = field(default_factory=dict)
@@ -33,7 +34,7 @@ class FilledBeginnings:
     _work: asyncio.Event = field(default_factory=asyncio.Event)
 
     def delete(self, target: TopicPartition, before: int) -> None:
-        """Soon. Of each partition the first call counts."""
+        """Delete soon. Of each partition only the first call counts."""
         if target not in self._asked:
             self._asked.add(target)
             self._left[target] = before

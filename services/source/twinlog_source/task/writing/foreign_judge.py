@@ -1,4 +1,5 @@
-"""Copies that somebody else wrote to: who it was is told, and each ends before what is not ours."""
+"""Judges copies with foreign records: reports the producer, and ends each copy before the first foreign
+record."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,20 +32,20 @@ class ForeignJudge:
     foreign_write: Callable[[TopicPartition, int, int | None], Awaitable[ForeignWrite]]
     """`CopyTails.foreign_write`."""
     tell: Callable[[TopicPartition, reports.ForeignWrite], None]
-    """Told of each stretch that somebody else wrote into a copy, by source partition."""
+    """Called with each foreign stretch of a copy, by source partition."""
     own_producer_id: int
     end_copy: EndCopy
     is_over: bool = False
-    """Nothing that is found now would be on the log: the next task finds it."""
+    """A finding would no longer get on the log: the next task finds it."""
     waiting: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
-    """By target partition: what is not judged yet."""
+    """By target partition: findings that are not judged yet."""
     _failed: set[TopicPartition] = field(default_factory=set)
-    """Those of `waiting` that could not be looked at, as while their leader is away."""
+    """Those of `waiting` that could not be read, for instance while their leader is down."""
     _work: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def is_about_to_judge(self) -> bool:
-        """Whether something waits that is not known to take longer."""
+        """Whether a finding waits that is not known to take longer."""
         return len(self.waiting) > len(self._failed)
 
     def add(self, taken: PreservedCopy) -> None:
@@ -60,9 +61,9 @@ class ForeignJudge:
             await wait_for_any(stop, self._work, seconds=RETRY_SECONDS if self.waiting else None)
 
     async def look_at(self, taken: PreservedCopy) -> None:
-        """Find out who wrote, where, and from which position the copy continues."""
+        """Find out which producer wrote, where, and from which position the copy continues."""
         if taken.copy.settling:
-            return  # judged once its new position is on the log: else that would be stored over where it ends
+            return  # Later: its new position, once on the log, would replace the end of the copy.
         target, appends = taken.at_target.target, taken.at_target.appends
         assert appends.foreign_at is not None
         try:
@@ -79,7 +80,7 @@ class ForeignJudge:
         for write in found.writes:
             self.tell(taken.copy.partition, write)
         if found.end:
-            taken.copy.target_end = found.end  # What lies below is told.
+            taken.copy.target_end = found.end  # Everything below was reported.
         self.end_copy(
             taken.copy.partition,
             taken.position_of(found.offset + found.own_behind),
@@ -94,7 +95,7 @@ class ForeignJudge:
         return PreservedReason.FOREIGN_WRITE
 
     def _is_nobodys_or_ours(self, found: ForeignWrite) -> bool:
-        """Written without a producer id, or with that of the flow's copies."""
+        """Whether it was written without a producer id, or with that of the flow's copies."""
         return found.producer_id in (_NO_PRODUCER, self.own_producer_id)
 
     def _words(self, target: TopicPartition, found: ForeignWrite) -> str:

@@ -1,4 +1,4 @@
-"""Positions as records of the topic they are stored in."""
+"""Positions as records of the positions topic."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class PositionsTopic:
     source_alias: str
     connector_name: str
     _places: dict[TopicPartition, "_Place"] = field(default_factory=dict, compare=False, repr=False)
-    """For every partition whose position was written: the parts that never change and cost most to encode."""
+    """For every partition with a written position: the constant parts, which cost most to encode."""
 
     def batches(
         self,
@@ -61,7 +61,7 @@ class PositionsTopic:
 
 
 class _Place(NamedTuple):
-    """Where and under what key a position is stored."""
+    """Where and under which key a position is stored."""
 
     key: bytes
     partition: TopicPartition

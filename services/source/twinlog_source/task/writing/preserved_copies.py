@@ -1,11 +1,14 @@
-"""The copies of a task that keep their source's offsets: what is read goes straight to their writer, and what
-is acknowledged moves their positions.
+"""The preserved copies of a task: passes what is read to their writer, and moves positions by its
+acknowledgements.
 
 Invariant A: a preserved copy is read only from where its end was seen.
-Invariant B: a copy that cannot keep the offsets is written no more before its exact position is told.
-Invariant C: the position at which a copy ends, and that it ends there, are stored in one transaction: the end
-of its log is not its position any more, and the next owner must not take it for that.
-Invariant D: while a task has a copy, nobody else writes what is on the log about it.
+
+Invariant B: a copy that cannot keep the offsets is not written any more before its exact position is known.
+
+Invariant C: the position at which a copy ends, and the fact that it ends there, are stored in one
+transaction: the end of its log is no longer its position, and the next owner must not take it for that.
+
+Invariant D: while a task has a copy, nothing else writes about it to the log.
 """
 
 import asyncio
@@ -40,23 +43,23 @@ IN_FLIGHT_BYTES = 8 << 20
 """The limit for one partition: 150 ms of latency at 50 MB/s. The writer bounds the sum."""
 PACK_BELOW_BYTES = 64 << 10
 BUFFERED_BYTES = 64 << 20
-"""The limit for all partitions: bytes read and not acknowledged."""
+"""The limit for all partitions: bytes that were read and not acknowledged."""
 LEAST_SHARE_BYTES = 1 << 20
 """The least that one partition gets, however many there are: about one fetch."""
 DRAIN_SECONDS = 5.0
 """How long the end of a task waits for the answers to what was sent."""
 LONGEST_FLUSH_SECONDS = 5.0
 FILL_LOOK_SECONDS = 0.02
-"""How soon to look again whether a range may be filled."""
+"""How soon to check again whether a range may be filled."""
 
 
 def share_bytes(active: int) -> int:
-    """What each of so many partitions with unacknowledged records may have buffered."""
+    """The buffer of each of this many partitions with unacknowledged records."""
     return max(BUFFERED_BYTES // max(active, 1), LEAST_SHARE_BYTES)
 
 
 def hole_cost(spent: Iterable[HoleCostAgo], now: float) -> HoleCost:
-    """With what earlier tasks have spent."""
+    """The costs so far, including those of earlier tasks."""
     return HoleCost.resumed(
         HoleCostBucket(now - each.ago_seconds, each.holes, each.spent_seconds) for each in spent
     )
@@ -73,28 +76,27 @@ def hole_words(partition: TopicPartition, first: int, end: int) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class PreservedCopies:
-    """`assign` partitions, then `run` once; `drain` before its stop is set."""
+    """Call `assign` for the partitions, then `run` once, and `drain` before its stop is set."""
 
     source_alias: str
     make_writer: Callable[[Changed, Failed], PreservedWriter]
     foreign_write: Callable[[TopicPartition, int, int | None], Awaitable[ForeignWrite]]
     """`CopyTails.foreign_write`."""
     tell_foreign: Callable[[TopicPartition, reports.ForeignWrite], None]
-    """Told of each stretch that somebody else wrote into a copy, by source partition."""
+    """Called with each foreign stretch of a copy, by source partition."""
     delete_before: Callable[
         [Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, int | KafkaError]]
     ]
-    """Let logs of the target start at offsets. Raises KafkaError."""
+    """Let logs of the target start at these offsets. Raises KafkaError."""
     store_position: Callable[[TopicPartition, list[NewRecord]], None]
-    """Store the position of a partition soon, and these records in the same transaction. Never waited
-    for."""
+    """Store the position of a partition soon, with these records in the same transaction. Does not wait."""
     is_stored: Callable[[TopicPartition], bool]
     """Whether all of that is on the log."""
     wake_reader: Callable[[], None]
     syncs: OffsetSyncs
     clock: Clock
     flush_seconds: float
-    """Positions are stored so often, and at least every five seconds: the next task looks at all that lies
+    """How often positions are stored; at least every five seconds, because the next task checks everything
     behind them."""
     fill_after_seconds: float
     """How long a task that lost its partitions may still write."""
@@ -105,9 +107,9 @@ class PreservedCopies:
     by_source: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     by_target: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     _active: set[TopicPartition] = field(default_factory=set)
-    """Those with records on the way."""
+    """Partitions with records in flight."""
     _touched: set[TopicPartition] = field(default_factory=set)
-    """Those that may have moved since positions were stored last."""
+    """Partitions that may have moved since positions were last stored."""
     _is_draining: bool = False
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -167,7 +169,7 @@ class PreservedCopies:
         self.writer.add(taken.at_target)
 
     def _wait_seconds(self, former_task_seconds: float | None) -> float:
-        """How long a task may still write that lost its partition so long ago; 0 when there is none."""
+        """How long a task that lost its partition this long ago may still write; 0 when there is none."""
         if former_task_seconds is None:
             return 0.0
         return max(0.0, self.fill_after_seconds - former_task_seconds)
@@ -195,7 +197,7 @@ class PreservedCopies:
         self.writer.wake(taken.at_target)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Write until `stop`. Raises KafkaError when this task may not write any more."""
+        """Write until `stop`. Raises KafkaError when this task may no longer write."""
         failure: KafkaError | None = None
         over = asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -216,9 +218,9 @@ class PreservedCopies:
             raise failure
 
     async def drain(self) -> None:
-        """Wait until all that was sent is acknowledged, and what lies in the wrong place is judged: nobody
-        else knows of it. What was only queued is dropped. Raises KafkaError when a hole is still being
-        filled: how it ends is not known."""
+        """Wait until everything sent is acknowledged, and batches at wrong offsets are judged, because no
+        other task knows about them. What was only queued is dropped. Raises KafkaError when a hole is still
+        being filled, because its outcome is unknown."""
         self._is_draining = True
         self.writer.leave_holes()
         now = self.clock.monotonic()
@@ -243,34 +245,34 @@ class PreservedCopies:
         self.judge.is_over = True
 
     def store_positions(self) -> None:
-        """Give away what has moved since the last time."""
+        """Pass on the positions that have moved since the last call."""
         touched, self._touched = self._touched, set()
         for partition in touched:
             taken = self.by_source[partition]
             self.positions.store_moved(taken)
             if taken.copy.settling:
-                self._touched.add(partition)  # what waits until it has settled
+                self._touched.add(partition)  # Wait until it has settled.
 
     def skip(self, partition: TopicPartition, skip_to: int) -> None:
-        """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest, and once
-        `fact_of` is stored or is to be stored."""
+        """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest, and
+        `fact_of` is stored or will be."""
         taken = self.by_source[partition]
         taken.skip(skip_to, self.clock.monotonic())
         self._changed(taken.at_target)
         self.writer.wake(taken.at_target)
 
     def fills(self, partition: TopicPartition, first: int, end: int) -> bool:
-        """Whether the copy fills a range that the source has lost, or ends there."""
+        """Whether the copy fills a range that the source has lost; otherwise it ends there."""
         return self.by_source[partition].required or not is_visible(
             end - first, self.writer.filler.most_markers
         )
 
     def seconds_before_alone(self, partition: TopicPartition) -> float:
-        """How long the task before this one may still write; 0 = it cannot any more."""
+        """How long the previous task may still write; 0 = no longer."""
         return max(0.0, self.by_source[partition].alone_at - self.clock.monotonic())
 
     def fact_of(self, partition: TopicPartition, *, skip_to: int | None = None) -> NewRecord:
-        """The record that says what a copy leaves out: as it is, or once `skip` was called."""
+        """The record about what a copy leaves out: as it is, or after `skip`."""
         return self.positions.fact_of(self.by_source[partition], skip_to=skip_to)
 
     def forget_queued(self, partition: TopicPartition) -> None:
@@ -287,19 +289,19 @@ class PreservedCopies:
             self.writer.wake(taken.at_target)
 
     def is_at_rest(self, partition: TopicPartition) -> bool:
-        """All of it is on the target for certain."""
+        """Whether all of it is on the target for certain."""
         return self.by_source[partition].is_at_rest
 
     def may_be_moved(self, partition: TopicPartition) -> bool:
-        """Whether a partition may continue elsewhere now: the end of its copy is known, and nothing of it is
-        on its way, compared, or about to end the copy. True for one whose copy has offsets of its own."""
+        """Whether the partition may be moved now: the end of its copy is known, and nothing is in flight,
+        being compared, or about to end the copy. True for a translated copy."""
         taken = self.by_source.get(partition)
         if taken is None:
             return True
         return taken.is_end_known and taken.is_at_rest and not taken.copy.needs_translation
 
     def resting_end(self, partition: TopicPartition) -> int | None:
-        """Where the copy ends if only this writer wrote it; None: that is not known, or about to change."""
+        """Where the copy ends if only this writer wrote it; None: unknown, or about to change."""
         taken = self.by_source.get(partition)
         if taken is None or not taken.is_end_known or taken.copy.needs_translation:
             return None
@@ -308,14 +310,14 @@ class PreservedCopies:
         return appends.acknowledged if is_at_rest and not self._is_draining else None
 
     def doubt(self, partition: TopicPartition) -> None:
-        """A copy at rest ends farther than it was written: it is looked at."""
+        """A copy at rest ends later than it was written: check it."""
         at_target = self.by_source[partition].at_target
         at_target.appends.doubt()
         self.writer.wake(at_target)
 
     def believe(self, partition: TopicPartition) -> bool:
-        """Take the end of a copy for its position although what is filled before it is not compared with the
-        source. False when there was nothing to compare."""
+        """Accept the end of a copy as its position, although the filled offsets before it were not compared
+        with the source. False when there was nothing to compare."""
         taken = self.by_source.get(partition)
         if taken is None or not taken.at_target.appends.is_proving:
             return False
@@ -325,7 +327,7 @@ class PreservedCopies:
         return True
 
     def give_up(self, partition: TopicPartition, *, reason: str, message: str) -> None:
-        """The copy shall not keep the offsets from where it comes to rest."""
+        """End the copy where it comes to rest: it does not keep the offsets from there on."""
         taken = self.by_source[partition]
         if taken.giving_up is None:
             taken.giving_up = reason, message
@@ -336,8 +338,8 @@ class PreservedCopies:
     def end_at(
         self, partition: TopicPartition, position: int, *, until: int, reason: str, message: str
     ) -> None:
-        """Write nothing more to a copy that is at rest: it has the source's offsets below `until`, and what
-        follows from `position` on cannot have them."""
+        """Write nothing more to a copy at rest: it has the source's offsets below `until`, and what follows
+        from `position` on cannot have them."""
         taken = self.by_source[partition]
         self.writer.remove(taken.at_target)
         taken.give_up(position, until=until, reason=reason, message=message)
@@ -353,7 +355,7 @@ class PreservedCopies:
         generation = taken.copy.generation
         taken.changed(now)
         if taken.copy.generation != generation:
-            self.wake_reader()  # it is read from elsewhere
+            self.wake_reader()  # It is read from elsewhere.
         appends = at_target.appends
         if appends.phase is Phase.FOREIGN:
             if appends.is_idle and not taken.copy.needs_translation:
@@ -380,13 +382,14 @@ class PreservedCopies:
         if taken.giving_up is None or taken.copy.needs_translation or self.judge.is_over:
             return
         if taken.copy.settling:
-            return  # its position is being moved: it ends where it is moved to
+            return  # Its position is being moved: it ends where it is moved to.
         if self.is_at_rest(taken.copy.partition):
             (reason, message), position = taken.giving_up, taken.copy.committed
             self.end_at(taken.copy.partition, position, until=position, reason=reason, message=message)
 
     def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
-        """Only what a retry does not heal sets a partition aside: its records would be refused again."""
+        """Only a failure that retrying does not heal sets a partition aside: its records would be refused
+        again."""
         taken = self.by_target[at_target.target]
         copy = taken.copy
         if error.reason == PreservedReason.FILL_REFUSED and not taken.required:
@@ -401,7 +404,7 @@ class PreservedCopies:
             reason=error.reason, message=f"target: {error}", retriable=False, now=now, keep_in_flight=True
         )
         taken.forget_queued(now)
-        self.wake_reader()  # it looks again when the partition is tried again
+        self.wake_reader()  # It checks again when the partition is retried.
         assert copy.retry_at is not None
         return copy.retry_at - now
 
@@ -414,7 +417,7 @@ class PreservedCopies:
                 return
             taken.waits_to_fill = False
             taken.fill_skipped(self.clock.monotonic())
-            # A copy that shall end may be at rest by this.
+            # A copy that has to end may be at rest by this.
             self._changed(taken.at_target)
             self.writer.wake(taken.at_target)
 
@@ -422,9 +425,9 @@ class PreservedCopies:
         asyncio.get_running_loop().call_later(max(wait_seconds, 0.0) + FILL_LOOK_SECONDS, fill)
 
     def _bound(self, taken: PreservedCopy) -> None:
-        """Fetch no more of a partition that has its share on the way; fetch it again when it has room.
+        """Fetch no more of a partition that has its share in flight; fetch it again when it has room.
 
-        Only the one that something was said about: who is full hears an answer soon.
+        Only for the partition of the event: a full one gets an answer soon.
         """
         partition = taken.copy.partition
         self._touched.add(partition)
@@ -439,7 +442,7 @@ class PreservedCopies:
             self.wake_reader()
 
     def _stands_still(self, taken: PreservedCopy) -> bool:
-        """Nothing more of it may be read now, however little is on its way."""
+        """Whether nothing more of it may be read now, however little is in flight."""
         return (
             self._is_draining
             or not taken.is_end_known

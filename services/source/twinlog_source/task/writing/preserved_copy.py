@@ -1,12 +1,11 @@
-"""One partition whose copy keeps its source's offsets: what was read of it, and what of that is on the
-target. No I/O.
+"""One partition with a preserved copy: what was read of it, and what of that is on the target. No I/O.
 
-It joins two machines: `PartitionCopy` says what is read and where the partition stands, `AppendLog` what is
-written. What is fetched is offered to the log at once, so of a preserved copy `fetched`, `sent` and the log's
-`wanted` are the same offset; `committed` follows what is acknowledged.
+It connects two state machines: `PartitionCopy` decides what is read and where the partition stands,
+`AppendLog` what is written. What is fetched is offered to the log at once, so `fetched`, `sent` and the log's
+`wanted` are the same offset; `committed` follows the acknowledgements.
 
-Source offsets between `skip_from` and `skip_to` are not copied (what lies before the beginning of the copy, a
-lost range, what an operator left out): where the copy ends among them they are filled. A copy that ends
+Source offsets between `skip_from` and `skip_to` are not copied (offsets before the beginning of the copy, a
+lost range, a range that an operator skipped). If the copy ends among them they are filled. A copy that ends
 anywhere else below its position has lost records, and they are copied again.
 """
 
@@ -49,14 +48,14 @@ class PreservedCopy:
     skip_to: int
     target_topic_id: str
     since: int = 0
-    """Source offset of the copy's first record."""
+    """The source offset of the copy's first record."""
     required: bool = False
-    """The configuration demands the source's offsets: they are not given up only because they cost much."""
+    """The configuration requires the source's offsets: high costs are no reason to give them up."""
     may_fill_at: float
-    """Monotonic seconds: a range that former tasks may hold fetched is filled only when none of them can
+    """Monotonic seconds: a range that former tasks may have fetched is filled only when none of them can
     write any more (rule 6 of docs/adr/0008)."""
     alone_at: float
-    """Monotonic seconds: the same for a range that no task before this one was told of."""
+    """Monotonic seconds: the same for a range that no earlier task knew about."""
     settle: Callable[[PartitionCopy, OutgoingBatch, int], None]
     """Count a batch that is on the target."""
     is_stored: Callable[[], bool]
@@ -65,11 +64,11 @@ class PreservedCopy:
     """Call `fill_skipped` soon, and not before `may_fill_at`."""
     is_end_known: bool = False
     preserved_until: int = 0
-    """Once the copy has ended: below this offset it has the source's offsets."""
+    """After the copy has ended: below this offset it has the source's offsets."""
     giving_up: tuple[str, str] | None = None
-    """Why the copy shall not keep the offsets from where it comes to rest: reason and message."""
+    """Why the copy has to end where it comes to rest: reason and message."""
     waits_to_fill: bool = False
-    """A range is to be filled, and former owners may still write: nothing is read."""
+    """A range has to be filled, and former owners may still write: nothing is read."""
     outstanding_bytes: int = 0
     """Fetched bytes that are not acknowledged."""
     _outstanding: deque[_Offered] = field(default_factory=deque)
@@ -77,7 +76,7 @@ class PreservedCopy:
 
     def __post_init__(self) -> None:
         self.copy.keeps_offsets = True
-        self.copy.is_full = True  # until the end of the copy says where to read
+        self.copy.is_full = True  # Until the end of the copy tells where to read.
         self._generation = self.at_target.appends.generation
 
     @property
@@ -86,17 +85,17 @@ class PreservedCopy:
 
     @property
     def leader_epoch(self) -> int | None:
-        """The leader epoch of the target's log in which the copy was checked; None = not known."""
+        """The leader epoch of the target's log in which the copy was checked; None = unknown."""
         return self.at_target.appends.leader_epoch
 
     @property
     def is_idle(self) -> bool:
-        """All that was offered is on the target, and nothing is to be filled."""
+        """Whether everything offered is on the target, and nothing has to be filled."""
         return self.at_target.appends.is_idle and not self.waits_to_fill
 
     @property
     def is_at_rest(self) -> bool:
-        """The same, for certain, and nothing that was refused or is unanswered may still arrive."""
+        """As `is_idle`, and nothing that was refused or is unanswered may still arrive."""
         appends = self.at_target.appends
         return self.is_idle and appends.phase is Phase.SURE and not appends.is_proving
 
@@ -119,8 +118,8 @@ class PreservedCopy:
         self._settle(now)
 
     def visible_hole(self, chunk: PreparedChunk, most_markers: int) -> Hole | None:
-        """The first hole before or in what was fetched at the log's `wanted` that consumers of the copy would
-        see as empty records; None = there is none, or nothing is filled now."""
+        """The first hole, before or in what was fetched at the log's `wanted`, that consumers of the copy
+        would see as empty records; None = there is none, or nothing is filled now."""
         appends = self.at_target.appends
         if appends.is_proving:
             return None
@@ -132,7 +131,7 @@ class PreservedCopy:
         return None
 
     def changed(self, now: float) -> None:
-        """The log was told an answer."""
+        """The log got an answer."""
         appends = self.at_target.appends
         if appends.phase is Phase.FOREIGN:
             return
@@ -152,7 +151,7 @@ class PreservedCopy:
             self.changed(now)
 
     def skip(self, skip_to: int, now: float) -> None:
-        """What lies between here and `skip_to` is not copied: filled once that is on the log. Only while
+        """Do not copy what lies between here and `skip_to`: it is filled once that is on the log. Only while
         idle."""
         assert self.copy.is_idle
         self.may_fill_at = self.alone_at
@@ -160,15 +159,15 @@ class PreservedCopy:
         self._continue(now)
 
     def fill_skipped(self, now: float) -> None:
-        """Fill the rest of the range that is not copied, when the copy ends there and it is time."""
+        """Fill the rest of the skipped range, when the copy ends there and it is time."""
         wanted = self.at_target.appends.wanted
         is_waiting, self.waits_to_fill = self.waits_to_fill, False
         appends = self.at_target.appends
         is_written = appends.phase is not Phase.FOREIGN and (self.giving_up is None or appends.is_proving)
         if self._not_copied(wanted) and is_written:
-            # Nobody can hold what lies before the beginning of the copy.
+            # No task can have fetched what lies before the beginning of the copy.
             others_may_write = self.skip_from > 0 and now < self.may_fill_at
-            # Once it is filled the end of the copy says nothing of it any more: the log has to.
+            # Once it is filled, the end of the copy no longer shows it: the log has to.
             if others_may_write or not self.is_stored():
                 self.waits_to_fill = True
                 if not is_waiting:
@@ -176,12 +175,12 @@ class PreservedCopy:
             else:
                 appends.offer([Hole(wanted, self.skip_to - wanted)], next_offset=self.skip_to)
                 if appends.generation != self._generation and appends.phase is not Phase.FOREIGN:
-                    # It was compared with what the copy has, and the rest of it is to be filled.
+                    # It was compared with what the copy has, and the rest of it has to be filled.
                     self._continue(now)
         self._note_rest()
 
     def give_up(self, position: int, *, until: int, reason: str, message: str) -> None:
-        """Nothing more is written to the copy with the source's offsets, which it has below `until`."""
+        """Write nothing more to the copy with the source's offsets, which it has below `until`."""
         self.preserved_until = until
         self._outstanding.clear()
         self.outstanding_bytes = 0
@@ -206,7 +205,7 @@ class PreservedCopy:
         return self.skip_from <= offset < self.skip_to
 
     def _continue(self, now: float) -> None:
-        """What was offered is void from the log's `wanted` on: read from there, or fill from there."""
+        """What was offered is void from the log's `wanted` on: read or fill from there."""
         appends, copy = self.at_target.appends, self.copy
         self._generation = appends.generation
         while self._outstanding and self._outstanding[-1].end > appends.wanted:
@@ -216,7 +215,7 @@ class PreservedCopy:
         self._settle(now)
         position = self.position_of(appends.acknowledged)
         if position < copy.committed or (not self._outstanding and position != copy.committed):
-            # Where a proof begins nothing is lost: the copy is read again to be compared.
+            # Nothing is lost where a proof begins: the copy is read again for the comparison.
             if position < copy.committed and not appends.is_proving:
                 self._note_lost_tail(position)
             copy.restart_at(position)
@@ -244,7 +243,7 @@ class PreservedCopy:
         )
 
     def _settle(self, now: float) -> None:
-        """Take what is acknowledged: positions move, faults behind it are told."""
+        """Process acknowledgements: move positions, report the faults behind them."""
         copy, acknowledged = self.copy, self.at_target.appends.acknowledged
         while self._outstanding and self._outstanding[0].end <= acknowledged:
             item = self._outstanding.popleft()
@@ -262,5 +261,5 @@ class PreservedCopy:
         self._note_rest()
 
     def _note_rest(self) -> None:
-        """The partition is at rest only when its copy is: what fails meanwhile is not forgotten."""
+        """The partition is at rest only when its copy is: a failure meanwhile is not forgotten."""
         self.copy.rounds = int(bool(self._outstanding) or not self.is_idle)

@@ -1,6 +1,6 @@
-"""What of preserved copies is stored: positions now and then, and with them what is said about the copies.
+"""Stores the positions of preserved copies at an interval, and facts about the copies with them.
 
-The end of a copy is its position: what is stored only shortens what the next task has to look at.
+The end of a copy is its position; storing it only shortens what the next task has to check.
 """
 
 from collections.abc import Callable
@@ -22,18 +22,17 @@ was checked."""
 class PreservedPositions:
     source_alias: str
     store_position: Callable[[TopicPartition, list[NewRecord]], None]
-    """Store the position of a partition soon, and these records in the same transaction. Never waited
-    for."""
+    """Store the position of a partition soon, with these records in the same transaction. Does not wait."""
     clock: Clock
     _stored: dict[TopicPartition, _Stored] = field(default_factory=dict)
-    """What was given away to be stored."""
+    """What was passed on to be stored."""
 
     def note_stored(self, taken: PreservedCopy) -> None:
-        """The log holds where a copy stands."""
+        """The log has where a copy stands."""
         self._stored[taken.copy.partition] = taken.copy.committed, taken.copy.epochs, taken.leader_epoch
 
     def store_moved(self, taken: PreservedCopy) -> None:
-        """Give away what has moved since the last time."""
+        """Pass on the positions that have moved since the last call."""
         copy = taken.copy
         if not taken.is_end_known or copy.needs_translation:
             return
@@ -52,7 +51,7 @@ class PreservedPositions:
         self._store(taken, [self._record(ended)])
 
     def fact_of(self, taken: PreservedCopy, *, skip_to: int | None = None) -> NewRecord:
-        """The record that says what a copy leaves out: as it is, or once `skip` was called."""
+        """The record about what a copy leaves out: as it is, or after `skip`."""
         skipped = taken.skipped if skip_to is None else (taken.at_target.appends.acknowledged, skip_to)
         return self._record(
             CopyFact(
@@ -75,7 +74,7 @@ class PreservedPositions:
             records = [*records, self._record(LeaderEpochsFact(partition=copy.partition, epochs=copy.epochs))]
         epoch_told = None if stored is None else stored[2]
         if epoch_told != taken.leader_epoch and not copy.needs_translation and not copy.settling:
-            # With the position, never alone: what lies below it was checked in this leader's log.
+            # Always with the position: everything below it was checked in this leader's log.
             records, epoch_told = [*records, self.fact_of(taken)], taken.leader_epoch
         self._stored[copy.partition] = copy.committed, copy.epochs, epoch_told
         self.store_position(copy.partition, records)

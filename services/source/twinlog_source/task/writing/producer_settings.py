@@ -1,4 +1,4 @@
-"""The dials of the copying producers, from the file's Java names."""
+"""The settings of the copying producers, from the file's Java names."""
 
 from collections.abc import Mapping
 
@@ -7,19 +7,22 @@ from twinlog.kafka.clients import delivery_timeout_seconds
 from twinlog.kafka.raw import ProducerSettings
 
 DELIVERY_SECONDS = 15.0
-"""By default: a partition that cannot be written is set aside after this, so that others are not held up."""
+"""The default: a partition that cannot be written is set aside after this, so that others are not delayed."""
 TRANSACTION_SECONDS = 60.0
 UNKNOWN_TOPIC_SECONDS = 1.0
-"""configsync has seen a topic before it is copied, so one that is unknown was deleted, or soon comes; others
-wait for that meanwhile."""
+"""configsync has seen a topic before it is copied, so an unknown one was deleted, or will appear soon; other
+partitions wait meanwhile."""
 
 
 def producer_settings(
     properties: Mapping[str, str], *, alias: str, delivery_seconds: float = DELIVERY_SECONDS
 ) -> ProducerSettings:
     """`delivery.timeout.ms`, `transaction.timeout.ms`, `request.timeout.ms`, `retry.backoff.ms` and
-    `max.request.size` as set. acks is always `all`: positions may only follow what the target cannot lose.
-    Raises ConfigError."""
+    `max.request.size` as configured. acks is always `all`, because a position may only follow records that
+    the target cannot lose.
+
+    Raises ConfigError.
+    """
     defaults = ProducerSettings()
     return ProducerSettings(
         delivery_timeout_seconds=delivery_timeout_seconds(properties, alias=alias, default=delivery_seconds),

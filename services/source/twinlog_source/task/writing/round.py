@@ -1,4 +1,4 @@
-"""What one transaction of a task holds, from its first record until its commit is answered."""
+"""The content of one transaction of a task, from its first record until its commit is answered."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from twinlog_source.task.writing.transport import Transaction
 
 @dataclass(slots=True)
 class Round:
-    """What one transaction holds."""
+    """The content of one transaction."""
 
     chunks: list[PreparedChunk] = field(default_factory=list)
     sent: list[tuple[PartitionCopy, OutgoingBatch, "asyncio.Future[int]"]] = field(default_factory=list)
@@ -23,21 +23,21 @@ class Round:
     """Monotonic seconds."""
     transaction: Transaction | None = None
     epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
-    """Leader epochs after it, of partitions that continue under another leader."""
+    """The leader epochs after it, of partitions that continue under another leader."""
     positions: dict[TopicPartition, int] = field(default_factory=dict)
-    """What it stores."""
+    """The positions that it stores."""
     moved: dict[TopicPartition, int] = field(default_factory=dict)
     """Those of them that moved without data."""
     extra_count: int = 0
-    """How many records of our own it stores."""
+    """The number of Twinlog's own records that it stores."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when its commit was asked for: only then may another round begin."""
+    """Set when its commit was requested: only then may another round begin."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when its commit succeeded or failed."""
     failure: KafkaError | None = None
 
     def stores(self, copy: PartitionCopy) -> bool:
-        """Whether it stores where the copy stands, or will stand after it. Not one that was moved once more
-        since: that belongs into one transaction with the records that say why."""
+        """Whether it stores the copy's present position. Not if the copy was moved again since: that position
+        has to be stored in one transaction with the records that explain it."""
         stored, moved = self.positions.get(copy.partition), self.moved.get(copy.partition)
         return stored is not None and (stored != moved or moved == copy.committed)

@@ -1,5 +1,5 @@
-"""How what was fetched is sent in a round: joined where the target is far away, and without waiting long for
-partitions that failed last time."""
+"""How a round is sent: small batches are joined for a distant target, and partitions that failed last time do
+not delay the others for long."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,17 +16,18 @@ from twinlog_source.task.writing.round import Round
 from twinlog_source.task.writing.transport import Transport
 
 FAR_SECONDS = 0.008
-"""From so long an answer on the target is far away: a round trip costs more there than joining small
-batches and keeping two transactions."""
+"""A target whose answers take this long is distant: a round trip costs more than joining small batches and
+keeping two transactions."""
 FEW_BYTES = 128 << 10
-"""A round of so few bytes takes as long as its round trips do."""
+"""A round with this few bytes takes as long as its round trips."""
 DOUBTFUL_SECONDS = 1.0
-"""For partitions that failed last time, once the others are written; a slow way may take longer for what it
-carries of them."""
+"""The time for partitions that failed last time, after the others are written; more on a slow way with much
+data."""
 
 
 def doubtful_seconds(others_took: float, *, doubtful_bytes: int, other_bytes: int) -> float:
-    """How much longer than the others doubtful partitions may take: twice what the way took for as much."""
+    """How much longer than the others doubtful partitions may take: twice the time that the same amount
+    took."""
     return max(DOUBTFUL_SECONDS, 2 * others_took * doubtful_bytes / max(other_bytes, 1))
 
 
@@ -35,16 +36,16 @@ class RoundSending:
     copies: Mapping[TopicPartition, PartitionCopy]
     policies: Mapping[TopicPartition, CopyPolicy]
     target_throttled: Callable[[], bool]
-    """Whether a quota of the target holds requests back now."""
+    """Whether a quota of the target delays requests now."""
     clock: Clock
     late: dict[TopicPartition, KafkaError] = field(default_factory=dict)
-    """What the others of the present round did not wait for any longer."""
+    """Partitions of the present round that the others no longer wait for, with the error."""
     _way_seconds: float = 0.0
-    """How long the target took for a round of few bytes, without its commit."""
+    """How long the target took for a round with few bytes, without its commit."""
 
     @property
     def is_far(self) -> bool:
-        # Rounds that overlap under a quota would only wait for it one behind the other.
+        # Under a quota, overlapping rounds would only wait one behind the other.
         return self._way_seconds >= FAR_SECONDS and not self.target_throttled()
 
     def collect(self, current: Round, chunk: PreparedChunk) -> None:
@@ -63,13 +64,13 @@ class RoundSending:
                 current.sent.append((copy, batch, current.transaction.send(target, batch)))
 
     async def await_doubtful(self, current: Round) -> None:
-        """Partitions that failed last time may not hold up the others for as long as a delivery may take.
-        Raises KafkaError when they would; `late` has it of each."""
+        """Partitions that failed last time must not delay the others for a whole delivery time-out. Raises
+        KafkaError when they would; `late` has the error of each."""
         doubtful = [(copy, sent) for copy, _, sent in current.sent if copy.failures]
         others = [sent for copy, _, sent in current.sent if not copy.failures]
         if not doubtful or not others:
             return
-        await asyncio.wait(others)  # bounded by the producer's deadline
+        await asyncio.wait(others)  # Bounded by the producer's deadline.
         patience_seconds = doubtful_seconds(
             self.clock.monotonic() - current.began_at,
             doubtful_bytes=sum(batch.size_bytes for copy, batch, _ in current.sent if copy.failures),
@@ -85,7 +86,7 @@ class RoundSending:
             raise next(iter(self.late.values()))
 
     def written(self, current: Round) -> None:
-        """All of the round is acknowledged, and its positions are."""
+        """Return when all of the round, and its positions, are acknowledged."""
         if current.size_bytes <= FEW_BYTES and not self.target_throttled():
             self._way_seconds = self.clock.monotonic() - current.began_at
 
@@ -94,7 +95,7 @@ class RoundSending:
             for chunk in current.chunks:
                 yield chunk.copy, chunk.prepared.batches
             return
-        # A request takes one batch of a partition: small ones that follow one another would wait in turn.
+        # A request takes one batch of a partition: small consecutive ones would wait in turn.
         by_copy: dict[TopicPartition, list[OutgoingBatch]] = {}
         for chunk in current.chunks:
             by_copy.setdefault(chunk.copy.partition, []).extend(chunk.prepared.batches)

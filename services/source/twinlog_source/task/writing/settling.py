@@ -1,4 +1,4 @@
-"""What an acknowledged batch means to its partition, however it was written."""
+"""What an acknowledged batch means for its partition, however it was written."""
 
 from twinlog.batches import Lane, OutgoingBatch
 from twinlog_source.task.partition import PartitionCopy
@@ -8,8 +8,8 @@ from twinlog_source.task.writing.syncs import OffsetSyncs
 def settle_batch(
     copy: PartitionCopy, batch: OutgoingBatch, base_offset: int, *, syncs: OffsetSyncs, now_ms: int
 ) -> tuple[int, int] | None:
-    """The target holds the batch at `base_offset`: count it and queue its offset syncs. The position is moved
-    by the caller. The answer is that of `PartitionCopy.written`."""
+    """The target has the batch at `base_offset`: count it, and queue its offset syncs. The caller moves the
+    position. Returns the result of `PartitionCopy.written`."""
     unexplained = copy.written(base_offset, batch.record_count, batch.first_source_offset)
     counters = copy.counters
     counters.records += batch.record_count

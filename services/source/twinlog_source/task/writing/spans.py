@@ -1,6 +1,5 @@
-"""Spans of what a task writes: each a trace of its own, linked to the epoch's, for an epoch has thousands of
-them. Nothing is made where nobody exports traces.
-"""
+"""Spans of a task's writes. Each is a trace of its own, linked to the epoch's, because an epoch has thousands
+of them. No spans are created if traces are not exported."""
 
 import os
 from collections.abc import Sequence
@@ -25,8 +24,8 @@ _NANOSECONDS = 1e9
 
 @cache
 def export_spans() -> None:
-    """Open the exporter of this process, which lives as long as the process: a worker has many tasks, one
-    after the other. To be called after Spark's fork: it has a thread."""
+    """Open the exporter of this process, which lives as long as the process: a worker runs many tasks, one
+    after the other. Call it after Spark's fork, because it starts a thread."""
     open_traces("source-task", __version__, os.environ)
 
 
@@ -53,7 +52,7 @@ class TaskSpans:
     def _span(
         self, name: str, began: float, partitions: int, size_bytes: int, failure: KafkaError | None
     ) -> None:
-        """`began`: monotonic seconds."""
+        """`began` is in monotonic seconds."""
         took = self.clock.monotonic() - began
         span = trace.get_tracer("twinlog").start_span(
             name,

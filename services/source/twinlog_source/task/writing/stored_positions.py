@@ -1,7 +1,7 @@
-"""What the positions topic holds, and what moved without a record of it and is to be written.
+"""Which positions are on the positions topic, and which have moved without a record and have to be written.
 
-Invariant: a position that was decided elsewhere (an operator, a recorded gap) stands until it is stored: what
-a commit before it turns out to have written does not replace it.
+Invariant: a position that was set from outside (an operator, a recorded gap) stays until it is stored. A
+commit before it that turns out to have succeeded does not replace it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,21 +22,21 @@ class StoredPositions:
     copies: Mapping[TopicPartition, PartitionCopy]
     clock: Clock
     unstored: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose position moved without a record of it."""
+    """Partitions whose position moved without a record."""
     _stored: dict[TopicPartition, int] = field(default_factory=dict)
-    """Positions as the log holds them; those it does not hold are absent."""
+    """The positions that the log has; others are absent."""
     _extra_records: list[NewRecord] = field(default_factory=list)
-    """Records of our own (gaps) for the positions topic, written with the next round."""
+    """Twinlog's own records (gaps) for the positions topic, written with the next round."""
     _restarts: dict[TopicPartition, int] = field(default_factory=dict)
-    """How often each partition of the last attempted commit had been restarted before it."""
+    """For each partition of the last attempted commit, how often it had been restarted before."""
 
     @property
     def is_behind(self) -> bool:
-        """Something is only in memory."""
+        """Whether something is only in memory."""
         return bool(self.unstored or self._extra_records)
 
     def note(self, partition: TopicPartition, position: int) -> None:
-        """The log holds this position already."""
+        """The log already has this position."""
         self._stored[partition] = position
 
     def add(self, partitions: Collection[TopicPartition], extra: Sequence[NewRecord]) -> None:
@@ -52,10 +52,10 @@ class StoredPositions:
         *,
         before: Round | None,
     ) -> dict[TopicPartition, OutgoingBatch]:
-        """The positions that a round ends with, and those that moved without data, for its transaction.
+        """The positions at the end of a round, and those that moved without data, for its transaction.
 
-        `before` is the round whose commit is unanswered: what it stores, it stores or fails, and nothing of
-        this one counts then.
+        `before` is the round whose commit is unanswered: if it fails, nothing of this one counts either, so
+        what it stores is not stored again.
         """
         unstored = {
             partition
@@ -83,7 +83,7 @@ class StoredPositions:
     def committed(self, current: Round) -> None:
         """The round is on the log."""
         self._stored.update(current.positions)
-        # Not those that were moved once more meanwhile.
+        # Not those that were moved again meanwhile.
         self.unstored -= {
             partition
             for partition in current.positions
@@ -93,7 +93,7 @@ class StoredPositions:
         del self._extra_records[: current.extra_count]
 
     def resume(self, log_says: Mapping[TopicPartition, int]) -> Iterator[tuple[PartitionCopy, int]]:
-        """The copies whose last commit took place although its answer was lost, and where they continue."""
+        """The copies whose last commit succeeded although its answer was lost, and where they continue."""
         for partition, copy in self.copies.items():
             position = log_says.get(partition)
             if position is None or position == self._stored.get(partition):
@@ -106,7 +106,7 @@ class StoredPositions:
                 yield copy, position
 
     def _unknown_epochs(self, moved: Collection[TopicPartition]) -> list[NewRecord]:
-        """What takes back the leader epochs of partitions that continue elsewhere."""
+        """What removes the leader epochs of partitions that continue elsewhere."""
         alias, now_ms = self.topic.source_alias, self.clock.now_ms()
         return [
             NewRecord(partition_key(alias, "epochs", partition), None, now_ms)

@@ -1,7 +1,7 @@
-"""Offset syncs of a task: emitted after the commit, in proportion to what is copied (`PacedSyncs`), by a
+"""Offset syncs of a task: written after the commit, in proportion to what is copied (`PacedSyncs`), by a
 plain idempotent producer of their own.
 
-A sync that is lost costs precision, never correctness: a failing syncs topic is a status, and never stops
+A lost sync costs precision, never correctness. A failing syncs topic is shown in the status, and never stops
 the copy.
 """
 
@@ -24,7 +24,7 @@ from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog.wire.offset_sync import OFFSET_SYNCS_PARTITION, OffsetSync, encode_offset_sync
 
 PUBLISH_INTERVAL_SECONDS = 0.25
-"""Bounds the rate: what is due meanwhile goes out together, the newest of each partition first kept."""
+"""Limits the rate: syncs that become due meanwhile are sent together, the newest of each partition."""
 HISTORY_PER_PARTITION = 32
 MAX_IN_FLIGHT = 500
 REOPEN_AFTER_SECONDS = 5.0
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 def paced_syncs(offset_lag_max: int, *, flush_seconds: float) -> PacedSyncs:
-    """MM2's rules, with more syncs kept for each partition than MM2 keeps, and fewer sent."""
+    """MM2's rules, but more syncs are kept for each partition, and fewer are sent."""
     writer = OffsetSyncWriter(
         offset_lag_max=offset_lag_max,
         max_in_flight=MAX_IN_FLIGHT,
@@ -44,7 +44,7 @@ def paced_syncs(offset_lag_max: int, *, flush_seconds: float) -> PacedSyncs:
 
 
 class SyncProducer(Protocol):
-    """What is asked of `RawProducer`."""
+    """The part of `RawProducer` that is used."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -57,7 +57,7 @@ class SyncProducer(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class OffsetSyncs:
-    """`topic` empty: none are emitted (emit.offset-syncs.enabled=false)."""
+    """Empty `topic`: none are written (emit.offset-syncs.enabled=false)."""
 
     topic: str
     session: DataClientPool
@@ -65,16 +65,16 @@ class OffsetSyncs:
     paced: PacedSyncs
     clock: Clock
     nobody_goes_on: bool = False
-    """No task follows this one: `close` leaves nothing for it to publish."""
+    """No task follows this one, so `close` has to publish everything."""
     problem: KafkaError | None = None
     emitted: int = 0
-    """Acknowledged by the cluster."""
+    """The number of syncs that the cluster has acknowledged."""
     open_producer: Callable[[DataClientPool, ProducerSettings], SyncProducer] = RawProducer
     _producer: SyncProducer | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _reopen_at: float = 0.0
     _queued: asyncio.Event = field(default_factory=asyncio.Event)
-    """There may be something to publish."""
+    """Set when there may be something to publish."""
 
     def acknowledged(self, partition: TopicPartition, batch: OutgoingBatch, target_base_offset: int) -> None:
         """Take a committed batch: every run of it is an exact piece of the offset map."""
@@ -87,19 +87,19 @@ class OffsetSyncs:
             downstream += count
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop until `stop`: publish what is due. Apart from the copy, which never waits for it."""
-        self._queued.set()  # the task before may have left some
+        """Loop until `stop`: publish what is due. Runs apart from the copy, which never waits for it."""
+        self._queued.set()  # The previous task may have left some.
         while not stop.is_set():
             await wait_for_any(stop, self._queued)
             self._queued.clear()
             await self._publish(self.paced.take)
-            # As long as some wait for their time, and once more for what comes meanwhile.
+            # While some wait for their time, and once more for those that arrive meanwhile.
             await wait_or_stop(stop, PUBLISH_INTERVAL_SECONDS)
             if self.paced.is_waiting:
                 self._queued.set()
 
     async def close(self) -> None:
-        """Publish what is due and wait for what is on its way, at most two seconds."""
+        """Publish what is due, and wait for what is in flight, at most two seconds."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._publish(self.paced.take_rest if self.nobody_goes_on else self.paced.take)

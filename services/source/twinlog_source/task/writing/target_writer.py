@@ -1,24 +1,24 @@
 """The writing half of a task: rounds of data and positions, each committed as soon as the fetched data is
-drained.
+sent.
 
-Invariant A: a partition's `committed` moves only after the commit of the round that held the data was
+Invariant A: a partition's `committed` moves only after the commit of the round with its data was
 acknowledged.
-Invariant B: after any failure nothing of the failed round counts: a new transport fences its ids, and every
-position is what the target's log says.
-Invariant C: after new ids nothing is sent before the driver allowed it: who kept silent for long may have
-been replaced, and new ids would fence the present owner.
-Invariant D: `run` and then `store_rest` return only when every position is certain and on the log; else they
-raise, and the driver must read the log.
-Invariant E: a round is committed only after the round before it was: a position never stands for records of a
-round that was lost.
+Invariant B: after a failure nothing of the failed round counts: a new transport fences its ids, and every
+position is read from the target's log.
+Invariant C: after the ids were initialised again, nothing is sent before the driver allows it. A task that
+was silent for long may have been replaced, and its new ids would fence the present owner.
+Invariant D: `run` and then `store_rest` return only when every position is certain and on the log. Otherwise
+they raise, and the driver must read the log.
+Invariant E: a round is committed only after the previous round: a position never includes records of a lost
+round.
 
-Over a long way rounds overlap: while the commit of one is unanswered, the next is sent and stored.
+With a distant target rounds overlap: while the commit of one is unanswered, the next is sent and stored.
 
     round 1   send ──▶ stored   commit ──▶ committed
     round 2                     send ────▶ stored     commit ──▶ committed
 
-Preserved copies are written elsewhere (`preserved_copies`): only their positions are stored here, now and
-then, with whatever else is committed.
+Preserved copies are written elsewhere (`preserved_copies`): only their positions are stored here, at an
+interval, together with whatever else is committed.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from twinlog_source.task.writing.syncs import OffsetSyncs
 from twinlog_source.task.writing.transport import Transport
 
 TOO_SLOW = frozenset({"KAFKA_TIMEOUT", "KAFKA_UNAVAILABLE"})
-"""What a round ends with that was too large for the way to the target."""
+"""A round that was too large for the way to the target ends with this."""
 
 log = structlog.get_logger(__name__)
 
@@ -67,18 +67,18 @@ class TargetWriter:
     target partitions whose hanging transaction is known to have committed. Raises KafkaError."""
     open_transport: Callable[[], Transport]
     ask_driver: Callable[[], Awaitable[None]]
-    """Whether this task still copies for its driver, asked after its ids were initialised again. Raises
+    """Ask whether this task still copies for its driver, after its ids were initialised again. Raises
     KafkaError when not; PRODUCER_FENCED is final."""
     read_positions: Callable[[], Awaitable[Mapping[TopicPartition, int]]]
     syncs: OffsetSyncs
     clock: Clock
     random: Callable[[], float]
     on_unexplained: Callable[[PartitionCopy, int, int], None] = lambda _copy, _begin, _end: None
-    """Told of ranges of target offsets between records of ours that are not ours, unless they are aborted."""
+    """Called with ranges of target offsets between our records that are foreign unless they are aborted."""
     target_throttled: Callable[[], bool] = lambda: False
-    """Whether a quota of the target holds requests back now."""
+    """Whether a quota of the target delays requests now."""
     on_round: Callable[[Round], None] = lambda _: None
-    """Told of each round with data when it is committed, or has failed."""
+    """Called for each round with data when it is committed, or has failed."""
     committed_rounds: int = 0
     aborted_rounds: int = 0
     failures: dict[str, int] = field(default_factory=dict)
@@ -86,12 +86,12 @@ class TargetWriter:
     target_problem: KafkaError | None = None
     """Why the target as a whole cannot be written; None while it can."""
     _hanging_committed: set[TopicPartition] = field(default_factory=set)
-    """Target partitions that were refused because a transaction of ours that was committed hangs there."""
+    """Target partitions that refused records because a committed transaction of ours hangs there."""
     _size: RoundSize = field(default_factory=RoundSize)
     _round: Round = field(default_factory=Round)
-    """The present one, or the one before."""
+    """The present round, or the last one."""
     _committing: Round | None = None
-    """The one whose commit is unanswered while the present one is sent."""
+    """The round whose commit is unanswered while the present one is sent."""
     positions: StoredPositions = field(init=False)
     sending: RoundSending = field(init=False)
     _tasks: asyncio.TaskGroup | None = None
@@ -109,7 +109,7 @@ class TargetWriter:
         )
 
     async def open(self) -> None:
-        """Take the transactional ids over; their former holder is fenced. Raises KafkaError."""
+        """Initialise the transactional ids, which fences their former holder. Raises KafkaError."""
         self.source_reader.limit_buffer(self._size.size_bytes)
         await self.take_over(self._hanging_committed)
         self._hanging_committed.clear()
@@ -121,22 +121,22 @@ class TargetWriter:
         await self._stack.aclose()
 
     def note_stored(self, partition: TopicPartition, position: int) -> None:
-        """The log holds this position already, by its last owner's word."""
+        """The log already has this position, according to its last owner."""
         self.positions.note(partition, position)
 
     def is_stored(self, partition: TopicPartition) -> bool:
-        """No position of it is only in memory."""
+        """Whether no position is only in memory."""
         return partition not in self.positions.unstored
 
     def store_soon(self, partition: TopicPartition, extra: Sequence[NewRecord] = ()) -> None:
-        """A position moved without data (a reset, a gap, an operator): write it without waiting for
+        """A position moved without data (a reset, a gap, an operator): store it without waiting for
         records."""
         self.positions.add([partition], extra)
         self._store_now = True
         self.source_reader.arrived.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop until `stop`, then commit what was sent. `open` comes before, `store_rest` after.
+        """Loop until `stop`, then commit what was sent. Call `open` before, and `store_rest` after.
 
         Raises KafkaError: PRODUCER_FENCED when another owner took over, any other when the last round failed.
         """
@@ -173,7 +173,7 @@ class TargetWriter:
     async def _rounds(self, stop: asyncio.Event, transport: Transport, backoff: Backoff) -> None:
         while not stop.is_set():
             if self._unanswered is None:
-                # Also with nothing left to send: what a lost round held is fetched again.
+                # Also with nothing left to send: the records of a lost round are fetched again.
                 await self._last_committed()
             if transport.failure is not None:
                 raise transport.failure
@@ -188,7 +188,7 @@ class TargetWriter:
         await self._last_committed()
 
     async def _last_committed(self) -> None:
-        """Wait until the round before the present one is committed. Raises its failure."""
+        """Wait until the previous round is committed. Raises its failure."""
         failure = await self._outcome_of_last()
         if failure is not None:
             raise failure
@@ -202,21 +202,21 @@ class TargetWriter:
         return last.failure
 
     async def store_rest(self) -> None:
-        """Write the positions and gaps that are only in memory; once nothing can be found any more. Raises
+        """Store the positions and gaps that are only in memory, once no more can be found. Raises
         KafkaError."""
         assert self._transport is not None
         while self.positions.is_behind:
             await self._store(self._transport)
 
     async def _await_chunk(self, stop: asyncio.Event) -> None:
-        """Wait for a chunk, something to store, a failure, or the stop: each of them sets `arrived`."""
+        """Wait for a chunk, something to store, a failure, or the stop; each of them sets `arrived`."""
         self.source_reader.arrived.clear()
         self.source_reader.release()
         if not stop.is_set():
             await self.source_reader.arrived.wait()
 
     async def _copy_round(self, transport: Transport, first: PreparedChunk) -> None:
-        """One transaction: everything that is fetched now."""
+        """One transaction with everything that is fetched now."""
         current = self._round = Round(began_at=self.clock.monotonic())
         chunk: PreparedChunk | None = first
         while chunk is not None:
@@ -233,7 +233,7 @@ class TargetWriter:
             for partition, after in current.epochs.items()
         ]
         if current.transaction is None:
-            # Only markers and aborted data: there is nothing to be atomic with.
+            # Only markers and aborted data: there is nothing that needs a transaction.
             await self._last_committed()
             self.positions.add(ends.keys(), marks)
             self._settle(current)
@@ -245,7 +245,7 @@ class TargetWriter:
         await self._commit(current, overlapping=transport.overlaps and self.sending.is_far)
 
     async def _store(self, transport: Transport) -> None:
-        """Write the positions that moved without data."""
+        """Store the positions that moved without data."""
         await self._last_committed()
         self._store_now = False
         if self.positions.is_behind:
@@ -256,12 +256,12 @@ class TargetWriter:
     async def _put(
         self, current: Round, ends: Mapping[TopicPartition, int], marks: Sequence[NewRecord]
     ) -> None:
-        """Write the positions that the round ends with, and those that moved without data, beside it."""
+        """Write the positions at the end of the round, and those that moved without data."""
         assert current.transaction is not None
         await current.transaction.store(self.positions.batches(current, ends, marks, before=self._unanswered))
 
     async def _commit(self, current: Round, *, overlapping: bool) -> None:
-        """Commit what was put; `overlapping` returns at once. Raises the failure otherwise."""
+        """Commit what was put; `overlapping` returns at once. Otherwise raises the failure."""
         self._committing = current
         self.source_reader.release()
         if overlapping:
@@ -301,7 +301,7 @@ class TargetWriter:
 
     @property
     def _unanswered(self) -> Round | None:
-        """The round whose commit is on its way."""
+        """The round whose commit is in flight."""
         last = self._committing
         return None if last is None or last.over.is_set() else last
 
@@ -322,8 +322,7 @@ class TargetWriter:
         return NewRecord(*fact_record(self.positions_topic.source_alias, fact), self.clock.now_ms())
 
     def _settle(self, current: Round) -> None:
-        """The round is committed: move positions, count, queue offset syncs, tell what faults stand behind
-        it."""
+        """The round is committed: move positions, count, queue offset syncs, report faults behind it."""
         now, now_ms = self.clock.monotonic(), self.clock.now_ms()
         for copy, batch, acknowledged in current.sent:
             found = settle_batch(copy, batch, acknowledged.result(), syncs=self.syncs, now_ms=now_ms)
@@ -339,7 +338,7 @@ class TargetWriter:
                 chunk.copy.fail(reason=fault.reason, message=fault.message, retriable=False, now=now)
 
     def _failed(self, error: KafkaError) -> None:
-        """Decide who is to blame, and go back to what is committed."""
+        """Find the partitions that caused the failure, and go back to what is committed."""
         now = self.clock.monotonic()
         self.aborted_rounds += 1
         if error.reason in TOO_SLOW:
@@ -367,7 +366,7 @@ class TargetWriter:
         log.warning(
             "round_failed", reason=error.reason, error=str(error), partitions=[str(p) for p in at_fault]
         )
-        # Those that failed together try again together: each try costs the others a round.
+        # Partitions that failed together retry together, because each retry costs the others a round.
         jitter = self.random()
         for partition, copy in self.copies.items():
             if copy.keeps_offsets:
@@ -384,7 +383,7 @@ class TargetWriter:
                 )
 
     async def _resume_from_log(self) -> None:
-        """The ids are ours again and the failed round is over: continue from what the log says."""
+        """The ids are initialised again and the failed round is over: continue from the log's positions."""
         log_says = await self.read_positions()
         for copy, position in self.positions.resume(log_says):
             copy.restart_at(position)

@@ -1,5 +1,4 @@
-"""The two ways to write: with transactions (exactly once), or acknowledged before positions (at least
-once)."""
+"""The two ways to write: with transactions (exactly once), or records before positions (at least once)."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -21,17 +20,17 @@ class Transaction(Protocol):
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]: ...
 
     async def store(self, positions: Positions) -> None:
-        """Send the positions too, and return when all that has to lie on the target before `commit` does.
-        Raises KafkaError."""
+        """Send the positions too, and return when everything is on the target that has to be there before
+        `commit`. Raises KafkaError."""
         ...
 
     async def commit(self) -> None:
-        """Return when the round is on the target, and its positions with it. Raises KafkaError."""
+        """Return when the round and its positions are on the target. Raises KafkaError."""
         ...
 
 
 class Transport(Protocol):
-    """One round of writing after the other. After a failure: take a new one."""
+    """Writes one round after the other. Create a new transport after a failure."""
 
     @property
     def overlaps(self) -> bool:
@@ -46,7 +45,8 @@ class Transport(Protocol):
 
     @property
     def failure(self) -> KafkaError | None:
-        """Why no further round can be begun. Also found while nothing is written: the last round may hang."""
+        """Why no further round can begin. Also found while nothing is written, because the last round may
+        hang."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class _KafkaTransaction:
 
 
 class AtLeastOnce:
-    """Positions follow the data they speak of: a crash between the two repeats, never loses."""
+    """Positions follow their data: a crash in between repeats records, and never loses any."""
 
     overlaps = False
 

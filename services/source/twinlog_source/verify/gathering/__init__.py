@@ -1,1 +1,1 @@
-"""What is known of a flow before the first record is compared."""
+"""Gathers the facts about a flow before the first record is compared."""

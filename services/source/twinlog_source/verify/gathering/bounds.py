@@ -1,4 +1,4 @@
-"""Bounds that follow from what was asked for and from truncations of the source. Pure."""
+"""The bounds of a comparison, from the request and from truncations of the source. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,12 +16,12 @@ def narrowed(
     *,
     is_whole_copy: bool,
 ) -> Bounds:
-    """To the range that was asked for. `is_whole_copy`: the copy has nothing behind these ends."""
+    """Narrow the bounds to the requested range. `is_whole_copy`: the copy has nothing behind these ends."""
     begin, end = begins.get(bounds.source), ends.get(bounds.source)
     if end is not None and end < bounds.source_goal:
         bounds = replace(bounds, source_goal=max(end, bounds.source_start))
         if not is_whole_copy:
-            # What the target has behind the range is not asked for. A copy that ends there has nothing.
+            # Records of the target behind the range are not compared. A copy that ends there has none.
             bounds = replace(bounds, target_goal=0, tail_is_free=True)
     if begin is not None and begin > bounds.source_start:
         start = min(begin, bounds.source_goal)
@@ -30,7 +30,7 @@ def narrowed(
 
 
 def with_truncations(bounds: Bounds) -> Bounds:
-    """Where the source's log was cut off after it was copied, the target has more than the source."""
+    """If the source's log was truncated after it was copied, the target has more than the source."""
     cuts = [Range(gap.from_offset, gap.from_offset) for gap in bounds.gaps if gap.reason == _TRUNCATION]
     kept = tuple(gap for gap in bounds.gaps if gap.reason != _TRUNCATION)
     until = bounds.offsets_kept_until

@@ -1,8 +1,10 @@
-"""What is known before the first record is compared: topics, the ends of logs, positions, gaps, settings.
+"""Gathers topics, ends of logs, positions, gaps and settings before the first record is compared.
 
-The order makes loss and lag different things. First the source's ends: that is what has to be on the target.
-Then the stored positions, then the target's ends: what is below a position was on the target before its end
-was taken. Last the source's ends once more: whatever the target showed had been on the source by then.
+The order distinguishes loss from lag:
+- 1. the ends of the source: everything before them has to be on the target;
+- 2. the stored positions;
+- 3. the ends of the target: everything below a position was on the target before its end was read;
+- 4. the ends of the source again: everything that the target showed was on the source by then.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ _POLL_SECONDS = 0.5
 
 @dataclass(slots=True, kw_only=True)
 class GatheredFlow:
-    """The two clusters of a flow, while they are verified. An async context manager."""
+    """The two clusters of a flow during a verification. An async context manager."""
 
     flow: FlowConfig
     request: VerifyRequest
@@ -44,7 +46,7 @@ class GatheredFlow:
     topics: VerifiedTopics = field(init=False)
     recorded: RecordedCopies = field(init=False)
     open_copies: dict[TopicPartition, NotCompared] = field(default_factory=dict)
-    """By source partition: what a transaction hides that stayed open on the copy."""
+    """By source partition: what an open transaction on the copy hides."""
     _positions_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -72,8 +74,8 @@ class GatheredFlow:
         return OffsetSpec.LAST_STABLE if self.read_committed else OffsetSpec.LATEST
 
     async def gather(self) -> list[Bounds]:
-        """Bounds of every partition that can be compared. Raises KafkaError when a cluster does not answer,
-        ConfigError for a topic that the flow does not have."""
+        """Return the bounds of every partition that can be compared. Raises KafkaError when a cluster does
+        not answer, ConfigError for a topic that the flow does not have."""
         await self.topics.find()
         partitions = self.topics.partitions()
         source_ends = await self._offsets(self.source, self.source_end, partitions)
@@ -127,7 +129,7 @@ class GatheredFlow:
         return [*gathered, *await self._only_on_target()]
 
     async def _only_on_target(self) -> list[Bounds]:
-        """Partitions that only the copy has: what is in them, the source has not."""
+        """Partitions that only the copy has: the source has none of their records."""
         if self.request.ends is not None:
             return []
         extra = [
@@ -151,7 +153,7 @@ class GatheredFlow:
         return found
 
     async def stored_positions(self) -> Mapping[TopicPartition, int]:
-        """Next offset to copy of each partition, as committed now. Raises KafkaError."""
+        """The next offset to copy of each partition, as committed now. Raises KafkaError."""
         async with self._positions_lock:
             if not self.positions.partition_count:
                 topic = self.positions.topic
@@ -165,7 +167,7 @@ class GatheredFlow:
             return self.positions.known()
 
     async def target_end(self, copy: TopicPartition, spec: OffsetSpec = OffsetSpec.LAST_STABLE) -> int:
-        """What readers of the copy see ends here now, or what is written. Raises KafkaError."""
+        """The present end of the copy, for its readers or for its writers. Raises KafkaError."""
         answer = (await self.target.list_offsets(spec, [copy]))[copy]
         if isinstance(answer, KafkaError):
             raise answer
@@ -178,8 +180,8 @@ class GatheredFlow:
         return self.recorded.position_of(partition, positions)
 
     def say_what_is_hidden(self, proof: PartitionProof) -> None:
-        """Where a transaction stayed open on the copy. That, and no lack of a position, is why it cannot be
-        said what of the end was copied."""
+        """Report the range that an open transaction on the copy hides. This, and not a missing position, is
+        why it is unknown what was copied at the end."""
         hidden = self.open_copies.get(proof.source)
         if hidden is None:
             return
@@ -192,8 +194,8 @@ class GatheredFlow:
     async def _target_ends(
         self, copies: Collection[TopicPartition]
     ) -> tuple[dict[TopicPartition, int | KafkaError], dict[TopicPartition, NotCompared]]:
-        """Where each copy ends for its readers, once transactions that are open now have ended; and what
-        cannot be seen of those where one stayed open."""
+        """The end of each copy for its readers, after the transactions that are open now have ended; and what
+        remains hidden if one stays open."""
         wanted = await self._offsets(self.target, OffsetSpec.LATEST, copies)
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.request.wait_seconds
@@ -218,7 +220,7 @@ class GatheredFlow:
         refused = next((answer for answer in found.values() if isinstance(answer, KafkaError)), None)
         if refused is not None:
             raise refused
-        # None: nothing is that young, so the range begins, or ends, at the end.
+        # None: no record is that young, so the range begins or ends at the end.
         return {
             partition: AFTER_ALL if answer is None else int(answer)  # type: ignore[arg-type]
             for partition, answer in found.items()
@@ -231,7 +233,7 @@ class GatheredFlow:
 
 
 def _hidden(end: int | KafkaError, wanted: int | KafkaError) -> NotCompared | None:
-    """What an open transaction hides of a copy."""
+    """What an open transaction of a copy hides."""
     if isinstance(end, KafkaError) or isinstance(wanted, KafkaError) or end >= wanted:
         return None
     return NotCompared(
@@ -242,7 +244,7 @@ def _hidden(end: int | KafkaError, wanted: int | KafkaError) -> NotCompared | No
 async def open_gathering(
     configuration: Configuration, request: VerifyRequest, stack: AsyncExitStack
 ) -> GatheredFlow:
-    """Connections to both clusters of a flow; they close with the stack. Raises ConfigError."""
+    """Open connections to both clusters of a flow; they close with the stack. Raises ConfigError."""
     flow = configuration.flow(request.flow)
     clients = flow.clients
     source = await stack.enter_async_context(_open(clients.source_admin))

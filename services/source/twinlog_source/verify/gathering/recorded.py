@@ -1,4 +1,4 @@
-"""What the positions topic and the configuration say of a copy: its beginning, its position, its gaps."""
+"""What the positions topic and the configuration tell about a copy: its beginning, its position, its gaps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,10 +23,11 @@ class RecordedCopies:
     positions: PositionsLog
     pairs: Mapping[str, TopicPair]
     is_complete: bool
-    """Everything is taken as copied."""
+    """Everything counts as copied."""
 
     def position_of(self, partition: TopicPartition, positions: Mapping[TopicPartition, int]) -> int | None:
-        """None also where the stored one is of a topic that is gone: nothing of this one is copied yet."""
+        """None also if the stored position belongs to a deleted topic: then nothing of this one is copied
+        yet."""
         if self.is_complete:
             return AFTER_ALL
         mark = self.positions.control.topics.get(partition.topic)
@@ -34,15 +35,15 @@ class RecordedCopies:
         return None if is_another else positions.get(partition)
 
     def was_recreated(self, partition: TopicPartition) -> bool:
-        """The source topic was deleted and created again: the copy has records of the one before, too."""
+        """The source topic was recreated: the copy has records of the old one, too."""
         mark = self.positions.control.topics.get(partition.topic)
         if mark is None:
             return False
         return mark.topic_id != self.pairs[partition.topic].source.topic_id or not mark.known_partitions
 
     def offsets_kept(self, partition: TopicPartition) -> tuple[int | None, int | None]:
-        """From where to where the copy is to have the source's offsets: its writer has put that down, else
-        the file says it."""
+        """The range in which the copy should have the source's offsets, as recorded by its writer or else by
+        the configuration."""
         fact = self.positions.control.copies.get(partition)
         if fact is None or fact.target_topic_id != self.pairs[partition.topic].target.topic_id:
             wanted = OffsetsRule(self.flow.source.offsets).wanted(partition.topic)
@@ -53,12 +54,13 @@ class RecordedCopies:
 
     def known_gaps(self, partition: TopicPartition) -> tuple[KnownGap, ...]:
         found = [gap for gap in self.positions.gaps.values() if gap.partition == partition]
-        # Those of a topic that is gone are told in offsets that mean nothing now.
+        # The offsets of a deleted topic mean nothing now.
         forgotten = max((gap.found_at_ms for gap in found if gap.reason == _RECREATED), default=-1)
         return tuple(_known_gap(gap) for gap in found if gap.found_at_ms > forgotten)
 
     def begins_anywhere(self, partition: TopicPartition) -> bool:
-        """What came after the flow began is copied from its earliest record, whatever the file says."""
+        """Whether the copy may begin after the start of the log. Topics and partitions that are newer than
+        the flow always begin at their first record."""
         mark = self.positions.control.topics.get(partition.topic)
         if mark is not None and partition.partition >= mark.known_partitions:
             return False

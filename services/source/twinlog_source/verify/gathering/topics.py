@@ -91,14 +91,14 @@ class VerifiedTopics:
         self.failures.append(FlowFailure(topic=topic, reason=reason or error.reason, detail=str(error)))
 
     async def changed(self) -> dict[str, FlowFailure]:
-        """Topics that are not those any more that were compared: what was found of them means nothing."""
+        """Topics that were recreated during the comparison; their results mean nothing."""
         changed: dict[str, FlowFailure] = {}
         for cluster, side in ((self.source, Side.SOURCE), (self.target, Side.TARGET)):
             names = {getattr(pair, side).name: topic for topic, pair in self.pairs.items()}
             try:
                 found = await cluster.describe_topics(list(names))
             except KafkaError:
-                continue  # what was compared stands: nothing says that the topics are others
+                continue  # The results stand: nothing shows that the topics were recreated.
             for name, topic in names.items():
                 answer, before = found[name], getattr(self.pairs[topic], side)
                 if isinstance(answer, KafkaError):
@@ -155,7 +155,8 @@ class VerifiedTopics:
 
 
 async def _compacted(cluster: KafkaCluster, topics: Sequence[str]) -> dict[str, bool | KafkaError]:
-    """Whether each topic is compacted. An unreadable one may be: nothing that it lacks counts as lost."""
+    """Whether each topic is compacted. One that cannot be read may be, so nothing that its copy lacks counts
+    as lost."""
     if not topics:
         return {}
     found = await cluster.describe_topic_configs(topics, keys=("cleanup.policy",))

@@ -1,1 +1,1 @@
-"""Reads both logs of every partition and hands them to the comparison: in this process, or on Spark."""
+"""Reads both logs of every partition and passes them to the comparison, in this process or on Spark."""

@@ -1,7 +1,6 @@
-"""Where tasks of a verification ask the process that started them: for the clients' settings, which hold
-secrets and so travel by no file and no command line of Spark; for what came to the target since; for offsets
-of times. One JSON document a line, both ways.
-"""
+"""A local server by which the tasks of a verification on Spark ask the process that started them: for client
+settings (they contain secrets, which Spark must not carry in files or command lines), for records that have
+arrived on the target, and for offsets of times. One JSON document per line, in both directions."""
 
 import asyncio
 import contextlib
@@ -22,11 +21,11 @@ Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 @dataclass(slots=True, kw_only=True)
 class Desk:
-    """An async context manager: serves while it is open. Only who knows the token is answered."""
+    """An async context manager that serves while it is open. It only answers callers that know the token."""
 
     host: str
     handlers: Mapping[str, Handler]
-    """By the word that a question begins with."""
+    """By the first word of a request."""
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     _server: asyncio.Server | None = None
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -68,7 +67,7 @@ class Desk:
 
 @dataclass(slots=True, kw_only=True)
 class DeskClient:
-    """A task's side. An async context manager. Raises TransientKafkaError when the desk is gone."""
+    """A task's side. An async context manager. Raises TransientKafkaError when the server is gone."""
 
     endpoint: tuple[str, int]
     token: str
@@ -92,7 +91,7 @@ class DeskClient:
             self._writer.close()
 
     async def ask(self, what: str, **question: Any) -> Any:
-        """The answer. Raises TransientKafkaError with the reason that the desk gives."""
+        """Return the answer. Raises TransientKafkaError with the reason of a refusal."""
         assert self._reader is not None
         assert self._writer is not None
         async with self._asking:

@@ -1,17 +1,17 @@
-"""What becomes of a part whose clusters failed."""
+"""The result of a part whose clusters failed."""
 
 from twinlog.errors import TwinlogError
 from twinlog.verify.model import Bounds, PartitionProof
 
 
 def first_of(failures: BaseExceptionGroup[TwinlogError]) -> TwinlogError:
-    """The first leaf: the others were cancelled by it."""
+    """The first leaf of an exception group; it caused the cancellation of the others."""
     first = failures.exceptions[0]
     return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def failed_proof(bounds: Bounds, error: TwinlogError) -> PartitionProof:
-    """Nothing of a part could be compared."""
+    """Nothing of the part could be compared."""
     proof = PartitionProof(
         source=bounds.source,
         target=bounds.target,

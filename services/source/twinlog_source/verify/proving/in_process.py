@@ -1,4 +1,4 @@
-"""A verification in this process: several partitions at a time, on one event loop."""
+"""A verification in this process: several partitions at the same time, on one event loop."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class InProcess:
             async with places:
                 proofs.append(await self._prove(number, bounds[number], group))
 
-        # The largest first: else the last one to begin is the last one to end.
+        # The largest begin first; otherwise the last one to begin would also be the last one to end.
         largest_first = sorted(
             range(len(bounds)), key=lambda number: bounds[number].source_start - bounds[number].source_goal
         )

@@ -1,4 +1,4 @@
-"""Where records of one log are in the other one: found by time, or by reading, and proven by content."""
+"""Finds the place of one log's records in the other log: by time or by reading, and proven by content."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,26 +10,26 @@ from twinlog.verify.comparing.sides import Steps, Window
 from twinlog.verify.model import Side
 
 OffsetForTime = Callable[[int], Awaitable[int | None]]
-"""The first offset of a partition whose timestamp is at or after this one."""
+"""Returns the first offset of a partition whose timestamp is at or after this one."""
 
 HEAD = 64
 _LOOKED_THROUGH = 1 << 16
-"""Records behind an offset that was found by time: timestamps need not be in order."""
+"""How many records behind an offset that was found by time are searched: timestamps need not be in order."""
 _READ_TOGETHER = 1 << 14
 _OFFSETS_OF_A_RECORD = 128
-"""Going back this many offsets from a known place surely passes as many records as are wanted."""
+"""Going back this many offsets from a known place passes at least as many records as are needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locator:
-    """`drive` answers what a window wants to read."""
+    """`drive` answers the reads of a window."""
 
     drive: Callable[[Steps[Any]], Awaitable[Any]]
 
     async def find(
         self, head: Window, side: Side, *, look_up: OffsetForTime | None, start: int, limit: int
     ) -> int | None:
-        """The offset, in the other log, of the first record of `head`; None where it is not found."""
+        """The offset, in the other log, of the first record of `head`; None if it is not found."""
         found = await self._by_time(head, side, look_up=look_up, start=start, limit=limit)
         if found is None:
             return None
@@ -47,11 +47,9 @@ class Locator:
         by_reading: bool,
         may_be_behind: bool = False,
     ) -> int | None:
-        """As `find`, where some of the first records of `head` may not be in the other log as they are: then
-        an offset before the place where they would be. Finds them by time, or by reading the other log.
-
-        `may_be_behind`: the other log may end before that place; then an offset shortly before its end.
-        """
+        """As `find`, if some of the first records of `head` may be missing or changed in the other log: then
+        an offset before the place where they would be. Searches by time, or reads the other log.
+        `may_be_behind`: the other log may end before that place; then an offset shortly before its end."""
         if may_be_behind and not by_reading and await _are_younger(head, look_up, limit):
             return max(start, limit - _OFFSETS_OF_A_RECORD * HEAD)
         if by_reading:
@@ -97,7 +95,7 @@ def _times(head: Window) -> list[int]:
 
 
 async def _are_younger(head: Window, look_up: OffsetForTime | None, limit: int) -> bool:
-    """Whether all of these records are younger than what the other log holds below the limit."""
+    """Whether all of these records are younger than what the other log has below the limit."""
     times = _times(head)
     if look_up is None or not times:
         return False
@@ -111,19 +109,19 @@ def enough(*windows: Window) -> int:
 
 
 def first_run(head: Window, window: Window) -> Pair | None:
-    """Indices where the first records in a row begin that are enough to prove the same place."""
+    """Indices at which the first run of equal records begins that is long enough to prove the same place."""
     tokens, others = aligning_tokens(head, window)
     wanted = max(1, enough(head))
     end = settled_run(align(tokens, others), wanted)
     if end is None:
         return None
     index, place = end[0] - wanted, end[1] - wanted
-    # A record that is there many times may have been aligned with another one like it.
+    # A record that occurs many times may have been aligned with another occurrence.
     while index and place and tokens[index - 1] == others[place - 1]:
         index, place = index - 1, place - 1
     return index, place
 
 
 def are_at_the_same_place(source: Window, target: Window) -> bool:
-    """Whether both windows have enough records in a row."""
+    """Whether both windows have enough equal records in a row."""
     return settled_run(align(*aligning_tokens(source, target)), enough(source, target)) is not None

@@ -1,5 +1,5 @@
-"""A verification on Spark: large partitions are cut where both logs have the same records, and each part is a
-task."""
+"""A verification on Spark: large partitions are split where both logs have the same records, and each part is
+a task."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ from twinlog_source.verify.request import VerifyRequest
 from twinlog_source.verify.state import ProvenRanges
 
 _PARALLELISM_OF_A_CLUSTER = 8
-"""Tasks that share a limit of bytes per second, where Spark has not said how many cores it has."""
+"""The number of tasks that share a limit of bytes per second, if Spark does not tell its number of cores."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class OnSpark:
     master: str
     _parts: list[Bounds] = field(default_factory=list)
     _has_rows: bool = False
-    """Rows of this verification are in the directory already."""
+    """The directory already has rows of this verification."""
 
     async def prove_all(self, bounds: Sequence[Bounds]) -> list[PartitionProof]:
         """Raises SparkUnavailableError."""
@@ -66,7 +66,7 @@ class OnSpark:
             for each in bounds
             if len(cut[each.source]) > 1 and any(proof.differences for proof in found[each.source])
         ]
-        # Only a comparison of the whole names what moved from one part to another.
+        # Only a comparison of the whole partition can name records that moved from one part to another.
         found |= await self._prove_parts(different)
         proofs = [each[0] if len(each) == 1 else joined(each) for each in found.values()]
         for proof in proofs:
@@ -74,7 +74,7 @@ class OnSpark:
         return proofs
 
     async def _prove_parts(self, asked: Sequence[Bounds]) -> dict[TopicPartition, list[PartitionProof]]:
-        """By source partition; those that were proven before are not compared again."""
+        """By source partition; parts that were proven before are not compared again."""
         kept = [self.state.kept_part(part) for part in asked]
         self._parts = [part for part, proof in zip(asked, kept, strict=True) if proof is None]
         self.progress.begin(self._parts)
@@ -103,7 +103,7 @@ class OnSpark:
             return await asyncio.to_thread(self._run_job, specs, kept)
 
     def _run_job(self, specs: Sequence[PartSpec], kept: Sequence[PartitionProof]) -> list[PartitionProof]:
-        """`kept` was proven by an earlier run, and is rows as well."""
+        """`kept` was proven by an earlier run, and gets rows as well."""
         directory = self.request.parquet_directory
         parquet = None if directory is None else Path(directory).resolve().as_uri()
         context, _ = open_context(
@@ -124,7 +124,7 @@ class OnSpark:
         return proofs
 
     def _host(self) -> str:
-        """Where tasks find this process."""
+        """The host at which tasks find this process."""
         if is_local(self.master):
             return "127.0.0.1"
         named = self.spark.conf.get("spark.driver.host")
@@ -133,8 +133,8 @@ class OnSpark:
         return named or socket.gethostname()
 
     async def _cuts(self, bounds: Bounds) -> list[tuple[int, int]]:
-        """Places of both logs with the same records, in order. One that is not found is left out, and what
-        follows a place that cannot be read: the task that comes to it says why."""
+        """Places at which both logs have the same records, in order. A place that is not found is left out,
+        and so is what follows a place that cannot be read: the task that reaches it reports the error."""
         cuts: list[tuple[int, int]] = []
         offsets = split_offsets(bounds, self.request.part_offsets)
         if not offsets:
@@ -190,7 +190,7 @@ class OnSpark:
         self.progress.note(asked["number"], asked["offsets"], asked["bytes"])
 
     async def _proven(self, asked: dict[str, Any]) -> Any:
-        """A part is equal: that is kept before the others have ended."""
+        """A part is equal: keep that before the others have ended."""
         part = self._parts[asked["number"]]
         self.progress.note(asked["number"], part.source_goal - part.source_start, asked["bytes"])
         self.state.keep_part(

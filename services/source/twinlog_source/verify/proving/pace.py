@@ -1,4 +1,4 @@
-"""How fast one side is read, all partitions together."""
+"""The speed at which one side is read, all partitions together."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _SHORTEST_WAIT_SECONDS = 0.01
 
 @dataclass(slots=True)
 class Pace:
-    """`bytes_per_second` 0 = as fast as it goes. A fetch is paid for by waiting after it."""
+    """`bytes_per_second` 0 = no limit. The wait follows each fetch."""
 
     bytes_per_second: int
     read_bytes: int = 0
@@ -24,13 +24,13 @@ class Pace:
             self._bucket = Bucket(bytes_per_second=self.bytes_per_second)
 
     def most_bytes(self, wanted: int) -> int:
-        """How much one fetch may ask for."""
+        """The size limit of a fetch."""
         if self._bucket is None:
             return wanted
         return max(_LEAST_FETCH_BYTES, min(wanted, int(self._bucket.burst_bytes)))
 
     async def wait(self) -> None:
-        """Until the next fetch may begin."""
+        """Wait until the next fetch may begin."""
         loop = asyncio.get_running_loop()
         while self._bucket is not None and not self._bucket.allows(loop.time()):
             await wait_or_stop(self._never, max(_SHORTEST_WAIT_SECONDS, self._bucket.owed_seconds))

@@ -1,5 +1,5 @@
-"""One partition of one cluster, read as a comparison wants it: in order, one fetch ahead, and once more where
-it looks back."""
+"""One partition of one cluster, read for a comparison: in order, one fetch ahead, and again where the
+comparison goes back."""
 
 import asyncio
 from collections import deque
@@ -19,12 +19,12 @@ from twinlog_source.verify.proving.pace import Pace
 
 FETCH_BYTES = 4 << 20
 _KEPT_BYTES = 12 << 20
-"""Bytes of earlier chunks that are kept: a comparison looks back by a few records."""
+"""How many bytes of earlier chunks are kept: a comparison goes back by a few records."""
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.2, 5.0
 
 
 class Fetches(Protocol):
-    """A `BatchReader`."""
+    """Implemented by `BatchReader`."""
 
     read_committed: bool
 
@@ -48,14 +48,14 @@ class PartitionLog:
     pace: Pace
     patience_seconds: float
     group: asyncio.TaskGroup
-    """Runs the fetch that is ahead."""
+    """Runs the fetch ahead."""
     read_bytes: int = 0
     is_ahead: bool = True
     _kept: deque[_Kept] = field(default_factory=deque)
     _ahead: tuple[int, asyncio.Task[Chunk | Exception]] | None = None
 
     async def read(self, offset: int, *, limit: int) -> Chunk:
-        """The chunk that holds an offset; what follows it, below the limit, is fetched meanwhile."""
+        """The chunk that contains an offset; the following one, below the limit, is fetched meanwhile."""
         for kept in self._kept:
             if kept.offset <= offset < kept.chunk.next_offset and kept.chunk.lost_until is None:
                 return kept.chunk
@@ -69,7 +69,7 @@ class PartitionLog:
         return chunk
 
     def close(self) -> None:
-        """End what is ahead."""
+        """End the fetch ahead."""
         if self._ahead is not None:
             self._ahead[1].cancel()
             self._ahead = None
@@ -86,7 +86,7 @@ class PartitionLog:
         return await self._fetch(offset)
 
     async def _tried(self, offset: int) -> Chunk | Exception:
-        """The error as a value: it is for who asks for these records."""
+        """Return the error as a value: it belongs to the reader of these records."""
         try:
             return await self._fetch(offset)
         except Exception as error:  # noqa: BLE001 (raised by `_taken`)
@@ -131,19 +131,19 @@ class PartitionLog:
         next_offset = fetched.next_offset(offset)
         if not fetched.batches:
             if fetched.end_offset <= offset:
-                # Nobody reads at the end of a log. A new leader learns only after a while how much of it all
-                # replicas have; passing over what is there would call it lost.
+                # The end of the log is never requested. A new leader learns only after a while how much of it
+                # all replicas have; skipping these records would report them as lost.
                 raise TransientKafkaError(
                     f"{self.partition} ends at {fetched.end_offset} on its leader, before the offset {offset}"
                     " where it was longer: its replicas are not in sync, or it has lost records",
                     reason="KAFKA_UNAVAILABLE",
                 )
-            # Compaction took the last records of the log.
+            # Compaction removed the last records of the log.
             next_offset = fetched.end_offset
         return Chunk(batches=visible, next_offset=next_offset)
 
     async def _beyond(self, offset: int, error: KafkaError) -> Chunk:
-        """Retention took the offset meanwhile; or the log ends before it, and there is nothing any more."""
+        """Retention removed the offset meanwhile; or the log ends before it, and nothing follows."""
         starts = await list_offsets(self.session, OffsetSpec.EARLIEST, [self.partition])
         start = starts[self.partition]
         if isinstance(start, KafkaError):

@@ -1,4 +1,4 @@
-"""One partition, or a range of it: both logs are read and handed to the comparison."""
+"""One partition, or a range of it: reads both logs and passes them to the comparison."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ class Readable(Protocol):
     """One side of the partition (`PartitionLog`)."""
 
     is_ahead: bool
-    """It reads on while what it has given is compared."""
+    """It reads on while its last chunk is compared."""
 
     @property
     def read_bytes(self) -> int: ...
@@ -29,13 +29,14 @@ class Readable(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Prover:
-    """Belongs to one task. `run` never raises for what a cluster or a log does: the proof says it."""
+    """Belongs to one task. `run` does not raise for failures of a cluster or a log: the proof contains
+    them."""
 
     bounds: Bounds
     source: Readable
     target: Readable
     extend: Callable[[Comparison], Awaitable[Extended]]
-    """What has come to the target since; returns when something did, or nobody waits any longer."""
+    """Returns what has arrived on the target; waits until something has, or the time is over."""
     source_offset_for_time: OffsetForTime | None = None
     target_offset_for_time: OffsetForTime | None = None
     on_progress: Callable[[Comparison], None] = lambda _: None
@@ -48,7 +49,7 @@ class Prover:
         try:
             await self._align_begin()
             self._comparison = self._new_comparison()
-            # From the beginning on: who keeps what is proven keeps what was left out with it.
+            # From the beginning on, because a proven range is kept together with what was left out of it.
             self._comparison.outcome.proof.not_compared += self._notes
             await self._drive(self._comparison.compare())
         except TwinlogError as error:
@@ -95,8 +96,8 @@ class Prover:
                 return await self.extend(self._comparison)
 
     async def _align_begin(self) -> None:
-        """Where one side no longer has the beginning, or none is wanted, find where the other has the same
-        records: by time, so that nothing has to be read for it, and by reading where times do not help."""
+        """If one side no longer has the beginning, or the request names a later one, find where the other
+        side has the same records: by time, which needs no reading, or by reading."""
         bounds = self.bounds
         may_differ = bounds.source_lost or bounds.target_lost or bounds.head_is_free or bounds.begins_anywhere
         if not may_differ or bounds.source_start >= bounds.source_goal:
@@ -128,8 +129,8 @@ class Prover:
         return source, target
 
     async def _begin_at_the_same_offset(self) -> bool:
-        """Where the offsets are to be equal, both logs are compared from the later beginning on, if they have
-        the same records there."""
+        """If the offsets should be equal, compare both logs from the later beginning on, provided that they
+        have the same records there."""
         bounds = self.bounds
         kept_from, kept_until = bounds.offsets_kept_from, bounds.offsets_kept_until
         begin = max(bounds.source_start, bounds.target_start)
@@ -155,12 +156,12 @@ class Prover:
         )
 
     async def _find(self, head: Window, side: Side, *, by_reading: bool) -> int | None:
-        """Where the first records of one log are in the other one; None: not found, or not to be."""
+        """The place of one log's first records in the other log; None: not found, or not wanted."""
         bounds = self.bounds
         if side is Side.SOURCE:
             look_up, start, limit = self.source_offset_for_time, bounds.source_start, bounds.source_limit
             allowed = bool(bounds.target_lost) or bounds.begins_anywhere
-            # What the target has before the range is not in it.
+            # Records of the target before the range do not belong to it.
             allowed = allowed and not (by_reading and bounds.head_is_free)
         else:
             look_up, start, limit = self.target_offset_for_time, bounds.target_start, bounds.target_limit

@@ -1,4 +1,4 @@
-"""The connections that the records of both sides are read on."""
+"""The connections for reading the records of both sides."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -17,7 +17,7 @@ _TIMEOUT_SECONDS = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class Sides:
-    """The connections that records are read on."""
+    """The connections for reading records."""
 
     source: DataClientPool
     target: DataClientPool

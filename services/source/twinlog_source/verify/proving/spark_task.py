@@ -1,4 +1,4 @@
-"""A task of a verification on Spark: one part of one partition, on an event loop of its own."""
+"""A task of a verification on Spark: one part of one partition, on its own event loop."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ class PartSpec:
 
 
 def prove_part(spec: PartSpec) -> PartitionProof:
-    """Blocks. Never raises for what clusters do: a proof says why it is not complete."""
+    """Blocks. Does not raise for failures of clusters: the proof tells why it is not complete."""
     try:
         proof: PartitionProof = uvloop.run(_prove(spec))
     except* TwinlogError as failures:
@@ -84,7 +84,7 @@ async def _prove(spec: PartSpec) -> PartitionProof:
 
             async def tell(offsets: int) -> None:
                 size = sides.source_pace.read_bytes + sides.target_pace.read_bytes
-                with contextlib.suppress(TwinlogError):  # it is for the eyes only
+                with contextlib.suppress(TwinlogError):  # The progress is only displayed.
                     await desk.ask("progress", number=spec.number, offsets=offsets, bytes=size)
 
             def note(comparison: Comparison) -> None:
@@ -105,13 +105,13 @@ async def _prove(spec: PartSpec) -> PartitionProof:
                 max_open_bytes=settings["max_open_bytes"],
             )
             proof = await prover.run()
-        # The pace is this task's own. What its last fetch owes would be forgotten with it, and many parts of
-        # one fetch each would be read as if there were no limit.
+        # The pace belongs to this task. Without the wait here, the debt of its last fetch would be forgotten,
+        # and many parts of one fetch each would be read without any limit.
         for pace in (sides.source_pace, sides.target_pace):
             await pace.wait()
         if not proof.differences and not proof.not_compared:
             size = sides.source_pace.read_bytes + sides.target_pace.read_bytes
-            with contextlib.suppress(TwinlogError):  # the proof itself goes by Spark
+            with contextlib.suppress(TwinlogError):  # Spark carries the proof itself.
                 await desk.ask(
                     "proven",
                     number=spec.number,

@@ -1,4 +1,4 @@
-"""What a comparison asks of the clusters while it runs: has more come to the target, which offset has a
+"""The questions of a running comparison to the clusters: what has arrived on the target, which offset has a
 time."""
 
 import asyncio
@@ -34,17 +34,16 @@ class Arriving(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """For the copy to arrive at the ends of the source that were taken at the start."""
+    """Waits until the copy has reached the ends of the source from the start of the verification."""
 
     gathered: Arriving
     give_up_at: float
 
     async def extend(self, partition: TopicPartition, *, at: int, limit: int) -> Extended:
-        """`at` is the next source offset to compare, `limit` the end of the copy as it is known. Raises
-        KafkaError.
+        """`at` is the next source offset to compare, `limit` the known end of the copy. Raises KafkaError.
 
-        A position counts once readers see everything that was written before: a transaction that stores it
-        ends on one partition before it ends on another.
+        A position counts only when readers can see everything that was written before it, because a
+        transaction ends on one partition before it ends on another.
         """
         loop = asyncio.get_running_loop()
         copy = self.gathered.copy_of(partition)
@@ -64,7 +63,7 @@ class Waiting:
 
 
 def offset_for_time(look_up: _LookUp, partition: TopicPartition) -> OffsetForTime:
-    """Asks a cluster; None: nothing is that young. Raises KafkaError."""
+    """None: no record is that young. Raises KafkaError."""
 
     async def offset(timestamp_ms: int) -> int | None:
         found = (await look_up({partition: max(0, timestamp_ms)}))[partition]
