@@ -227,6 +227,8 @@ class Owner:
     to_store: list[NewRecord] | None = None
     """What the next commit stores beside the position; None = nothing has moved."""
     connection: Connection = field(init=False)
+    known_connection: Connection | None = None
+    """On which the end was read or a batch was sent last, as of a `PreservedPartition`."""
     copies: PreservedCopies = field(init=False)
     copy: PartitionCopy = field(init=False)
     at_target: PreservedPartition = field(init=False)
@@ -441,13 +443,17 @@ class Owner:
     def _act(self) -> None:
         if self.at_target.target not in self.copies.writer.partitions:
             return
+        if self.known_connection is not self.connection:
+            self.appends.meet_connection()
         match self.appends.next():
             case Send() as sent:
+                self.known_connection = self.connection
                 values = tuple(range(sent.first, sent.end))
                 request = Produce(OURS, sent.base_sequence, values, self.connection)
                 self.sent[request] = sent
                 self.connection.requests.append(request)
             case ReadEnd() as reading:
+                self.known_connection = self.connection
                 self.reading = reading
             case Fill() as filling:
                 self.filling = filling
@@ -483,7 +489,6 @@ class Owner:
             self.writing, self.marker_state, self.fill_stage = None, None, 3
             self.marker_epoch = self.leader.new_marker_epoch()
         self.connection = self.leader.connect()
-        self.appends.meet_connection()
         self.changed(self.at_target)
 
     def _read_end(self) -> None:
