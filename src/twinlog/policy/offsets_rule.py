@@ -13,6 +13,15 @@ MOST_AT_LEADER = 10_000
 for half a second."""
 
 
+def fill_words(size_bytes: float) -> str:
+    """What filled offsets take on each replica.
+
+    >>> fill_words(8_200_000), fill_words(16_400)
+    ('about 8.2 MB', 'less than 0.1 MB')
+    """
+    return "less than 0.1 MB" if size_bytes < 100_000 else f"about {size_bytes / 1e6:.1f} MB"
+
+
 class OffsetsRule:
     """What the configuration wants for each source topic."""
 

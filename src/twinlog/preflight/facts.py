@@ -44,7 +44,10 @@ class TopicFacts:
     creation: KafkaError | None = None
     """Why the target topic, which does not exist, could not be created."""
     log_starts: Sequence[int] = ()
-    """Where the source's logs start, by partition, of a topic without a target topic."""
+    """Where the source's logs start, by partition, of a topic whose copy has not begun."""
+    target_ends: Sequence[int] | None = None
+    """Where the target's logs end, of a target topic that exists before the flow has copied anything; None =
+    it does not exist, its copy may have begun, or nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

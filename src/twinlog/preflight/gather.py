@@ -12,6 +12,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec, TopicDescription
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, InternalTopic, TopicFacts
 from twinlog.preflight.gather_groups import group_rights, transaction_rights
@@ -144,8 +145,9 @@ class _FlowLook:
         creations = await self.target_rights.try_creating(
             [self._new_topic(name) for name in remote.values() if name not in present]
         )
+        ends = await self._target_ends([target[name] for name in present])
         starts = await self._log_starts(
-            [topic for name, topic in source.items() if remote[name] not in present]
+            [topic for name, topic in source.items() if remote[name] not in present or remote[name] in ends]
         )
         return [
             TopicFacts(
@@ -159,6 +161,7 @@ class _FlowLook:
                 target_operations=target_operations.get(copy, frozenset()),
                 creation=creations.get(copy),
                 log_starts=starts.get(name, ()),
+                target_ends=ends.get(copy),
             )
             for name, copy in remote.items()
         ]
@@ -167,16 +170,25 @@ class _FlowLook:
         self, topics: Sequence[TopicDescription | KafkaError]
     ) -> Mapping[str, Sequence[int]]:
         """By topic; what cannot be read counts as 0. Raises KafkaError."""
-        known = [topic for topic in topics if not isinstance(topic, KafkaError)]
-        partitions = [
-            TopicPartition(topic.name, number) for topic in known for number in range(topic.partition_count)
-        ]
-        found = await self.source.list_offsets(OffsetSpec.EARLIEST, partitions) if partitions else {}
-        starts: dict[str, list[int]] = {topic.name: [] for topic in known}
-        for partition in partitions:
-            start = found[partition]
-            starts[partition.topic].append(0 if isinstance(start, KafkaError) else start)
-        return starts
+        found = await _offsets(self.source, OffsetSpec.EARLIEST, topics)
+        return {
+            topic: [0 if isinstance(start, KafkaError) else start for start in starts]
+            for topic, starts in found.items()
+        }
+
+    async def _target_ends(
+        self, topics: Sequence[TopicDescription | KafkaError]
+    ) -> Mapping[str, Sequence[int]]:
+        """By target topic; nothing once the flow has stored a position. Raises KafkaError."""
+        positions = self._config.source.offset_storage.topic
+        if not topics or not _is_absent((await self._target.describe_topics([positions]))[positions]):
+            return {}
+        found = await _offsets(self._target, OffsetSpec.LATEST, topics)
+        return {
+            topic: [end for end in ends if not isinstance(end, KafkaError)]
+            for topic, ends in found.items()
+            if not any(isinstance(end, KafkaError) for end in ends)
+        }
 
     async def internal(self) -> list[InternalTopic]:
         found: list[InternalTopic] = []
@@ -196,6 +208,24 @@ class _FlowLook:
 
     def _new_topic(self, name: str) -> NewTopic:
         return NewTopic(name=name, partition_count=1, replication_factor=-1)
+
+
+async def _offsets(
+    cluster: KafkaCluster, spec: OffsetSpec, topics: Sequence[TopicDescription | KafkaError]
+) -> Mapping[str, Sequence[int | KafkaError]]:
+    """Of each partition, by topic. Raises KafkaError."""
+    known = [topic for topic in topics if not isinstance(topic, KafkaError)]
+    every = {
+        topic.name: [TopicPartition(topic.name, number) for number in range(topic.partition_count)]
+        for topic in known
+    }
+    asked = [partition for partitions in every.values() for partition in partitions]
+    found = await cluster.list_offsets(spec, asked) if asked else {}
+    return {name: [found[partition] for partition in partitions] for name, partitions in every.items()}
+
+
+def _is_absent(topic: TopicDescription | KafkaError) -> bool:
+    return isinstance(topic, KafkaError) and topic.reason == KafkaReason.TOPIC_UNKNOWN
 
 
 async def _operations(inspector: ClusterInspector) -> frozenset[str] | KafkaError:

@@ -1,6 +1,7 @@
 """Which offsets the copies of new topics will have, and what filling the offsets before them costs. Pure.
 
-Of topics that are not on the target yet: what exists there was decided when its copy began.
+Of topics that are not on the target yet, or that somebody else created there: what exists otherwise was
+decided when its copy began.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from twinlog.policy.offsets_rule import (
     MOST_AT_LEADER,
     MOST_MARKERS,
     OffsetsRule,
+    fill_words,
 )
 from twinlog.preflight.facts import FlowFacts, TopicFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
@@ -22,13 +24,15 @@ _KEY = "twinlog.offsets"
 
 def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
     """Lines for the flow, and one for each new topic that cannot have its source's offsets, although it must
-    or a key would let it."""
+    or a key would let it, or whose target topic holds records already."""
     rule, about = OffsetsRule(flow.config.source.offsets), str(flow.flow)
     new = [
         NewTopic(name=topic.name, cleanup_policy=_cleanup_policy(topic), log_starts=topic.log_starts)
         for topic in flow.topics
-        if isinstance(topic.target, KafkaError)
+        if isinstance(topic.target, KafkaError) or (topic.target_ends is not None and not _is_written(topic))
     ]
+    if flow.config.source.exactly_once:
+        yield from _written_targets(flow, rule)
     found = expected_offsets(new, rule, exactly_once=flow.config.source.exactly_once)
     candidates = {
         name: each for name, each in found.items() if each.reason != ExpectedReason.OFFSETS_CONFIGURED
@@ -58,6 +62,24 @@ def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
     if compacted:
         copies = f"{compacted} new compacted {'topic' if compacted == 1 else 'topics'}"
         yield fine(about, _KEY, f"{copies} will have offsets of their own")
+
+
+def _is_written(topic: TopicFacts) -> bool:
+    """Whether its target topic holds records, or has held some, before the flow has copied anything."""
+    return any(topic.target_ends or ())
+
+
+def _written_targets(flow: FlowFacts, rule: OffsetsRule) -> Iterator[Finding]:
+    for topic in flow.topics:
+        if not _is_written(topic) or rule.wanted(topic.name) is OffsetsMode.TRANSLATED:
+            continue
+        yield warning(
+            str(flow.flow),
+            _KEY,
+            f"{topic.name}: its target topic {topic.target_name} holds records already: unless these are the"
+            " source's at the same offsets, its copy has offsets of its own and is appended to them",
+            f"for the source's offsets delete {topic.target_name} before the flow starts for the first time",
+        )
 
 
 def _holes(flow: FlowFacts) -> str:
@@ -91,8 +113,8 @@ def _cost(topics: int, filled: int) -> str:
     copies = f"{topics} new {'topic' if topics == 1 else 'topics'} will have the source's offsets"
     if not filled:
         return copies
-    megabytes = filled * FILLER_BYTES_PER_OFFSET / 1e6
+    size = fill_words(filled * FILLER_BYTES_PER_OFFSET)
     return (
-        f"{copies}; filling {filled} offsets before the first records takes about {megabytes:.1f} MB on each"
-        " replica of the target until Kafka deletes them"
+        f"{copies}; filling {filled} offsets before the first records takes {size} on each replica of the"
+        " target until Kafka deletes them"
     )

@@ -124,6 +124,18 @@ def test_without_transactions_nothing_is_preserved(findings: Findings) -> None:
     assert levels(findings({"twinlog.offsets": "preserved", **plain}, new("orders", 0))) == [Level.ERROR]
 
 
+def test_a_target_topic_that_somebody_has_written_before_the_flow_began_is_named(findings: Findings) -> None:
+    topics = [
+        replace(new("orders"), target=described("A.orders"), log_starts=(4,), target_ends=(3,)),
+        replace(new("paid"), target=described("A.paid"), log_starts=(7,), target_ends=(0,)),
+    ]
+    found = findings({"twinlog.offsets": "auto"}, *topics)
+    assert levels(found) == [Level.WARNING, Level.OK]
+    assert "orders: its target topic A.orders holds records already" in found[0].message
+    assert "1 new topic will have the source's offsets; filling 7 offsets" in found[1].message, "it is empty"
+    assert findings({"twinlog.offsets": "translated"}, *topics) == []
+
+
 def test_nothing_is_said_of_copies_that_exist_or_are_configured_translated(findings: Findings) -> None:
     there = TopicFacts(name="old", target_name="A.old", source=described("old"), target=described("A.old"))
     assert findings({"twinlog.offsets": "auto"}, there) == []

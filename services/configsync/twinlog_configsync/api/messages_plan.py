@@ -95,16 +95,18 @@ def planned_message(action: Action, offsets: Mapping[str, ExpectedOffsets]) -> p
     """An action of a plan, with what is known of the copies that it creates, by source topic."""
     message = action_message(action)
     if isinstance(action, CreateTopic) and (expected := offsets.get(action.source_topic)) is not None:
-        message.offsets.CopyFrom(
-            pb2.ExpectedOffsets(
-                preserved=expected.preserved,
-                filled_offsets=expected.filled_offsets,
-                filled_bytes=expected.filled_bytes,
-                reason=expected.reason,
-                message=expected.message,
-            )
-        )
+        message.offsets.CopyFrom(_offsets_message(expected))
     return message
+
+
+def _offsets_message(expected: ExpectedOffsets) -> pb2.ExpectedOffsets:
+    return pb2.ExpectedOffsets(
+        preserved=expected.preserved,
+        filled_offsets=expected.filled_offsets,
+        filled_bytes=expected.filled_bytes,
+        reason=expected.reason,
+        message=expected.message,
+    )
 
 
 def action_message(action: Action) -> pb2.PlannedAction:
@@ -185,6 +187,7 @@ def explanation_message(flow: Flow, explanation: Explanation) -> pb2.TopicExplan
         source_topic=explanation.source_topic,
         target_topic=explanation.target_topic,
         topic=None if entry is None else topic_message(flow, entry),
+        offsets=None if explanation.offsets is None else _offsets_message(explanation.offsets),
     )
 
 

@@ -15,11 +15,11 @@ from twinlog_configsync.access.acl_listing import AclEntry, list_acls
 from twinlog_configsync.access.acl_rules import Translation
 from twinlog_configsync.flow.passes import ANSWER_SECONDS, FlowPasses
 from twinlog_configsync.model.actions import CreateTopic
-from twinlog_configsync.model.observation import AclObservation, World
+from twinlog_configsync.model.observation import AclObservation, World, is_absent
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.records import PlanRecord, RulesRecord
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.explain import Explanation, explain
+from twinlog_configsync.planning.explain import Explanation, Verdict, explain
 from twinlog_configsync.planning.live_rules import RuleChange, RulesView, change_rules, view_rules
 from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
@@ -99,21 +99,25 @@ class FlowCommands:
         """Which offsets the copies of the topics will have that a plan creates, by source topic; of those
         whose logs' starts cannot be read nothing is said."""
         created = [action for action in plan.changes if isinstance(action, CreateTopic)]
+        return await self._expected(
+            {action.source_topic: action.partition_count for action in created},
+            {action.source_topic: action.configs.get(CLEANUP_POLICY, "") for action in created},
+        )
+
+    async def _expected(
+        self, partition_counts: Mapping[str, int], cleanup_policies: Mapping[str, str]
+    ) -> Mapping[str, ExpectedOffsets]:
+        """Of the copies of these source topics."""
         try:
-            starts = await self._passes.log_starts(
-                {action.source_topic: action.partition_count for action in created}
-            )
+            starts = await self._passes.log_starts(partition_counts)
         except KafkaError as error:
-            _log.info("log_starts_not_read", flow=str(plan.flow), reason=error.reason, error=str(error))
+            flow = str(self._passes.flow)
+            _log.info("log_starts_not_read", flow=flow, reason=error.reason, error=str(error))
             return {}
         known = [
-            NewTopic(
-                name=action.source_topic,
-                cleanup_policy=action.configs.get(CLEANUP_POLICY, ""),
-                log_starts=starts[action.source_topic],
-            )
-            for action in created
-            if len(starts[action.source_topic]) == action.partition_count
+            NewTopic(name=name, cleanup_policy=cleanup_policies[name], log_starts=starts[name])
+            for name, count in partition_counts.items()
+            if len(starts[name]) == count
         ]
         rules = self._passes.rules
         return expected_offsets(known, rules.offsets, exactly_once=rules.exactly_once)
@@ -179,7 +183,7 @@ class FlowCommands:
         """
         on_source = await _find(self._passes.source, topic)
         on_target = await _find(self._passes.target, topic)
-        return explain(
+        explanations = explain(
             topic,
             self._passes.rules.selector,
             self._passes.memory.entries,
@@ -187,6 +191,30 @@ class FlowCommands:
             on_source=on_source,
             on_target=on_target,
         )
+        return [
+            replace(each, offsets=await self._offsets_to_come(on_source, each.target_topic))
+            if each.verdict is Verdict.WAITING and isinstance(on_source, TopicDescription)
+            else each
+            for each in explanations
+        ]
+
+    async def _offsets_to_come(self, topic: TopicDescription, target_topic: str) -> ExpectedOffsets | None:
+        """Of a source topic whose copy does not exist yet; None where it does, or nobody can tell."""
+        if not is_absent(await _find(self._passes.target, target_topic)):
+            return None
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                configs = await self._passes.source.describe_topic_configs(
+                    [topic.name], keys=[CLEANUP_POLICY]
+                )
+                entries = configs[topic.name]
+                if isinstance(entries, KafkaError):
+                    return None
+                policy = next((entry.value or "" for entry in entries if entry.name == CLEANUP_POLICY), "")
+                found = await self._expected({topic.name: topic.partition_count}, {topic.name: policy})
+        except (KafkaError, TimeoutError):
+            return None
+        return found.get(topic.name)
 
     async def acls(self) -> list[AclEntry]:
         """What the flow does about each ACL. Raises as `FlowPasses.look`, and StateError when a side has no

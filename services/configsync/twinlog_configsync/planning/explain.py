@@ -11,6 +11,7 @@ from typing import Final
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import TopicDescription
 from twinlog.model import ClusterAlias
+from twinlog.policy.expected_offsets import ExpectedOffsets
 from twinlog.selection import TopicDecision, TopicReason, TopicSelector
 from twinlog_configsync.model.actions import number_text
 from twinlog_configsync.model.entry import TopicEntry, TopicState
@@ -45,6 +46,8 @@ class Explanation:
     source_topic: str
     target_topic: str
     entry: TopicEntry | None = None
+    offsets: ExpectedOffsets | None = None
+    """Which offsets its copy will have; None when that exists already, or is not known."""
 
 
 Found = TopicDescription | KafkaError

@@ -19,6 +19,8 @@ from twinlog.cli.configsync.client import (
     parse_flow,
 )
 from twinlog.cli.configsync.explain_offsets import Partitions, copies_of, offsets_document, offsets_words
+from twinlog.cli.configsync.plan_view import offsets_as_json
+from twinlog.cli.configsync.plan_view import offsets_words as expected_words
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,7 +31,8 @@ app = typer.Typer(
 _HELP = """Explain why a topic is replicated or not: the rule that decides, for each flow.
 
 TOPIC is a topic on a source (orders) or on a target (A.orders); it need not exist. `offsets` says whether its
-copy has the source's offsets (docs/offsets.md), if the source service answers.
+copy has the source's offsets (docs/offsets.md), if the source service answers; of a topic that waits for its
+copy, which offsets that will have, and what filling costs.
 """
 
 _COLUMNS = (
@@ -81,7 +84,7 @@ def _cells(explanation: pb2.TopicExplanation, copies: Partitions | None) -> list
         flow_name(explanation.flow),
         explanation.cluster,
         _verdict(explanation),
-        offsets_words(copies),
+        expected_words(explanation.offsets) if explanation.HasField("offsets") else offsets_words(copies),
         explanation.rule,
     ]
 
@@ -96,6 +99,7 @@ def _as_json(explanation: pb2.TopicExplanation, copies: Partitions | None) -> di
         "target_topic": explanation.target_topic,
         "generation": explanation.topic.generation if explanation.HasField("topic") else None,
         "partitions": offsets_document(copies),
+        "expected_offsets": offsets_as_json(explanation.offsets) if explanation.HasField("offsets") else None,
     }
 
 

@@ -6,6 +6,7 @@ import typer
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.configsync.client import flow_name
+from twinlog.policy.offsets_rule import fill_words
 
 _SKIP: Final = pb2.ACTION_KIND_SKIP
 _ADDS: Final = frozenset(
@@ -82,7 +83,7 @@ def outcome_as_json(outcome: pb2.ApplySyncResponse) -> dict[str, Any]:
 def action_as_json(action: pb2.PlannedAction) -> dict[str, Any]:
     """Only what the action has."""
     fields: dict[str, Any] = {
-        "offsets": _offsets_as_json(action.offsets) if action.HasField("offsets") else None,
+        "offsets": offsets_as_json(action.offsets) if action.HasField("offsets") else None,
         "kind": pb2.ActionKind.Name(action.kind).removeprefix("ACTION_KIND_"),
         "scope": action.scope,
         "source_topic": action.source_topic,
@@ -101,7 +102,7 @@ def action_as_json(action: pb2.PlannedAction) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value or (name in always and value is not None)}
 
 
-def _offsets_as_json(offsets: pb2.ExpectedOffsets) -> dict[str, Any]:
+def offsets_as_json(offsets: pb2.ExpectedOffsets) -> dict[str, Any]:
     return {
         "kind": "preserved" if offsets.preserved else "translated",
         "reason": offsets.reason,
@@ -117,11 +118,10 @@ def offsets_words(offsets: pb2.ExpectedOffsets) -> str:
         return f"offsets of its own: {offsets.message} ({offsets.reason})"
     if not offsets.filled_offsets:
         return "the source's offsets"
-    megabytes = offsets.filled_bytes / 1e6
+    are = "is" if offsets.filled_offsets == 1 else "are"
     return (
-        f"the source's offsets; {count_of(offsets.filled_offsets, 'offset')} before the first records"
-        f" {'is' if offsets.filled_offsets == 1 else 'are'} filled, about {megabytes:.1f} MB on each replica"
-        " until Kafka deletes them"
+        f"the source's offsets; {count_of(offsets.filled_offsets, 'offset')} before the first records {are}"
+        f" filled, {fill_words(offsets.filled_bytes)} on each replica until Kafka deletes them"
     )
 
 

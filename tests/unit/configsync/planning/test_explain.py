@@ -61,6 +61,18 @@ async def test_a_topic_that_the_next_refresh_takes_up(flow: FlowUnderTest) -> No
     flow.source.add_topic("later")
     answer = await the_answer(flow, "later")
     assert (answer.verdict, answer.target_topic) == (Verdict.WAITING, "A.later")
+    assert answer.offsets is not None
+    assert (answer.offsets.preserved, answer.offsets.filled_offsets) == (True, 0)
+    flow.target.add_topic("A.later")
+    assert (await the_answer(flow, "later")).offsets is None, "its copy exists: nothing is known of that"
+
+
+async def test_of_a_topic_that_waits_it_is_said_which_offsets_its_copy_will_have(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("later", 1, {"cleanup.policy": "compact"})
+    offsets = (await the_answer(flow, "later")).offsets
+    assert offsets is not None
+    assert (offsets.preserved, offsets.reason) == (False, "COMPACTED")
+    assert (await the_answer(flow, "orders")).offsets is None
 
 
 async def test_a_topic_that_waits_says_for_what(tmp_path: Path) -> None:

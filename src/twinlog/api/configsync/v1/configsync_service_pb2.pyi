@@ -1138,6 +1138,7 @@ class TopicExplanation(_message.Message):
     SOURCE_TOPIC_FIELD_NUMBER: _builtins.int
     TARGET_TOPIC_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     """Alias of the cluster on which the topic was looked for."""
     verdict: Global___TopicVerdict.ValueType
@@ -1156,6 +1157,10 @@ class TopicExplanation(_message.Message):
     def topic(self) -> Global___ReplicatedTopic:
         """What the registry knows of it; absent when it knows nothing."""
 
+    @_builtins.property
+    def offsets(self) -> Global___ExpectedOffsets:
+        """Which offsets its copy will have; absent when that exists already, or is not known."""
+
     def __init__(
         self,
         *,
@@ -1166,13 +1171,19 @@ class TopicExplanation(_message.Message):
         source_topic: _builtins.str = ...,
         target_topic: _builtins.str = ...,
         topic: Global___ReplicatedTopic | None = ...,
+        offsets: Global___ExpectedOffsets | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_topic", b"_topic", "flow", b"flow", "topic", b"topic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_offsets", b"_offsets", "_topic", b"_topic", "flow", b"flow", "offsets", b"offsets", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_topic", b"_topic", "cluster", b"cluster", "flow", b"flow", "rule", b"rule", "source_topic", b"source_topic", "target_topic", b"target_topic", "topic", b"topic", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_offsets", b"_offsets", "_topic", b"_topic", "cluster", b"cluster", "flow", b"flow", "offsets", b"offsets", "rule", b"rule", "source_topic", b"source_topic", "target_topic", b"target_topic", "topic", b"topic", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__offsets: _TypeAlias = _typing.Literal["offsets"]  # noqa: Y015
+    _WhichOneofArgType__offsets: _TypeAlias = _typing.Literal["_offsets", b"_offsets"]  # noqa: Y015
     _WhichOneofReturnType__topic: _TypeAlias = _typing.Literal["topic"]  # noqa: Y015
     _WhichOneofArgType__topic: _TypeAlias = _typing.Literal["_topic", b"_topic"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offsets) -> _WhichOneofReturnType__offsets | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__topic) -> _WhichOneofReturnType__topic | None: ...
 
 Global___TopicExplanation: _TypeAlias = TopicExplanation  # noqa: Y015
