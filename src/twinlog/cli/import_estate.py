@@ -135,10 +135,17 @@ def _version(text: str) -> tuple[int, int] | None:
 
 def _read(file: Path) -> str:
     """Raises ConfigError."""
+    from twinlog.imports.documents import MAX_BYTES, check_size
+
     try:
-        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        if str(file) == "-":
+            content = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with file.open("rb") as stream:
+                content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+    check_size(content, "stdin" if str(file) == "-" else str(file))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -104,7 +104,7 @@ class ConnectorImport:
         for key, found in connector.config.items():
             if key in _IDENTIFYING:
                 continue
-            setting = self.references.translated(found, f"{flow}.{key}")
+            setting = self.references.translated(found, _becomes(flow, key))
             self._add_key(flow, connector, key, setting)
 
     def _add_key(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
@@ -264,6 +264,14 @@ class ConnectorImport:
     def _refuse(self, flow: str, setting: Setting, text: str) -> None:
         self._refused.add(flow)
         self.draft.report.impossible(setting, f"{text}; {flow} is switched off until you have decided")
+
+
+def _becomes(flow: str, key: str) -> str:
+    """What a connector's key is called in a properties file, most of the time."""
+    for side, alias in zip(_SIDES, flow.split("->"), strict=True):
+        if key.startswith(f"{side}.cluster."):
+            return f"{alias}.{key.removeprefix(f'{side}.cluster.')}"
+    return f"{flow}.{key}"
 
 
 def _is_known(spec: KeySpec, setting: Setting) -> bool:

@@ -6,7 +6,7 @@ Kafka is in the end: `true`, `600`, `null` (None).
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -53,6 +53,25 @@ class Tree:
         found = self.get(name).scalar
         return default if found is None else found.strip()
 
+    def require(
+        self, *, texts: Iterable[str] = (), tables: Iterable[str] = (), lists: Iterable[str] = ()
+    ) -> None:
+        """Raises ConfigError for a field of these that is there and is something else: it would be read as if
+        it were not there."""
+        for names, is_so, kind in (
+            (texts, lambda tree: tree.is_scalar, "text"),
+            (tables, lambda tree: not tree.items and not tree.is_scalar, "a table"),
+            (lists, lambda tree: not tree.fields and not tree.is_scalar, "a list"),
+        ):
+            for name in names:
+                tree = self.fields.get(name)
+                if tree is not None and not tree.is_null and not is_so(tree):
+                    raise _error(tree.file, tree.line, f"{tree.place} has to be {kind}")
+
+    @property
+    def is_null(self) -> bool:
+        return self.is_scalar and self.scalar is None
+
     @property
     def setting(self) -> Setting:
         return Setting(value=self.scalar or "", place=self.place, line=self.line)
@@ -83,7 +102,7 @@ def resources(documents: Sequence[Tree]) -> Iterator[Tree]:
             yield document
 
 
-def check_size(text: str, file: str) -> None:
+def check_size(text: str | bytes, file: str) -> None:
     """Raises ConfigError for a file that is larger than any real one."""
     if len(text) > MAX_BYTES:
         raise ConfigError(f"{file}: larger than {MAX_BYTES} bytes; import one resource at a time")
@@ -172,15 +191,21 @@ class _JsonTree:
             raise _error(self._file, line, f"{word} is no value of JSON")
         if word == "null":
             return Tree(place=place, file=self._file, line=line, is_scalar=True)
-        scalar = json.loads(word) if word.startswith('"') else word
+        scalar = self._text(word, line) if word.startswith('"') else word
         return Tree(place=place, file=self._file, line=line, is_scalar=True, scalar=scalar)
+
+    def _text(self, word: str, line: int) -> str:
+        text = str(json.loads(word))
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise _error(self._file, line, "half a character (a lone surrogate)")
+        return text
 
     def _fields(self, place: str, depth: int) -> dict[str, Tree]:
         found: dict[str, Tree] = {}
         for word, line in self._words:
             if word == "}":
                 break
-            name = json.loads(word)
+            name = self._text(word, line)
             if name in found:
                 raise _error(self._file, line, f"{name!r} stands twice in one object")
             found[name] = self._tree(*next(self._words), _below(place, name), depth + 1)

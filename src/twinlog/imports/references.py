@@ -1,7 +1,7 @@
 """References to secrets of the imported file, as references of Kafka's own config providers."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from twinlog.imports.draft import SECRETS, Draft
 from twinlog.imports.report import Setting
@@ -10,7 +10,6 @@ DEFAULT_SECRETS_DIR = "/etc/twinlog/secrets"
 
 _REFERENCE = re.compile(r"\$\{([^}:]*):(([^}]*?):)?([^}]*?)\}")
 _STRIMZI = {"strimzienv": "env", "strimzifile": "file", "strimzidir": "dir"}
-_KUBERNETES = ("strimzisecrets", "secrets", "configmaps")
 _HIDDEN = re.compile(r"\*{3,}|\[hidden\]|<hidden>|\[redacted\]", re.IGNORECASE)
 
 
@@ -20,6 +19,12 @@ class References:
 
     draft: Draft
     directory: str = DEFAULT_SECRETS_DIR
+    kubernetes: set[str] = field(default_factory=lambda: {"strimzisecrets", "secrets", "configmaps"})
+    """Names of providers whose paths are NAMESPACE/NAME of a Secret or a ConfigMap."""
+
+    def mounted(self, name: str, key: str) -> str:
+        """The path of a Secret's file."""
+        return f"{self.directory}/{name}/{key}"
 
     def secret(self, name: str, key: str) -> str:
         """`${secrets:DIR/NAME:KEY}`."""
@@ -46,7 +51,7 @@ class References:
             provider, path, key = match[1], match[3] or "", match[4]
             if path.startswith(f"{self.directory}/"):
                 return match[0]
-            if provider in _KUBERNETES and "/" in path:
+            if provider in self.kubernetes and "/" in path:
                 name = path.rpartition("/")[2]
                 self.to_mount(setting, name, becomes)
                 return self.secret(name, key)

@@ -48,6 +48,8 @@ _MIRROR_FIELDS = {"source", "sourceCluster", "targetCluster", *_CONNECTORS.value
 _CLUSTER_FIELDS = {"alias", "bootstrapServers", "tls", "authentication", "config"}
 _TARGET_FIELDS = {"groupId", "configStorageTopic", "statusStorageTopic", "offsetStorageTopic"}
 _CONNECTOR_FIELDS = {"tasksMax", "config", "pause", "state"}
+_CONNECTOR_TEXTS = ("class", "tasksMax", "pause", "state")
+_KUBERNETES_PROVIDERS = ("KubernetesSecretConfigProvider", "KubernetesConfigMapConfigProvider")
 _ABOUT_PODS = (
     "replicas", "image", "resources", "livenessProbe", "readinessProbe", "jvmOptions", "jmxOptions",
     "logging", "clientRackInitImage", "metricsConfig", "tracing", "template", "affinity", "tolerations",
@@ -90,7 +92,9 @@ def connectors_of(
 def _connector(
     resource: Tree, name: str, report: Report, offsets_topic: str, version: tuple[int, int] | None
 ) -> Connector | None:
+    resource.require(tables=("spec",))
     spec = resource.get("spec")
+    spec.require(texts=_CONNECTOR_TEXTS, tables=("config",))
     kind = kind_of(spec.text("class"))
     if kind is None:
         report.ignored(resource.setting, f"{CONNECTOR} {name} is none of MirrorMaker 2's")
@@ -123,10 +127,16 @@ class _MirrorMaker2:
     def __init__(
         self, resource: Tree, draft: Draft, references: References, version: tuple[int, int] | None
     ) -> None:
+        resource.require(tables=("spec",))
         self._spec = resource.get("spec")
+        self._spec.require(
+            texts=("version", "connectCluster"), tables=("target",), lists=("clusters", "mirrors")
+        )
         self._draft, self._references, self._report = draft, references, draft.report
         self._version = version or _version(self._spec.text("version"))
         clusters = self._spec.get("clusters").items
+        for cluster in (*clusters, self._spec.get("target")):
+            self._read_providers(cluster)
         self._clusters: Mapping[str, Tree] = {cluster.text("alias"): cluster for cluster in clusters}
 
     def connectors(self) -> list[Connector]:
@@ -136,7 +146,21 @@ class _MirrorMaker2:
             self._report.impossible(self._spec.setting, "there is nothing in spec.mirrors")
         return [connector for mirror in mirrors for connector in self._of_mirror(mirror)]
 
+    def _read_providers(self, cluster: Tree) -> None:
+        """Providers of Secrets and ConfigMaps may have any name."""
+        _require_cluster(cluster)
+        for key, tree in cluster.get("config").fields.items():
+            name = key.removeprefix("config.providers.").removesuffix(".class")
+            if f"config.providers.{name}.class" == key and (tree.scalar or "").endswith(
+                _KUBERNETES_PROVIDERS
+            ):
+                self._references.kubernetes.add(name)
+
     def _of_mirror(self, mirror: Tree) -> Iterator[Connector]:
+        mirror.require(
+            texts=("sourceCluster", "targetCluster", *_PATTERNS), tables=("source", *_CONNECTORS.values())
+        )
+        _require_cluster(mirror.get("source"))
         source = self._cluster(mirror, "source", "sourceCluster")
         target = self._spec.get("target")
         if not target.is_there:
@@ -166,6 +190,7 @@ class _MirrorMaker2:
             spec = mirror.get(field)
             if field not in mirror.fields:
                 continue
+            spec.require(texts=_CONNECTOR_TEXTS, tables=("config",))
             for name in spec.fields.keys() - _CONNECTOR_FIELDS:
                 self._report.ignored(spec.get(name).setting, "about the operator's handling of a connector")
             own = _with_tasks(spec, {**both, **spec.get("config").settings()})
@@ -242,6 +267,12 @@ class _MirrorMaker2:
                 self._report.to_do(tree.setting, "mount the same files and variables for Twinlog's services")
             elif name not in ("version", "connectCluster", "clusters", "target", "mirrors"):
                 self._report.ignored(tree.setting, "not a field that is read")
+
+
+def _require_cluster(cluster: Tree) -> None:
+    cluster.require(
+        texts=("alias", "bootstrapServers", *_TARGET_FIELDS), tables=("tls", "authentication", "config")
+    )
 
 
 def _is_of_worker(key: str) -> bool:

@@ -15,6 +15,11 @@ _OAUTH_TEXTS = {
     "audience": "oauth.audience",
     "tokenEndpointUri": "oauth.token.endpoint.uri",
     "accessTokenLocation": "oauth.access.token.location",
+    "clientAssertionLocation": "oauth.client.assertion.location",
+}
+_OAUTH_SECONDS = {
+    "connectTimeoutSeconds": "sasl.login.connect.timeout.ms",
+    "readTimeoutSeconds": "sasl.login.read.timeout.ms",
 }
 _OAUTH_SECRETS = {
     "clientSecret": "oauth.client.secret",
@@ -22,6 +27,19 @@ _OAUTH_SECRETS = {
     "refreshToken": "oauth.refresh.token",
     "passwordSecret": "oauth.password.grant.password",
 }
+
+
+_OTHERS_OF_OAUTH = (
+    "disableTlsHostnameVerification",
+    "tlsTrustedCertificates",
+    "saslExtensions",
+    "clientAssertion",
+)
+_LOGIN_TEXTS = (
+    "type", "sasl", "grantType", "disableTlsHostnameVerification", *_OAUTH_TEXTS, *_OAUTH_SECONDS,
+)  # fmt: skip
+_LOGIN_TABLES = ("certificateAndKey", "config", "clientAssertion", "saslExtensions", *_OAUTH_SECRETS)
+_SECRET_TEXTS = ("secretName", "certificate", "key", "password", "pattern")
 
 
 def security_settings(cluster: Tree, alias: str, references: References) -> dict[str, Setting]:
@@ -37,6 +55,14 @@ class _Security:
         self._report = references.draft.report
         self._cluster = cluster
         self._found: dict[str, Setting] = {}
+        self._tls.require(lists=("trustedCertificates",))
+        self._login.require(texts=_LOGIN_TEXTS, tables=_LOGIN_TABLES, lists=("tlsTrustedCertificates",))
+        for secret in (
+            *(self._login.get(name) for name in _LOGIN_TABLES if name not in ("config", "saslExtensions")),
+            *self._tls.get("trustedCertificates").items,
+            *self._login.get("tlsTrustedCertificates").items,
+        ):
+            secret.require(texts=_SECRET_TEXTS)
 
     def settings(self) -> dict[str, Setting]:
         protocol = "SSL" if self._has_tls else "PLAINTEXT"
@@ -121,14 +147,56 @@ class _Security:
                     self._login.get(field).setting,
                     "this grant is not known: use client credentials or an access token (docs/security.md)",
                 )
-        if self._login.get("tlsTrustedCertificates").is_there:
-            self._report.to_do(
-                self._login.get("tlsTrustedCertificates").setting,
-                "name the file of the token server's authority as ssl.truststore.location in the JAAS entry",
-                becomes=f"{self._alias}.sasl.jaas.config",
-            )
+        options |= self._token_server()
+        for field, key in _OAUTH_SECONDS.items():
+            seconds = self._login.get(field)
+            if seconds.is_there:
+                self._found[key] = seconds.setting.at(f"{seconds.setting.value}000")
+        self._leave_out()
         self._jaas(f"{_MODULES}oauthbearer.OAuthBearerLoginModule", options, "OAUTHBEARER")
         self._found["sasl.login.callback.handler.class"] = self._login.setting.at(_STRIMZI_LOGIN)
+
+    def _token_server(self) -> dict[str, str]:
+        """Options about TLS to the token server, the assertion for it, and what goes to brokers beside the
+        token."""
+        login, place = self._login, f"{self._alias}.sasl.jaas.config"
+        options = {
+            f"extension_{name}": it.value for name, it in login.get("saslExtensions").settings().items()
+        }
+        if login.text("disableTlsHostnameVerification") == "true":
+            options["ssl.endpoint.identification.algorithm"] = ""
+        assertion = login.get("clientAssertion")
+        if assertion.is_there:
+            name = assertion.text("secretName")
+            self._references.to_mount(assertion.setting, name, place)
+            options["oauth.client.assertion.location"] = self._references.mounted(name, assertion.text("key"))
+        trusted = login.get("tlsTrustedCertificates")
+        files = [(each.text("secretName"), each.text("certificate")) for each in trusted.items]
+        if len(files) == 1 and all(files[0]):
+            self._references.to_mount(trusted.setting, files[0][0], place)
+            options |= {
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": self._references.mounted(*files[0]),
+            }
+        elif trusted.is_there:
+            self._report.to_do(
+                trusted.setting,
+                "name the file of the token server's authority as ssl.truststore.location in the JAAS entry",
+                becomes=place,
+            )
+        return options
+
+    def _leave_out(self) -> None:
+        """Say what of `oauth` has no place here."""
+        read = {*_OAUTH_TEXTS, *_OAUTH_SECRETS, *_OAUTH_SECONDS, *_OTHERS_OF_OAUTH, "type"}
+        for name in self._login.fields.keys() - read:
+            tree = self._login.get(name)
+            if name == "grantType" and tree.setting.value not in ("", "client_credentials"):
+                self._report.impossible(
+                    tree.setting, "this grant is not known: use client credentials (docs/security.md)"
+                )
+            else:
+                self._report.ignored(tree.setting, "about how Strimzi's login handles tokens")
 
     def _custom(self) -> bool:
         for key, setting in self._login.get("config").settings().items():

@@ -12,6 +12,7 @@ from twinlog.imports.report import Setting
 _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 _SERVING = re.compile(r"^\s*Current serving topics:\s*\[(.*)\]\s*$", re.DOTALL)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_STOPPED = ("PAUSED", "STOPPED")
 _CONNECTION = re.compile(r"(kafka|kafkassl)://([^/]+)/(.*)", re.DOTALL)
 
 
@@ -177,6 +178,7 @@ def add_datastreams(
     """One flow for each source cluster and consumer group among the datastreams."""
     by_servers: dict[tuple[str, str], list[Setting]] = {}
     wholes: dict[tuple[str, str], Setting] = {}
+    stopped: set[tuple[str, str]] = set()
     for stream in streams:
         found = _datastream(stream, draft)
         if found is not None:
@@ -184,12 +186,16 @@ def add_datastreams(
             key = servers, group or stream.get("metadata").text("group.id")
             by_servers.setdefault(key, []).append(topic)
             wholes.setdefault(key, stream.get("source", "connectionString").setting)
+            if stream.text("Status").upper() in _STOPPED:
+                stopped.add(key)
     for number, (key, topics) in enumerate(by_servers.items(), start=1):
         servers, own_group = key
         alias = source.alias if len(by_servers) == 1 else f"{source.alias}{number}"
         side = Side(alias=alias, bootstrap_servers=source.bootstrap_servers if len(by_servers) == 1 else "")
         importer = TopicListImport(draft, side, target, group=own_group)
         importer.add(topics, wholes[key], source_servers=servers)
+        if key in stopped:
+            draft.decide_flow(f"{alias}->{target.alias}", "enabled", "false")
 
 
 def _datastream(stream: Tree, draft: Draft) -> tuple[str, Setting] | None:
@@ -208,8 +214,11 @@ def _datastream(stream: Tree, draft: Draft) -> tuple[str, Setting] | None:
             " twinlog.topic.rename (docs/policies.md)",
         )
         return None
-    if stream.text("Status").upper() in ("PAUSED", "STOPPED"):
-        draft.report.to_do(stream.get("Status").setting, f"datastream {name} was not running")
+    if stream.text("Status").upper() in _STOPPED:
+        draft.report.to_do(
+            stream.get("Status").setting,
+            f"datastream {name} was not running: its flow is switched off until you have decided",
+        )
     if match[1] == "kafkassl":
         draft.report.to_do(place, "the source speaks TLS: write its security.protocol and ssl.* keys")
     for field in metadata.fields.keys() - {"group.id"}:

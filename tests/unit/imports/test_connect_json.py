@@ -138,7 +138,7 @@ def test_a_secret_is_neither_shown_nor_lost() -> None:
     assert flow.clients.source_consumer.properties["sasl.jaas.config"] == jaas
     assert all("s3cret" not in f"{line}" for line in found.lines)
     assert "a secret in clear text" in texts(found, Fate.TO_DO)
-    assert "${env:A_B_TARGET_CLUSTER_SSL_TRUSTSTORE_PASSWORD}" in found.properties
+    assert "${env:B_SSL_TRUSTSTORE_PASSWORD}" in found.properties
     assert "s3cret" not in found.properties.partition("\nclusters=")[0]
 
 

@@ -321,7 +321,7 @@ spec:
         (f"{MIRRORS}        config: x\n", f"estate:10: {CONFIG} has to be a table"),
         (
             "apiVersion: kafka.strimzi.io/v1\nkind: KafkaMirrorMaker2\nspec: [1]\n",
-            "line 3, spec: there is nothing",
+            "estate:3: spec has to be a table",
         ),
         ("apiVersion: v1\nkind: Pod\n", "the format is not known"),
         ("apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n", "there is no mirroring in it"),
