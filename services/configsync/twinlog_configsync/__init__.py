@@ -1,1 +1,1 @@
-"""Twinlog's configsync service: decides topics; syncs their configuration and ACLs."""
+"""Twinlog's configsync service: decides which topics are copied; syncs their configuration and ACLs."""

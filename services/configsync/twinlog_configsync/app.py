@@ -30,11 +30,12 @@ from twinlog_configsync.planning.desired import DesiredBindings
 _RETRY_INITIAL_SECONDS = 0.5
 _RETRY_MAX_SECONDS = 15.0
 _PASSES_AT_A_TIME = 4
-"""Passes wait for brokers most of the time; more of them would gain little, and delay everything else."""
+"""Passes mostly wait for brokers; more at the same time would gain little and delay everything else."""
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
-    """Connect the parts; waits for no broker. Raises ConfigError for a pattern that does not compile."""
+    """Connect the parts. Does not wait for any broker. Raises ConfigError for a pattern that does not
+    compile."""
     boards = Boards(
         topics=TopicBoard(history_id=context.instance_id, meter=context.meter),
         rules=RulesBoard(history_id=context.instance_id, meter=context.meter),

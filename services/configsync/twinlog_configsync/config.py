@@ -1,4 +1,5 @@
-"""What configsync needs of the configuration: one record per flow, patterns compiled, built once at start."""
+"""The part of the configuration that configsync uses: one record per flow with compiled patterns, built at
+start."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -22,28 +23,27 @@ from twinlog_configsync.planning.rules import FlowRules
 from twinlog_configsync.planning.topic_plan import TopicRules
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]*")
-"""A pattern that is a possible topic name, so it may stand for one topic."""
+"""A pattern that is a valid topic name, so it may name one topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSyncFlow:
-    """A flow and how to reach its ends."""
+    """A flow, and how to reach its clusters."""
 
     rules: FlowRules
-    """As the file says."""
+    """According to the file."""
     file_values: Mapping[str, str]
-    """What the file (or a default) says of each rule that may be changed while the flow runs."""
+    """The value in the file (or the default) of each rule that may change while the flow runs."""
     with_values: Callable[[Mapping[str, str]], FlowRules]
-    """The rules with other literal values for some live keys. Raises ConfigError. Blocks as `load` does."""
+    """Returns the rules with other literal values for some live keys. Raises ConfigError. Blocks as `load`
+    does."""
     registry_topic: str
     registry_replication_factor: int
-    """As that of the positions topic beside it (offset.storage.replication.factor); -1 = the broker's
-    default.
-    """
+    """As for the positions topic (offset.storage.replication.factor); -1 = the broker's default."""
     source_client: ClientConfig
     target_client: ClientConfig
     forwarding_class: str
-    """What makes changes on the target."""
+    """The class that makes changes on the target."""
 
     @property
     def flow(self) -> Flow:

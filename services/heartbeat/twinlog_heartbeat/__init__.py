@@ -1,1 +1,1 @@
-"""Twinlog's heartbeat service: beats through every flow and measures its delay."""
+"""Twinlog's heartbeat service: writes heartbeats through every flow and measures their delay."""

@@ -26,7 +26,7 @@ from twinlog_heartbeat.model.state import HeartbeatState
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
-    """Connect the parts; waits for no broker and no peer."""
+    """Connect the parts. Waits neither for brokers nor for other services."""
     flows = heartbeat_flows(context.configuration)
     instruments = HeartbeatInstruments(context.meter)
     state = HeartbeatState(flows, clock=context.clock, meter=instruments, statuses=context.clusters.statuses)
@@ -40,7 +40,8 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         beats = FlowBeats(entry=entry, state=state, loops_of=await _loops_of(context, entry, state, writers))
         lease = open_lease(context, entry.flow, await context.clusters.get(entry.clients.target_admin))
         loops[f"owner of {entry.flow}"] = lease.run
-        # In doubt two may write: a beat more does no harm, one that is missing looks like a path that is cut.
+        # When the owner is unknown, two processes may write: an extra heartbeat does no harm, and a missing
+        # one would look like a broken path.
         loops[f"beats {entry.flow}"] = lease.guard(beats.run, in_doubt=True)
         loops[f"rules {entry.flow}"] = partial(
             follow_rules, rules, context.configuration, entry.flow, beats.follow
@@ -59,14 +60,14 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
 
 
 class SharedWriters:
-    """One writer for each connection: flows share it, as they share the connection."""
+    """One writer for each connection: flows share it as they share the connection."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
         self._writers: dict[KafkaCluster, LogWriter] = {}
 
     async def of(self, cluster: KafkaCluster) -> LogWriter:
-        """Open until the service ends."""
+        """A writer that stays open until the service ends."""
         writer = self._writers.get(cluster)
         if writer is None:
             writer = self._writers[cluster] = await self._stack.enter_async_context(cluster.writer())
@@ -76,7 +77,7 @@ class SharedWriters:
 async def _loops_of(
     context: ServiceContext, entry: HeartbeatFlow, state: HeartbeatState, writers: SharedWriters
 ) -> Callable[[HeartbeatFlow], Mapping[str, Loop]]:
-    """What writes for a flow, under any rules."""
+    """The writing loops of a flow, under any rules."""
     clients = entry.clients
     on_source = (
         await context.clusters.get(clients.source_admin),
@@ -121,7 +122,8 @@ async def _loops_of(
 async def _watchers(
     context: ServiceContext, flows: tuple[HeartbeatFlow, ...], state: HeartbeatState
 ) -> list[HeartbeatWatcher]:
-    """One for each target; when flows with other settings share it, the first one's are used."""
+    """One watcher for each target. If flows with other settings share a target, the first one's settings are
+    used."""
     by_target: dict[str, HeartbeatFlow] = {}
     for entry in sorted(flows, key=lambda entry: not entry.replicates):
         by_target.setdefault(entry.flow.target, entry)

@@ -1,4 +1,4 @@
-"""What the heartbeat service takes from the configuration."""
+"""The part of the configuration that the heartbeat service uses."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from twinlog.policy import ReplicationPolicy, policy_from_config
 
 SHORTEST_SILENCE_SECONDS = 5.0
 SILENT_AFTER_INTERVALS = 5
-"""A path without beats for this many intervals, and not less than the shortest silence, is SILENT."""
+"""A path is SILENT after this many intervals without heartbeats, but not before the shortest silence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatClients:
-    """The clients a flow's beats need."""
+    """The Kafka clients for a flow's heartbeats."""
 
     source_admin: ClientConfig
     source_producer: ClientConfig
@@ -26,11 +26,11 @@ class HeartbeatClients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatFlow:
-    """One flow that runs (MM2: that has a herder), replicating or not."""
+    """One running flow (with a herder, in MM2's terms), whether or not it replicates."""
 
     flow: Flow
     replicates: bool
-    """The flow copies topics, so a beat on its source must arrive on its target."""
+    """The flow copies topics, so a heartbeat on its source must arrive on its target."""
     emits: bool
     """emit.heartbeats.enabled."""
     copies_heartbeats: bool

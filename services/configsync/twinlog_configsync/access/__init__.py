@@ -1,1 +1,1 @@
-"""ACLs and quotas: what a binding of the source becomes on the target. Pure."""
+"""ACLs and quotas: translates those of the source for the target. Pure."""

@@ -1,4 +1,4 @@
-"""What a flow does about each ACL of its two clusters, for people. Pure."""
+"""Lists every ACL of a flow's two clusters, with what the flow does about it. Pure."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class AclState(StrEnum):
     MISSING = "MISSING"
     LEFT_OUT = "LEFT_OUT"
     SURPLUS = "SURPLUS"
-    """Made by Twinlog, gone from the source."""
+    """Twinlog created it, and the source no longer has it."""
     FOREIGN = "FOREIGN"
     """An ACL on the target that Twinlog did not create."""
 
@@ -31,7 +31,7 @@ class AclEntry:
 def list_acls(
     observation: AclObservation, translations: Iterable[Translation], *, made: Collection[AclBinding]
 ) -> list[AclEntry]:
-    """Bindings of the source first, each with its counterparts; then what only the target has."""
+    """List the ACLs of the source, each with its counterparts; then those that only the target has."""
     entries: list[AclEntry] = []
     wanted: set[AclBinding] = set()
     for each in translations:

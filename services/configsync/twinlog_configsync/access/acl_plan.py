@@ -1,7 +1,7 @@
-"""From wanted and present ACLs to what is created and deleted. Pure.
+"""Compares wanted with present ACLs and plans what is created and deleted. Pure.
 
-Order: denials are made first and taken away last, so that at no moment anybody may do more than before or
-after. Only what differs is sent; only bindings that Twinlog made (its registry says so) are ever deleted.
+DENY ACLs are created first and deleted last, so that nobody has more rights in between than before or after.
+Only differences are sent, and only ACLs that Twinlog created (according to its registry) are ever deleted.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -23,11 +23,11 @@ def plan_acls(
     wanted_elsewhere: Collection[AclBinding] | None = frozenset(),
     hold: Hold | None = None,
 ) -> list[AclAction | SkipAcl]:
-    """What brings the target's ACLs in step with the source's.
+    """Plan the changes that sync the target's ACLs with the source's.
 
-    `translations`: what becomes of the source's; `made`: bindings on the target that Twinlog made for this
-    flow; `wanted_elsewhere`: those that another flow into the same target wants, which are not deleted;
-    `hold`: why nothing is deleted at all now.
+    `translations` are the source's ACLs with their translation; `made` are ACLs on the target that Twinlog
+    created for this flow; `wanted_elsewhere` are those that another flow into the same target wants, which
+    are not deleted; `hold` tells why nothing may be deleted now.
     """
     wanted = {target: each for each in translations for target in each.targets}
     creations = [
@@ -48,7 +48,7 @@ def plan_acls(
 
 
 def wanted_acls(translations: Iterable[Translation]) -> frozenset[AclBinding]:
-    """Every binding that the flow wants on the target."""
+    """Every ACL that the flow wants on the target."""
     return frozenset(target for each in translations for target in each.targets)
 
 
@@ -58,7 +58,7 @@ def _removals(
     wanted_elsewhere: Collection[AclBinding] | None,
     hold: Hold | None,
 ) -> tuple[list[DeleteAcl], list[SkipAcl]]:
-    """What Twinlog made and the source does not have any more."""
+    """ACLs that Twinlog created and the source no longer has."""
     deletions: list[DeleteAcl] = []
     kept: list[SkipAcl] = []
     for binding in surplus:

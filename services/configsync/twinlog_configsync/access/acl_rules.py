@@ -1,4 +1,4 @@
-"""What a binding of the source becomes on the target, in each mode. Pure.
+"""Translates the ACLs of the source for the target, in each mode. Pure.
 
 | | mm2 (default) | read-only | full |
 |---|---|---|---|
@@ -12,16 +12,16 @@
 | fence of a failover | left out | left out | left out |
 | removals | never | followed | followed |
 
-Invariant (a property test holds it against Kafka's rules of evaluation): who may do something to a copy, a
-group or a transactional id on the target because of these bindings may do the same to its origin on the
-source, and to nothing else on the target.
+Invariant (a property test checks it against Kafka's rules of evaluation): an ACL on the target never gives a
+principal a right on a copy, a group or a transactional id that it lacks on the original, nor any right on
+something else on the target.
 
-Patterns are therefore written out, name by name: on the target `orders*`, `*` or `A.*` would also match what
-is the target's own, and the topics of the mirror itself. `mm2` is MirrorMaker 2's rule (reference §5.4), with
-two exceptions: an ALLOW that a DENY limits on the source is left out when the mode does not carry that DENY
-over, because the copy would give more than the original; and under a policy that keeps names only topics that
-the source has are taken, `*` included. A fence (DENY WRITE for everybody, `twinlog.write_blocks`) is a rule
-of its own cluster: on the copies it would stop the replication, and the applications that moved.
+Patterns are therefore expanded to single names: on the target `orders*`, `*` or `A.*` would also match the
+target's own topics and Twinlog's internal ones. `mm2` is MirrorMaker 2's rule (reference §5.4) with two
+exceptions: an ALLOW that a DENY limits on the source is left out if the mode does not copy that DENY, because
+the copy would allow more than the original; and under a policy that keeps names only topics that exist on the
+source are included, also for `*`. A fence (DENY WRITE for everybody, `twinlog.write_blocks`) concerns its own
+cluster only: on the copies it would stop the replication, and the applications that have moved.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -86,20 +86,20 @@ class AclRules:
 
     @property
     def writes_patterns_out(self) -> bool:
-        """Whether a new topic or group may need bindings that no ACL of the source names it in."""
+        """Whether a new topic or group may need ACLs for a pattern of the source."""
         return self.mode is not AclSyncMode.MM2 or not self.policy.tracks_topic_sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """What becomes of one binding of the source, and by which rule."""
+    """One ACL of the source with its translation, and the rule for it."""
 
     source: AclBinding
     targets: tuple[AclBinding, ...]
-    """None when it is left out, or matches nothing that is replicated."""
+    """None when the ACL is left out, or matches nothing that is replicated."""
     rule: str
     effective: bool = True
-    """Whether the targets say of the copies all that the source says of the originals."""
+    """Whether the translation has the same effect on the copies as the ACL has on the originals."""
 
 
 def translate_acls(
@@ -109,9 +109,9 @@ def translate_acls(
     topics: Collection[str],
     groups: Collection[str] = (),
 ) -> list[Translation]:
-    """Every binding of the source, sorted, with what it becomes.
+    """Translate every ACL of the source, sorted.
 
-    `topics`: the source topics that the flow replicates; `groups`: the groups that the source has, selected
+    `topics` are the source topics that the flow replicates; `groups` are the groups of the source, selected
     or not.
     """
     names = _names(bindings, rules, topics, groups)
@@ -121,15 +121,14 @@ def translate_acls(
 
 
 _Names = Mapping[str, Collection[str]]
-"""By type: the source's names that the target has a counterpart of, for which patterns are written out."""
+"""By type: the names of the source that have a counterpart on the target; patterns are expanded to these."""
 
 
 def _names(
     bindings: Collection[AclBinding], rules: AclRules, topics: Collection[str], groups: Collection[str]
 ) -> _Names:
-    """A name in a literal binding need not exist yet; under a policy that keeps names a topic must, since
-    the target's topic of that name may be another one.
-    """
+    """The name in a literal ACL need not exist yet. With a policy that keeps names a topic must exist,
+    because the target's topic of this name may be a different one."""
     spelled: dict[str, set[str]] = {TOPIC: set(), GROUP: set(), TRANSACTIONAL_ID: set()}
     for each in bindings:
         if each.pattern_type == LITERAL and each.resource_name != WILDCARD:
@@ -145,7 +144,7 @@ def _names(
 
 
 def is_own_name(name: str) -> bool:
-    """Groups and transactional ids of Twinlog's services."""
+    """Whether a group or a transactional id belongs to Twinlog's services."""
     return name.startswith(_OWN_PREFIX)
 
 
@@ -173,7 +172,7 @@ def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translati
     )
     is_pattern = binding.pattern_type != LITERAL or binding.resource_name == WILDCARD
     if not targets:
-        # A denial of what no ALLOW is copied for takes nothing away from any copy.
+        # A DENY for rights that no copied ALLOW grants changes nothing.
         return _left_out(binding, _why_nothing(binding, rules, is_pattern=is_pattern), effective=True)
     if is_pattern:
         rule += f", written out for {_COUNTERPARTS[binding.resource_type]}"
@@ -219,9 +218,8 @@ def _why_nothing(binding: AclBinding, rules: AclRules, *, is_pattern: bool) -> s
 
 
 def _translate_as_mm2(binding: AclBinding, wanted: AclBinding, rules: AclRules, rule: str) -> Translation:
-    """A literal name, whether or not it exists; the wildcard gets the prefix as if it were a name, and then
-    matches nothing.
-    """
+    """Literal names are translated whether or not they exist. The wildcard gets the prefix like a name, and
+    then matches nothing."""
     name = binding.resource_name
     if not rules.selects_topic(name):
         return _left_out(binding, "the topic is not selected (topics, topics.exclude)")
@@ -230,11 +228,11 @@ def _translate_as_mm2(binding: AclBinding, wanted: AclBinding, rules: AclRules, 
 
 
 def _without_gain(translation: Translation, lost: Collection[AclBinding]) -> Translation:
-    """An ALLOW that a DENY without counterpart limits on the source is left out."""
+    """An ALLOW that is limited by a DENY of the source without a counterpart is left out."""
     binding = translation.source
     if binding.permission != ALLOW or not translation.targets:
         return translation
-    # What counts is the right that the copy gives: READ, where mode mm2 makes that of ALL.
+    # Compare the right that the copy would grant: in mode mm2, ALL becomes READ.
     given = replace(binding, operation=translation.targets[0].operation)
     denial = next((each for each in lost if limits(each, given)), None)
     if denial is None:

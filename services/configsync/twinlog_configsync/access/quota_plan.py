@@ -1,8 +1,8 @@
-"""Client quotas of the source on the target. Pure.
+"""Plans the client quotas of the target. Pure.
 
-The source's value wins; what the source does not have is left alone unless Twinlog set it. Quotas of
-addresses (`ip`) are about the network of one cluster and are not copied. Where two flows into one target
-want the same quota, the flow whose name comes first has it.
+The source's value wins. Quotas that the source does not have are left alone unless Twinlog set them. Quotas
+of addresses (`ip`) concern the network of one cluster and are not copied. If two flows into one target want
+the same quota, the flow whose name sorts first sets it.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,10 +24,10 @@ def plan_quotas(
     owner: Callable[[QuotaKey], Flow | None],
     hold: Hold | None = None,
 ) -> list[QuotaAction | SkipQuota]:
-    """What brings the target's quotas in step, sorted by entity and key.
+    """Plan the changes that sync the target's quotas, sorted by entity and key.
 
-    `made`: what Twinlog set on the target for this flow; `owner`: another flow that has a quota first, or
-    None; `hold`: why nothing is taken away now.
+    `made` is what Twinlog set on the target for this flow; `owner` returns another flow that sets a quota, or
+    None; `hold` tells why nothing may be removed now.
     """
     wanted = wanted_quotas(observation)
     planned: list[QuotaAction | SkipQuota] = []

@@ -1,1 +1,1 @@
-"""ConfigSyncService over gRPC: requests and messages."""
+"""ConfigSyncService over gRPC: requests, and conversion of messages."""

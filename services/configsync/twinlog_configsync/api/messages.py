@@ -1,4 +1,4 @@
-"""Domain values as protobuf messages of the API."""
+"""Converts domain values into protobuf messages of the API."""
 
 from collections.abc import Iterable
 from typing import Final

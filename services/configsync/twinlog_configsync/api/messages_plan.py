@@ -1,4 +1,4 @@
-"""Plans, outcomes, explanations and ACLs as protobuf messages of the API."""
+"""Converts plans, outcomes, explanations and ACLs into protobuf messages of the API."""
 
 from collections.abc import Mapping
 from dataclasses import astuple
@@ -62,7 +62,7 @@ _ACL_STATES: Final = {
 
 
 def plan_head_message(plan: Plan, world: World) -> pb2.Plan:
-    """Without its actions."""
+    """A plan without its actions."""
     problems = {scope: world.problem(scope) for scope in sorted(plan.scopes)}
     return pb2.Plan(
         flow=flow_message(plan.flow),
@@ -92,7 +92,7 @@ def outcome_message(outcome: Outcome) -> pb2.ApplySyncResponse:
 
 
 def planned_message(action: Action, offsets: Mapping[str, ExpectedOffsets]) -> pb2.PlannedAction:
-    """An action of a plan, with what is known of the copies that it creates, by source topic."""
+    """An action of a plan, with the expected offsets of the copies that it creates, by source topic."""
     message = action_message(action)
     if isinstance(action, CreateTopic) and (expected := offsets.get(action.source_topic)) is not None:
         message.offsets.CopyFrom(_offsets_message(expected))

@@ -1,4 +1,4 @@
-"""Rules as protobuf messages of the API."""
+"""Converts rules from and to protobuf messages of the API."""
 
 from typing import Final
 
@@ -41,7 +41,7 @@ def rules_message(flow: Flow, view: RulesView) -> pb2.Rules:
 
 
 def rule_change_of(message: pb2.RuleChange) -> RuleChange:
-    """Raises ConfigError for an operation that there is not."""
+    """Raises ConfigError for an unknown operation."""
     operation = _OPERATIONS.get(message.operation)
     if operation is None:
         raise ConfigError(f"{message.key}: the operation is missing", metadata={"field": "changes.operation"})
@@ -49,7 +49,7 @@ def rule_change_of(message: pb2.RuleChange) -> RuleChange:
 
 
 def watch_rules_message(event: Event[Flow, RulesRecord], *, now_ms: int) -> pb2.WatchRulesResponse | None:
-    """None for what a watcher of rules need not know."""
+    """None for changes that watchers of rules do not need."""
     match event:
         case SnapshotItem(key=flow, item=record, token=token):
             return pb2.WatchRulesResponse(resume_token=token, snapshot_item=_changed(flow, record))

@@ -1,4 +1,5 @@
-"""The gRPC surface of configsync: request, domain call, response. No decisions, no Kafka."""
+"""ConfigSyncService over gRPC: converts requests, calls the domain, converts the answers. No decisions, no
+Kafka."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
@@ -58,16 +59,16 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 MOST_SHOWN = 20
-"""Actions of one line of the audit log; the number of all of them is beside them."""
+"""Most actions in one line of the audit log; the line also has their total number."""
 
 
 def _value(action: pb2.PlannedAction, when: Literal["before", "after"]) -> str | None:
-    """None where there is no value, or it is not known."""
+    """None if there is no value, or it is not known."""
     return getattr(action, when) if action.HasField(when) else None
 
 
 def _rules_shown(rules: pb2.Rules, keys: Collection[str]) -> dict[str, object]:
-    """Of all the rules there would be no place for those that a call changes."""
+    """Only the rules that the call changes; all of them would not fit."""
     return {"version": rules.version, **{rule.key: rule.value for rule in rules.rules if rule.key in keys}}
 
 
@@ -112,7 +113,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         flow, size = self._asked(request), checked_page_size(request.page_size)
         after = _topic_behind(request.page_token)
         response = pb2.ListTopicsResponse(
-            # A watch from the first page's token tells what changed since, also of the pages after it.
+            # A watch from the first page's token also sends later changes of topics on the following pages.
             resume_token=self._boards.topics.token if after is None else b"",
             settled_flows=[flow_message(each) for each in self._boards.topics.settled(flow)],
         )
@@ -248,7 +249,8 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
     def _asked(
         self, request: pb2.ListTopicsRequest | pb2.WatchTopicsRequest | pb2.ExplainTopicRequest
     ) -> Flow | None:
-        """The flow a request names, None for all. Raises NotFoundError when this process does not have it."""
+        """The flow that a request names, None for all. Raises NotFoundError when this process does not have
+        it."""
         return self._served(request.flow).sync.flow if request.HasField("flow") else None
 
     def _served(self, message: types_pb2.Flow) -> ServedFlow:
@@ -284,7 +286,8 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
 
 
 def _topic_behind(token: str) -> tuple[Flow, str] | None:
-    """The topic behind which a page begins; None for the first. Raises ConfigError (INVALID_PAGE_TOKEN)."""
+    """The topic after which a page begins; None for the first page. Raises ConfigError
+    (INVALID_PAGE_TOKEN)."""
     if not token:
         return None
     source, target, topic = decode_key(token, (str, str, str))
@@ -292,7 +295,7 @@ def _topic_behind(token: str) -> tuple[Flow, str] | None:
 
 
 def _scopes(names: Iterable[str]) -> list[Scope]:
-    """Raises ConfigError for a name that is no scope."""
+    """Raises ConfigError for an unknown scope."""
     chosen = list(names)
     unknown = [name for name in chosen if name not in Scope.__members__.values()]
     if unknown:

@@ -1,4 +1,4 @@
-"""Carries a plan out, each action on its own: what one topic is refused never stops another."""
+"""Carries out a plan. Each action is independent: a refusal for one topic never stops another."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -32,7 +32,7 @@ from twinlog_configsync.planning.outcome import Outcome, Refusal
 from twinlog_configsync.planning.plan import Plan
 
 _AS_WANTED: Final = {CreateTopic: "TOPIC_EXISTS", DeleteTopic: TOPIC_UNKNOWN}
-"""Refusals that say: somebody else has done it meanwhile."""
+"""Refusals which mean that somebody else has already done it."""
 _CONFIG_REFUSED: Final = "CONFIG_REFUSED"
 _TIERED: Final = frozenset(
     {
@@ -55,10 +55,11 @@ class Applier:
     clock: Clock
 
     async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
-        """Topics first, then ACLs, quotas, configs; returns when the target shows the topics, or after 10 s.
+        """Apply topics first, then ACLs, quotas and configs; return when the target shows the topics, or
+        after 10 s.
 
-        Raises KafkaError when the target as a whole does not answer; then any of the actions may have been
-        done, and the next plan holds what is left.
+        Raises KafkaError when the target as a whole does not answer. Then any of the actions may have been
+        done, and the next plan has the rest.
         """
         topics = [
             action
@@ -88,9 +89,8 @@ class Applier:
         )
 
     async def _topics(self, actions: Sequence[TopicAction]) -> list[Refusal[TopicAction]]:
-        """A topic that exists already was created by somebody else in the meantime: that is what was wanted;
-        so was one that is gone before it could be deleted.
-        """
+        """A topic that already exists was created by somebody else meanwhile, which counts as done; so does
+        one that is already deleted."""
         by_target = {action.target_topic: action for action in actions}
         answers: dict[str, KafkaError | None] = {}
         answers |= await self._created([action for action in actions if isinstance(action, CreateTopic)])
@@ -107,9 +107,8 @@ class Applier:
         ]
 
     async def _created(self, actions: Sequence[CreateTopic]) -> dict[str, KafkaError | None]:
-        """A topic with tiered storage is made without it where the target has none: its records are copied
-        all the same. That the property is missing is said by the next sync of configs.
-        """
+        """A topic with tiered storage is created without it if the target has none; its records are copied
+        all the same. The next sync of configs reports the missing property."""
         answers = dict(await self.target.create_topics([_new_topic(action) for action in actions]))
         refused = [
             action
@@ -128,7 +127,7 @@ class Applier:
         return answers | dict(await self.target.create_topics([_new_topic(action) for action in without]))
 
     async def _quotas(self, actions: Sequence[QuotaAction]) -> list[Refusal[QuotaAction]]:
-        """Kafka takes or refuses all changes of an entity together."""
+        """Kafka accepts or refuses all changes of an entity together."""
         by_entity: dict[QuotaEntity, list[QuotaAction]] = {}
         for action in actions:
             by_entity.setdefault(action.entity, []).append(action)
@@ -146,9 +145,8 @@ class Applier:
         ]
 
     async def _configs(self, actions: Sequence[ConfigAction]) -> list[Refusal[ConfigAction]]:
-        """Kafka takes or refuses all changes of a topic together: after a refusal they are tried one by
-        one.
-        """
+        """Kafka accepts or refuses all changes of a topic together; after a refusal they are tried one by
+        one."""
         by_topic: dict[str, list[ConfigAction]] = {}
         for action in actions:
             by_topic.setdefault(action.target_topic, []).append(action)
@@ -179,7 +177,7 @@ class Applier:
     async def _confirm(
         self, observation: Observation, done: Collection[TopicAction], stop: asyncio.Event
     ) -> Observation:
-        """Look again until the target shows all that was done, for 10 s at most."""
+        """Read the target again until it shows everything that was done, for at most 10 s."""
         deadline = self.clock.monotonic() + _CONFIRM_SECONDS
         while True:
             observation = await self.observer.targets_again(

@@ -1,4 +1,4 @@
-"""Carries out the ACL part of a plan. A denial that is refused holds back every allowance that it limits."""
+"""Carries out the ACL part of a plan. A refused DENY holds back every ALLOW that it limits."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -33,12 +33,13 @@ async def apply_acls(target: AclAdmin, actions: Sequence[AclAction]) -> list[tup
 
 
 def _phase(action: AclAction) -> tuple[bool, bool]:
-    """Whether it creates, and whether it is about a denial: creating ALLOW and deleting DENY widen rights."""
+    """Whether the action creates, and whether it is about a DENY: creating ALLOW and deleting DENY widen
+    rights."""
     return isinstance(action, CreateAcl), action.binding.permission == DENY
 
 
 def _blocker(binding: AclBinding, refused: Sequence[tuple[AclAction, KafkaError]]) -> KafkaError | None:
-    """The refusal that makes it unsafe to widen rights by this binding."""
+    """The refusal because of which this ACL must not widen rights."""
     for action, error in refused:
         other = action.binding
         denial, allowance = (other, binding) if other.permission == DENY else (binding, other)

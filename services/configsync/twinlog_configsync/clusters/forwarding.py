@@ -1,8 +1,7 @@
-"""Changes of the target that another package makes in Kafka's place: `forwarding.admin.class`.
+"""Lets a class of another package make changes on the target instead of Kafka: `forwarding.admin.class`.
 
-Of a class that is declared under the file's name each method that it has is called instead of Kafka's
-request; what it has no method for, and every question, goes to Kafka. It is asked one thing at a time, in a
-thread.
+For each method that the class has, it is called instead of sending Kafka's request. Everything else, and
+every read, goes to Kafka. The class gets one call at a time, in a thread.
 """
 
 import asyncio
@@ -17,20 +16,20 @@ from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 KEY: Final = "forwarding.admin.class"
 METHODS: Final = ("create_topic", "grow_topic", "alter_topic", "delete_topic", "create_acl", "delete_acl")
 MOST_SECONDS: Final = 60.0
-"""The timeout of one call; after it the change counts as refused, and is planned again."""
+"""The time-out of one call. After it the change counts as refused, and is planned again."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 def forwarded(target: KafkaCluster, class_name: str, properties: Mapping[str, str]) -> KafkaCluster:
-    """The target as configsync changes it: itself, where the class is Kafka's own. `properties`: those of the
-    target's admin client, which the class is made with. Raises ConfigError."""
+    """The target as configsync changes it: unchanged if the class is Kafka's own. `properties` are those of
+    the target's admin client; the class is created with them. Raises ConfigError."""
     make = other_class(POLICIES, class_name)
     if make is None:
         return target
     try:
         admin = make(dict(properties))
-    except Exception as error:  # code of others
+    except Exception as error:  # Code of another package.
         raise ConfigError(
             f"{KEY}: {class_name}: {type(error).__name__}: {error}",
             metadata={"key": KEY, "value": class_name},
@@ -44,7 +43,7 @@ def forwarded(target: KafkaCluster, class_name: str, properties: Mapping[str, st
 
 
 class ForwardedCluster:
-    """As the cluster, but for the changes that the class makes."""
+    """The cluster, except for the changes that the class makes."""
 
     def __init__(self, cluster: KafkaCluster, admin: Any, class_name: str) -> None:
         self._cluster = cluster

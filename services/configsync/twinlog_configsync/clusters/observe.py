@@ -1,4 +1,4 @@
-"""Reads both clusters into an Observation. All I/O of looking, no decision except which names to look at."""
+"""Reads both clusters into an Observation. It does all the reading, and decides only which names to read."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,46 +29,47 @@ _KEPT_OF_SOURCE: Final = ("cleanup.policy",)
 _KEPT_OF_TARGET: Final = ("max.message.bytes", "compression.type", "message.timestamp.type")
 _MIN_ISR: Final = "min.insync.replicas"
 _SINCE_KAFKA_3_7: Final = "telemetry.max.bytes"
-"""A property of brokers by which those are told that bound min.insync.replicas (KIP-714)."""
+"""A broker property that identifies brokers which bound min.insync.replicas (KIP-714)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a pass needs to see."""
+    """What a pass has to read."""
 
     counterparts: Mapping[str, str]
     """Source name → target name."""
     scopes: Collection[Scope]
     listed: frozenset[str] = frozenset()
-    """What the source lists."""
+    """The topics that the source lists."""
     known: Mapping[str, TopicEntry] = field(default_factory=dict)
-    """What the registry has, by source topic."""
+    """The entries of the registry, by source topic."""
     group_patterns: bool = False
-    """Whether the mode of the ACLs writes patterns of groups out: the source's groups are asked for then."""
+    """Whether the ACL mode expands patterns of groups; only then are the source's groups read."""
     all_configs: bool = True
-    """False: only configs of which the registry does not have what it keeps; reading them all is what a
-    pass over thousands of topics spends most on."""
+    """False: read only configs that are missing in the registry. Reading all of them is most of the cost of a
+    pass over thousands of topics."""
     kept_configs: bool = False
-    """Beside `all_configs=False`: of the others the few properties that the registry keeps."""
+    """With `all_configs=False`: of the other topics read the few properties that the registry keeps."""
     target_cluster: TargetCluster | None = None
-    """What its brokers said at a former look: asked again with `all_configs`, and to create a topic."""
+    """What the target's brokers reported earlier. It is read again with `all_configs`, and to create a
+    topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
-    """Looks at the two ends of one flow. Every method is bounded by the clients' own time-outs."""
+    """Reads both clusters of one flow. Every method is bounded by the clients' own time-outs."""
 
     flow: Flow
     source: KafkaCluster
     target: KafkaCluster
     registry_topic: str
-    """A topic that is there on the target in any case: its properties are those the target's Kafka knows."""
+    """A topic that always exists on the target: its properties are those that the target's Kafka knows."""
 
     async def world(self, ask: Ask) -> World:
-        """Everything that is asked for.
+        """Read everything that is requested.
 
-        Raises KafkaError when a cluster as a whole does not answer; what is wrong with one topic, or with the
-        ACLs and quotas, is a value.
+        Raises KafkaError when a cluster as a whole does not answer. A problem with one topic, or with ACLs
+        and quotas, is part of the result.
         """
         acls = await self._acls(ask) if Scope.ACLS in ask.scopes else None
         quotas = await self._quotas() if Scope.QUOTAS in ask.scopes else None
@@ -125,7 +126,7 @@ class Observer:
         )
 
     async def _users_missing(self) -> list[tuple[str, str]]:
-        """Only for people to read: a side that does not tell its users gives none."""
+        """For display only: a cluster that does not list its users counts as having none."""
         try:
             users, present = await self.source.scram_users(), await self.target.scram_users()
         except KafkaError:
@@ -146,7 +147,7 @@ class Observer:
             return Problem(reason=error.reason, message=f"client quotas: {error}")
 
     async def targets_again(self, observation: Observation, source_topics: Collection[str]) -> Observation:
-        """The same observation with a fresh look at the counterparts of `source_topics`."""
+        """The same observation, but with the counterparts of `source_topics` read again."""
         names = {observation.pairs[topic].target_topic for topic in source_topics}
         described = await self._described(self.target, names)
         configs = await self._configs(self.target, _existing(described))
@@ -189,7 +190,7 @@ class Observer:
         except KafkaError as error:
             if error.retriable:
                 raise
-            configs = ()  # no right to read the brokers' settings: Kafka's own defaults are assumed
+            configs = ()  # Without the right to read the brokers' settings, assume Kafka's defaults.
         return TargetCluster(
             broker_count=len(brokers),
             default_replication_factor=_number(configs, _DEFAULT_REPLICATION_FACTOR, 1),
@@ -212,12 +213,13 @@ def _number(configs: Collection[ConfigEntry], name: str, default: int) -> int:
 
 
 def _to_create(source: Described, target: Described, ask: Ask) -> bool:
-    """Whether an existing topic has no counterpart, or none that can be seen."""
+    """Whether an existing topic has no counterpart, or none that is visible."""
     return any(isinstance(target[ask.counterparts[name]], KafkaError) for name in _existing(source))
 
 
 def _hidden_on_source(ask: Ask, source: Described, target: Described) -> set[str]:
-    """Existing topics whose configs have to be read: always those that the target lacks, to create them."""
+    """Existing topics whose configs have to be read: always those that the target lacks, because they are
+    created with them."""
     hidden: set[str] = set()
     for name in _existing(source):
         topic, entry = source[name], ask.known.get(name)

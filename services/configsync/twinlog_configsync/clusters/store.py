@@ -1,6 +1,6 @@
-"""The registry on the target: one compacted topic with one partition that configsync alone writes.
+"""The registry on the target: a compacted topic with one partition that only configsync writes.
 
-What is decided about a flow is kept there before it is told to anybody, so a restart continues where it was.
+A decision about a flow is stored there before anybody is told, so that a restart continues with it.
 """
 
 import asyncio
@@ -32,29 +32,29 @@ _FETCH_WAIT_SECONDS: Final = 1.0
 
 @dataclass(slots=True, kw_only=True)
 class RegistryStore:
-    """`load`, `create`, then `put`; `load` again while somebody else puts. Not for concurrent use: the flow's
-    loop owns it.
-    """
+    """Call `load`, `create`, then `put`; `load` again while another process writes. Not for concurrent use:
+    it belongs to the flow's loop."""
 
     cluster: KafkaCluster
     topic: str
     replication_factor: int
-    """Used when the topic is created; -1 = the target's default."""
+    """Used to create the topic; -1 = the target's default."""
     _stored: dict[RecordKey, RecordValue] = field(default_factory=dict)
     _created: bool = False
     _topic_id: str = ""
     _next_offset: int = 0
 
     def forget(self) -> None:
-        """Read everything again with the next `load`."""
+        """The next `load` reads everything again."""
         self._topic_id = ""
         self._created = False
 
     async def load(self) -> Mapping[RecordKey, RecordValue]:
-        """Read what the topic holds, only what is new when it was read before; nothing when there is no topic
+        """Read the topic's content, or only new records if it was read before; nothing when there is no topic
         yet.
 
-        Raises KafkaError (the target is away or refuses), WireFormatError (reason REGISTRY_UNREADABLE).
+        Raises KafkaError (the target does not answer or refuses), WireFormatError (reason
+        REGISTRY_UNREADABLE).
         """
         found = (await self.cluster.describe_topics([self.topic]))[self.topic]
         if not isinstance(found, KafkaError):
@@ -66,16 +66,16 @@ class RegistryStore:
         return dict(self._stored)
 
     async def create(self) -> None:
-        """Make sure that the topic is there. Costs nothing once it was seen. Raises KafkaError."""
+        """Create the topic if it does not exist. Costs nothing once it was seen. Raises KafkaError."""
         if not self._created:
             await ensure_compacted_topic(self.cluster, self.topic, replication_factor=self.replication_factor)
             self._created = True
 
     async def put(self, records: Mapping[RecordKey, RecordValue]) -> int:
-        """Make these the records: write what differs from what is stored, remove what is not among them;
-        return how many records that was. Records of kinds that this version does not know stay.
+        """Make these the records: write those that differ from what is stored, remove those that are not
+        among them; return how many records that was. Records of kinds that this version does not know stay.
 
-        Returns once the target has them all. After an error some may be stored; calling again is safe.
+        Returns when the target has all of them. After an error some may be stored; calling it again is safe.
         """
         changes: list[Change] = [(key, None) for key in self._stored.keys() - records.keys()]
         changes += [(key, value) for key, value in records.items() if self._stored.get(key) != value]
@@ -107,11 +107,11 @@ class RegistryStore:
                 self._stored[key] = value
 
     def _lose(self) -> None:
-        """Somebody deleted the topic: `create` makes it again, and the next `put` writes everything."""
+        """The topic was deleted: `create` creates it again, and the next `put` writes everything."""
         self._stored, self._created = {}, False
 
     async def _catch_up(self, topic_id: str) -> None:
-        """Read from where the last reading ended to where the log's end is now."""
+        """Read from the end of the last read to the present end of the log."""
         end = await self._offset(OffsetSpec.LATEST)
         start = await self._offset(OffsetSpec.EARLIEST)
         position, stored = self._next_offset, dict(self._stored)

@@ -1,1 +1,1 @@
-"""The loop of one flow: passes, commands, and the feeds that watchers follow."""
+"""The loop of one flow: passes, commands, and the feeds for watchers."""

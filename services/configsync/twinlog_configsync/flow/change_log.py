@@ -1,4 +1,4 @@
-"""What a flow's loop tells people: log lines and counters, each change once."""
+"""Logs and counts the changes of a flow, each change once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ class Journal:
             )
 
     def entries(self, before: Entries, after: Entries) -> None:
-        """Say which topics have come, and which came out of step."""
+        """Log new topics, and topics that are no longer in sync."""
         for name, entry in after.items():
             known = before.get(name)
             if entry.reason and (known is None or known.reason != entry.reason):
@@ -83,7 +83,7 @@ class Journal:
                 )
 
     def status(self, before: FlowStatus, after: FlowStatus, *, topics: int) -> None:
-        """Say that the flow is in step, or has nothing to do, when it was not so before."""
+        """Log that the flow is in sync, or has nothing to do, if it was not so before."""
         if (before.state, before.reason) != (after.state, after.reason):
             _log.info(
                 "flow_settled",
@@ -94,7 +94,7 @@ class Journal:
             )
 
     def problem(self, scope: Scope, problem: Problem) -> None:
-        """A part of the flow that could not be looked at; one that has nothing to do is said once."""
+        """Log a part of the flow that could not be read; a part that has nothing to do is logged once."""
         if problem.failed:
             self._warn(
                 "part_not_synced",
@@ -114,18 +114,18 @@ class Journal:
             )
 
     def pending(self, plan: Plan) -> None:
-        """Manual mode: say once of each plan that it waits."""
+        """Manual mode: log once for each plan that it waits."""
         if plan.changes and plan.plan_id != self._pending_plan:
             _log.info("plan_waits", flow=str(self.flow), plan_id=plan.plan_id, changes=len(plan.changes))
         self._pending_plan = plan.plan_id
 
     def records_refused(self, refused: Mapping[RecordKey, str]) -> None:
-        """Records of the registry that this flow cannot have written."""
+        """Log records of the registry that this flow cannot have written."""
         for key, why in refused.items():
             self._warn("registry_record_refused", key=key, kind=key.kind, name=key.name, message=why)
 
     def rules_unusable(self, error: TwinlogError) -> None:
-        """Changed rules do not fit the file any more: the file's are in effect."""
+        """Log that changed rules no longer fit the file, so the file's rules apply."""
         self._warn("changed_rules_unusable", key=error.reason, reason=error.reason, message=str(error))
 
     def failed(self, error: TwinlogError) -> None:

@@ -1,4 +1,4 @@
-"""What people ask of a flow: its plan, applying it, explanations, its ACLs, its rules."""
+"""The operators' commands on a flow: plan, apply, explain, ACLs, rules."""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -32,19 +32,20 @@ T = TypeVar("T")
 
 
 class Ownership(Protocol):
-    """Whether this process is the flow's owner: where it is not, nothing can be changed."""
+    """Whether this process owns the flow; otherwise it may change nothing."""
 
     async def hold(self, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await `step()` while this process is the owner.
+        """Await `step()` while this process owns the flow.
 
-        Raises what it raises; StateError (OWNED_ELSEWHERE) or KafkaError when it is not, or is no longer.
+        Raises what the step raises; StateError (OWNED_ELSEWHERE) or KafkaError when the process does not own
+        the flow, or no longer does.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Who asks for a change, and from where."""
+    """Who requested a change, and from where."""
 
     by: str = ""
     peer: str = ""
@@ -53,13 +54,13 @@ class Asked:
 NOBODY: Final = Asked()
 
 MOST_NOTED: Final = 10
-"""Actions of an applied plan that its audit record holds in words, beside how many there were."""
+"""Most actions of an applied plan that its audit record spells out; it also has their total number."""
 MOST_NOTED_CHARACTERS: Final = 300
-"""The limit for each."""
+"""The limit for each action."""
 
 
 class FlowCommands:
-    """Every command waits for a pass that is under way, and is bounded as one."""
+    """Every command waits for a running pass, and is bounded like a pass."""
 
     def __init__(
         self,
@@ -69,17 +70,17 @@ class FlowCommands:
         wake: Callable[[], None],
         owner: Ownership,
     ) -> None:
-        """`wake` starts a pass over everything, now."""
+        """`wake` starts a pass over everything at once."""
         self._owner = owner
         self._passes = passes
         self._clock = clock
         self._wake = wake
 
     async def preview(self, scopes: Collection[Scope] = ()) -> tuple[Plan, World]:
-        """What there is to do now (in all parts that the flow syncs when `scopes` is empty), and what was
-        seen.
+        """Plan the present changes (in all parts that the flow syncs if `scopes` is empty); return the plan
+        and the observation.
 
-        Changes nothing but the registry, which keeps the plan's id. Raises as `FlowPasses.look`, and
+        Changes nothing but the registry, which stores the plan's id. Raises as `FlowPasses.look`, and
         StateError (OWNED_ELSEWHERE).
         """
         return await self._owner.hold(lambda: self._preview(scopes))
@@ -96,8 +97,8 @@ class FlowCommands:
             return plan, world
 
     async def expected_offsets(self, plan: Plan) -> Mapping[str, ExpectedOffsets]:
-        """Which offsets the copies of the topics will have that a plan creates, by source topic; of those
-        whose logs' starts cannot be read nothing is said."""
+        """The expected offsets of the copies that a plan creates, by source topic. Topics whose log starts
+        cannot be read are left out."""
         created = [action for action in plan.changes if isinstance(action, CreateTopic)]
         return await self._expected(
             {action.source_topic: action.partition_count for action in created},
@@ -123,11 +124,11 @@ class FlowCommands:
         return expected_offsets(known, rules.offsets, exactly_once=rules.exactly_once)
 
     async def apply(self, plan_id: str, stop: asyncio.Event, *, asked: Asked = NOBODY) -> Outcome:
-        """Carry out the plan that `preview` gave last, if it is still what there is to do.
+        """Carry out the last plan of `preview`, if it is still valid.
 
-        Raises NotFoundError (PLAN_UNKNOWN) for any other id, ConflictError (PLAN_STALE) when the world
-        changed, and as `preview`. When this process is no longer the owner in the middle of it, part of it
-        may have been done; the next plan holds the rest.
+        Raises NotFoundError (PLAN_UNKNOWN) for any other id, ConflictError (PLAN_STALE) when the clusters
+        have changed, and as `preview`. If this process loses the flow meanwhile, part of the plan may have
+        been done; the next plan has the rest.
         """
         return await self._owner.hold(lambda: self._apply(plan_id, stop, asked))
 
@@ -159,7 +160,7 @@ class FlowCommands:
             try:
                 await self._note("ApplySync", asked, before={"plan_id": plan_id}, after=after)
             except KafkaError as error:
-                # What was done is done: an error here would say that it was not.
+                # The changes were made; an error here would deny that.
                 _log.warning(
                     "change_not_recorded",
                     flow=str(self._passes.flow),
@@ -178,9 +179,8 @@ class FlowCommands:
         await self._passes.keep(changed)
 
     async def explain(self, topic: str) -> list[Explanation]:
-        """Why the topic of this name is replicated or not. A cluster that is away is an answer, not an
-        error.
-        """
+        """Explain why the topic of this name is replicated or not. A cluster that does not answer is an
+        answer, not an error."""
         on_source = await _find(self._passes.source, topic)
         on_target = await _find(self._passes.target, topic)
         explanations = explain(
@@ -217,9 +217,8 @@ class FlowCommands:
         return found.get(topic.name)
 
     async def acls(self) -> list[AclEntry]:
-        """What the flow does about each ACL. Raises as `FlowPasses.look`, and StateError when a side has no
-        authorizer or hides its ACLs.
-        """
+        """What the flow does about each ACL. Raises as `FlowPasses.look`, and StateError when a cluster has
+        no authorizer or does not show its ACLs."""
         async with self._passes.lock, self._passes.turn():
             world = await self._passes.look([Scope.ACLS])
             translations: list[Translation] = []
@@ -234,9 +233,7 @@ class FlowCommands:
         return await asyncio.to_thread(list_acls, world.acls, translations, made=made)
 
     def rules(self) -> RulesView:
-        """The rules as they are now. Before the registry was read, those of the file, and the view says
-        so.
-        """
+        """The present rules. Before the registry was read, those of the file, and the view says so."""
         problem = self._passes.rules_problem
         if not self._passes.loaded:
             problem = f"changed rules are not known yet: {self._passes.status.message}"
@@ -252,11 +249,11 @@ class FlowCommands:
         dry_run: bool = False,
         asked: Asked = NOBODY,
     ) -> RulesView:
-        """Change rules together or not at all: checked, stored on the target, in effect with the next pass,
-        which starts at once.
+        """Change rules together or not at all: check them, store them on the target, and apply them with the
+        next pass, which starts at once.
 
-        Raises ConfigError for what the file could not say, ConflictError (RULES_CHANGED) when the revision
-        is not the expected one, StateError (OWNED_ELSEWHERE), and as `FlowPasses.open`.
+        Raises ConfigError for values that would be invalid in the file, ConflictError (RULES_CHANGED) when
+        the revision is not the expected one, StateError (OWNED_ELSEWHERE), and as `FlowPasses.open`.
         """
         return await self._owner.hold(
             lambda: self._update_rules(

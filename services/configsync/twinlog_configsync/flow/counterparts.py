@@ -1,4 +1,4 @@
-"""Which topics a flow copies, and to which names: decided once for each name."""
+"""Which topics a flow copies, and under which names; decided once for each name."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ from twinlog.selection import TopicSelector
 
 @dataclass(slots=True)
 class Counterparts:
-    """Remembers what was decided: thousands of topics are looked at every few seconds, and rules rarely
+    """Caches decisions, because thousands of topics are checked every few seconds, and rules rarely
     change."""
 
     _selector: TopicSelector | None = None
     _decided: dict[str, str | None] = field(default_factory=dict)
-    """Source name → target name, None = not selected."""
+    """Source name → target name; None = not selected."""
 
     def of(self, names: Collection[str], selector: TopicSelector) -> dict[str, str]:
-        """Source name → target name of those that the rules select, by name. What it knows of other names is
-        forgotten."""
+        """Source name → target name of the topics that the rules select. Cached decisions about other names
+        are dropped."""
         before = self._decided if selector is self._selector else {}
         self._selector, self._decided = selector, {}
         for name in sorted(names):

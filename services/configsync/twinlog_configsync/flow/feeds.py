@@ -1,4 +1,4 @@
-"""What watchers see, of all flows."""
+"""The feeds of all flows for watchers."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The gauges of configsync: asked from another thread, they read and never change."""
+"""The gauges of configsync. Scrapes run in another thread, so the callbacks only read."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +14,7 @@ from twinlog_configsync.flow.topic_feed import TopicBoard
 
 
 def observe(meter: Meter, topics: TopicBoard, syncs: Sequence[FlowSync], *, clock: Clock) -> None:
-    """Publish topics by state, and what is not in step by part."""
+    """Publish topics by state, and missing changes by part."""
 
     def topics_by_state() -> Iterable[Observation]:
         counts: dict[tuple[str, str, str], int] = {}

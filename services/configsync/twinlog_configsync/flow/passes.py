@@ -1,4 +1,4 @@
-"""The steps that every pass over a flow is made of: open, look, plan, carry out, remember, tell."""
+"""The steps of every pass over a flow: open, read, plan, carry out, store, publish."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -44,18 +44,17 @@ from twinlog_configsync.planning.rules import FlowRules
 from twinlog_configsync.planning.source_loss import kept_copies
 
 ANSWER_SECONDS: Final = 10.0
-"""How long a cluster may take to say that it is there."""
+"""How long a cluster may take to answer at all."""
 
 _KEPT_CONFIGS_SECONDS: Final = 120.0
-"""How old what is told of a target topic's limits may get when others change them there."""
+"""The highest age of a target topic's known limits, which others may change there."""
 
 
 class FlowPasses:
-    """The state of one flow and what is done with it. Hold `lock` from `open` to the end of a pass.
+    """The state of one flow, and the steps of a pass. Hold `lock` from `open` to the end of a pass.
 
-    What takes long with thousands of topics and ACLs is done in a thread: the loop also keeps the lease.
-
-    Everything known is in the registry on the target before it is on the boards.
+    Work that takes long with thousands of topics and ACLs runs in a thread, because the loop also keeps the
+    lease. Everything is stored in the registry on the target before watchers see it.
     """
 
     def __init__(
@@ -70,17 +69,16 @@ class FlowPasses:
         journal: Journal,
         gate: asyncio.Semaphore | None = None,
     ) -> None:
-        """`gate`: how many flows of the process may be at a pass at a time; None = all. A hundred at once
-        would keep the event loop from renewing leases.
-        """
+        """`gate` limits how many flows of the process do a pass at the same time; None = no limit. A hundred
+        at once would keep the event loop from renewing leases."""
         self._gate = gate or asyncio.Semaphore()
         self.config = flow
         self.source = source
         self.target = target
         self.rules: FlowRules = flow.rules
-        """In effect: the file's, or those with the changes on top."""
+        """The rules in force: the file's, with changes on top."""
         self.rules_problem = ""
-        """Why changed rules are not in effect."""
+        """Why changed rules are not in force."""
         self.memory = Memory()
         self.loaded = False
         self.status = FlowStatus()
@@ -102,7 +100,7 @@ class FlowPasses:
         self._counterparts = Counterparts()
         self._configs_seen_at = float("-inf")
         self._target_cluster: TargetCluster | None = None
-        """As of the last look that asked its brokers."""
+        """As read by the last pass that asked the target's brokers."""
         self._source_id = ""
 
     @property
@@ -110,9 +108,9 @@ class FlowPasses:
         return self.config.flow
 
     async def open(self) -> None:
-        """Make sure that the registry is known and the flow may be.
+        """Make sure that the registry is known and the flow is valid.
 
-        Raises KafkaError when a cluster is away, WireFormatError (REGISTRY_UNREADABLE), StateError
+        Raises KafkaError when a cluster does not answer, WireFormatError (REGISTRY_UNREADABLE), StateError
         (SAME_CLUSTER).
         """
         target_id = await _identify(self.target, self.flow.target)
@@ -123,7 +121,8 @@ class FlowPasses:
         await self._store.create()
 
     async def open_registry(self) -> None:
-        """As `open`, but the source is asked only if it never was: rules change also while it is away."""
+        """As `open`, but ask the source only if it has never answered: rules can be changed while it is
+        down."""
         target_id = await _identify(self.target, self.flow.target)
         if not self.loaded:
             await self._load()
@@ -132,15 +131,13 @@ class FlowPasses:
         await self._store.create()
 
     def forget(self) -> None:
-        """Know nothing before the registry was read again: another process may have written it meanwhile."""
+        """Forget the registry, so that it is read again: another process may have written to it meanwhile."""
         self.loaded = False
         self._target_cluster = None
         self._store.forget()
 
     async def follow(self) -> None:
-        """Know and tell what another process, the flow's owner, has written to the registry. Raises as
-        `open`.
-        """
+        """Read and publish what the owner, another process, has written to the registry. Raises as `open`."""
         async with self.lock:
             await _identify(self.target, self.flow.target)
             await self._load()
@@ -153,17 +150,15 @@ class FlowPasses:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Both clusters answer, and it is this flow's turn: one whose cluster is away holds nobody up. Raises
-        as `open`.
-        """
+        """Wait until both clusters answer and it is this flow's turn; a flow whose cluster is down delays no
+        other. Raises as `open`."""
         await self.open()
         async with self._gate:
             yield
 
     async def look(self, scopes: Collection[Scope]) -> World:
-        """See what these scopes need; in a `turn`. Raises KafkaError when a cluster as a whole does not
-        answer.
-        """
+        """Read what these scopes need, within a `turn`. Raises KafkaError when a cluster as a whole does not
+        answer."""
         candidates = set(self.memory.entries)
         listed: frozenset[str] = frozenset()
         if Scope.TOPICS in scopes:
@@ -203,7 +198,7 @@ class FlowPasses:
         return await self._observer.log_starts(partition_counts)
 
     async def plan(self, world: World, scopes: Collection[Scope]) -> Plan:
-        """What there is to do about it."""
+        """Plan what there is to do."""
         self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
         acls: list[Translation] = []
         if isinstance(world.acls, AclObservation):
@@ -223,10 +218,10 @@ class FlowPasses:
         )
 
     async def translated(self, acls: AclObservation, topics: Observation) -> list[Translation]:
-        """What becomes of the source's ACLs.
+        """Translate the source's ACLs.
 
-        A group that is gone from the source keeps what was made for it as long as a pattern covers it: its
-        members may have moved to the target, where it lives on.
+        A group that is gone from the source keeps its ACLs on the target as long as a pattern covers it,
+        because its members may have moved to the target.
         """
         kept = {binding.resource_name for binding in self.memory.made_acls if binding.resource_type == GROUP}
         return await asyncio.to_thread(
@@ -248,7 +243,7 @@ class FlowPasses:
         )
 
     async def _failover(self) -> str:
-        """A record that cannot be read counts as a failover: deleting cannot be undone."""
+        """A record that cannot be read counts as a failover, because deletions cannot be undone."""
         try:
             return await failover_in_effect(self.target, self.flow)
         except TwinlogError as error:
@@ -258,11 +253,12 @@ class FlowPasses:
         return scope in self.rules.intervals_seconds
 
     async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
-        """Do it, remember what came of it, tell it. Raises KafkaError when the target does not answer."""
+        """Carry out the plan, store the result, and publish it. Raises KafkaError when the target does not
+        answer."""
         known, intended = self.memory, self._intended(plan)
         if intended != known:
             await self._store.put(await asyncio.to_thread(intended.records))
-        self.memory = intended  # also after an error: any of it may have been done
+        self.memory = intended  # Also after an error, because any of it may have been done.
         outcome = await self._applier.carry_out(plan, world, stop)
         self.memory = known
         await asyncio.to_thread(self._journal.outcome, outcome)
@@ -270,12 +266,12 @@ class FlowPasses:
         return outcome
 
     async def leave(self, plan: Plan, world: World) -> None:
-        """Do nothing of it (manual mode); remember and tell what was seen."""
+        """Carry out nothing (manual mode); store and publish what was read."""
         self._journal.pending(plan)
         await self._remember(plan, Outcome(world=world), applied=False)
 
     async def keep(self, memory: Memory) -> None:
-        """This is now the memory: store it, then tell it. Raises KafkaError; then nothing is told."""
+        """Store this memory, then publish it. Raises KafkaError; then nothing is published."""
         await self._store.put(await asyncio.to_thread(memory.records))
         self.memory = memory
         self._publish()
@@ -332,7 +328,7 @@ class FlowPasses:
         self.status = status
 
     def _intended(self, plan: Plan) -> Memory:
-        """What is known, with what is about to be done: nothing is ever done and not known."""
+        """The memory with what is about to be done: nothing is done without being known."""
         now_ms = self._clock.now_ms()
         return self.memory.intending(
             plan.new_acls, plan.new_quotas, deleted_at_ms=[now_ms] * plan.deletion_count
@@ -346,7 +342,8 @@ class FlowPasses:
 
 
 async def _identify(cluster: KafkaCluster, alias: ClusterAlias) -> str:
-    """The cluster's id. Raises TransientKafkaError soon when it is away, long before the client gives up."""
+    """The cluster's id. Raises TransientKafkaError soon when the cluster is down, long before the client
+    gives up."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             return await cluster.cluster_id()

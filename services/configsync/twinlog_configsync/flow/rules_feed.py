@@ -1,4 +1,4 @@
-"""The changed rules of all flows as watchers see them."""
+"""The changed rules of all flows, for watchers."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,7 +11,7 @@ from twinlog_configsync.model.records import RulesRecord
 
 
 class RulesBoard:
-    """What WatchRules answers from. Used from one event loop only."""
+    """The state behind WatchRules. Use it from one event loop only."""
 
     def __init__(self, *, history_id: str, meter: Meter) -> None:
         self._registry: ResumableRegistry[Flow, RulesRecord] = ResumableRegistry(
@@ -21,7 +21,7 @@ class RulesBoard:
         )
 
     def publish(self, flow: Flow, rules: RulesRecord | None) -> None:
-        """These are now the rules of the flow that differ from its file; None when there never were any."""
+        """Publish the rules of the flow that differ from its file; None when there never were any."""
         if rules is not None:
             self._registry.put(flow, rules)
         self._registry.mark(flow)
@@ -29,5 +29,5 @@ class RulesBoard:
     def watch(
         self, token: bytes, *, stop: asyncio.Event, is_peer: bool = False
     ) -> AsyncGenerator[Event[Flow, RulesRecord], None]:
-        """As ResumableRegistry.watch; a flow's mark says that its registry was read."""
+        """As ResumableRegistry.watch; a flow's mark means that its registry was read."""
         return self._registry.watch(token, stop=stop, is_peer=is_peer)

@@ -1,4 +1,4 @@
-"""Keeps one flow in sync: pass after pass, each part at its own interval, and at once when it is woken."""
+"""Keeps one flow in sync by passes: each part at its own interval, and at once when it is woken."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -17,9 +17,9 @@ from twinlog_configsync.model.schedule import Schedule, Scope
 from twinlog_configsync.planning.flow_status import FlowStatus, after_failure, standing_by
 
 _RETRY_SECONDS: Final = 30.0
-"""When a part that could not be looked at is tried again."""
+"""When a part that could not be read is tried again."""
 _FOLLOW_SECONDS: Final = 2.0
-"""How often a process that stands by looks at what the owner has written."""
+"""How often a standby reads what the owner has written."""
 
 
 class FlowSync:
@@ -34,7 +34,7 @@ class FlowSync:
         journal: Journal,
         refusal: Callable[[], TwinlogError | None],
     ) -> None:
-        """`refusal`: why this process is not the flow's owner now."""
+        """`refusal` tells why this process does not own the flow now."""
         self.passes = passes
         self._refusal = refusal
         self._clock = clock
@@ -43,7 +43,7 @@ class FlowSync:
         self._schedule = Schedule(interval_seconds=passes.rules.intervals_seconds)
         self._woken = asyncio.Event()
         self._acls_lack_topics = False
-        """Topics were made by the last pass, for which patterns of ACLs may have to be written out."""
+        """The last pass created topics for which ACLs of patterns may have to be created."""
 
     @property
     def flow(self) -> Flow:
@@ -54,7 +54,7 @@ class FlowSync:
         return self.passes.status
 
     def wake(self) -> None:
-        """The rules have changed: everything is due now, at the intervals they say from then on."""
+        """The rules have changed: everything is due now, and at the new intervals from then on."""
         self._schedule = Schedule(interval_seconds=self.passes.rules.intervals_seconds)
         self._woken.set()
 
@@ -62,8 +62,7 @@ class FlowSync:
         """Loop of the flow's owner: sync what is due; after a failure all of it again, with a back-off. Ends
         with `stop`.
 
-        A pass that waits for a cluster that is away is cut off then: every pass begins by looking, so
-        nothing is lost by it.
+        `stop` cuts off a pass that waits for a cluster. Every pass begins by reading, so nothing is lost.
         """
         self.passes.forget()
         self._schedule = Schedule(interval_seconds=self.passes.rules.intervals_seconds)
@@ -84,7 +83,7 @@ class FlowSync:
             await wait_for_any(stop, self._woken, seconds=wait_seconds)
 
     async def stand_by(self, stop: asyncio.Event) -> None:
-        """Loop of everybody else: know what the owner does, and answer from that. Ends with `stop`."""
+        """Loop of a standby: follow what the owner does, and answer from that. Ends with `stop`."""
         while not stop.is_set():
             try:
                 await finish_or_cancel(self.passes.follow(), stop=stop)
@@ -97,10 +96,10 @@ class FlowSync:
             await wait_or_stop(stop, _FOLLOW_SECONDS)
 
     async def sync(self, scopes: Collection[Scope], stop: asyncio.Event) -> None:
-        """Bring these parts of the target in step with the source once; in manual mode, see what that takes.
+        """Sync these parts of the target once; in manual mode, only plan it.
 
-        What is wrong with one topic is its state. Raises TwinlogError when a cluster as a whole does not
-        answer, or the flow cannot be; what was known stays.
+        A problem with one topic is its state. Raises TwinlogError when a cluster as a whole does not answer,
+        or the flow is invalid; what was known stays.
         """
         flow = flow_attributes(self.flow.source, self.flow.target)
         async with self.passes.lock, self.passes.turn():

@@ -1,4 +1,4 @@
-"""The topics of all flows as watchers see them: only what is selected, in the order in which it changed."""
+"""The selected topics of all flows, for watchers, in the order in which they changed."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ _SETTLED = ""
 
 
 class TopicBoard:
-    """What ListTopics and WatchTopics answer from. Used from one event loop only."""
+    """The state behind ListTopics and WatchTopics. Use it from one event loop only."""
 
     def __init__(self, *, history_id: str, meter: Meter) -> None:
         self._registry: ResumableRegistry[TopicKey, TopicEntry] = ResumableRegistry(
@@ -26,11 +26,11 @@ class TopicBoard:
             rpc_method="twinlog.api.configsync.v1.ConfigSyncService/WatchTopics",
         )
         self._told: dict[Flow, frozenset[str]] = {}
-        """The selected topics of each flow. Beside many flows a look at all topics for each would cost more
+        """The selected topics of each flow. With many flows, filtering all topics for each would cost more
         than the rest of a pass."""
 
     def publish(self, flow: Flow, entries: Entries) -> None:
-        """Make these the flow's topics: tell what is new, changed and gone."""
+        """Make these the flow's topics: publish new, changed and removed ones."""
         selected = {name: entry for name, entry in entries.items() if entry.selected}
         for name in self._told.get(flow, frozenset()) - selected.keys():
             self._registry.remove((flow, name))
@@ -39,7 +39,7 @@ class TopicBoard:
         self._told[flow] = frozenset(selected)
 
     def settle(self, flow: Flow) -> None:
-        """Tell that the flow's selection is complete. For good: later changes are changes."""
+        """Publish that the flow's selection is complete. This is final: later changes are changes."""
         self._registry.mark((flow, _SETTLED))
 
     def topics(self, flow: Flow | None = None) -> list[tuple[Flow, TopicEntry]]:

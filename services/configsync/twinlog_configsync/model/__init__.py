@@ -1,1 +1,1 @@
-"""Values of configsync, and the records they are kept as. No I/O."""
+"""The values of configsync, and the records that store them. No I/O."""

@@ -1,6 +1,5 @@
-"""What a plan consists of: typed actions, each with the rule that caused it. Values, no behaviour beyond
-wording.
-"""
+"""The actions of a plan, each with the rule that caused it. Values without behaviour, except for their
+wording."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,16 +15,16 @@ class _OfTopic:
     source_topic: str
     target_topic: str
     rule: str
-    """Why it is done, or not."""
+    """Why it is done, or is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfConfig(_OfTopic):
     name: str
     before: str | None
-    """The target's value now; None when it is not known."""
+    """The target's present value; None when it is not known."""
     drift: bool = False
-    """Twinlog had set it before: somebody else changed it on the target."""
+    """Twinlog had set it before, and somebody else changed it on the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,7 @@ class _OfAcl:
 class _OfQuota:
     entity: QuotaEntity
     key: str
-    """Which limit, as Kafka names it."""
+    """The limit, by Kafka's name."""
     rule: str
 
 
@@ -70,7 +69,7 @@ class GrowPartitions(_OfTopic):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopic(_OfTopic):
     target_topic_id: str
-    """The topic that is meant: another one under the same name stays."""
+    """The topic to delete; another one with the same name stays."""
 
     def __str__(self) -> str:
         return f"DELETE {self.target_topic}: {self.rule}"
@@ -91,7 +90,7 @@ class DeleteConfig(_OfConfig):
 
 
 _EXACT: Final = 2**53
-"""Whole numbers up to here are exact as a float."""
+"""Whole numbers up to this are exact as a float."""
 
 WHAT_TOPIC: Final = "topic"
 WHAT_DELETION: Final = "deletion"
@@ -99,12 +98,12 @@ WHAT_DELETION: Final = "deletion"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip(_OfTopic):
-    """Nothing is done, on purpose: shown so that a plan answers why."""
+    """Nothing is done, on purpose; shown so that a plan explains it."""
 
     what: str
-    """A config's name, or WHAT_TOPIC, or WHAT_DELETION."""
+    """The name of a config, or WHAT_TOPIC, or WHAT_DELETION."""
     reason: str = ""
-    """Set when it keeps the topic from being copied: the reason that watchers are told."""
+    """Set when it keeps the topic from being copied; watchers get this reason."""
 
     def __str__(self) -> str:
         return f"SKIP {self.target_topic} {self.what}: {self.rule}"
@@ -112,10 +111,10 @@ class Skip(_OfTopic):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateAcl(_OfAcl):
-    """The binding is the target's."""
+    """Creates this ACL on the target."""
 
     drift: bool = False
-    """Twinlog had made it before: somebody else removed it."""
+    """Twinlog had created it before, and somebody else removed it."""
 
     def __str__(self) -> str:
         return f"CREATE ACL {acl_text(self.binding)}: {self.rule}"
@@ -123,7 +122,7 @@ class CreateAcl(_OfAcl):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteAcl(_OfAcl):
-    """The binding is the target's, and Twinlog made it."""
+    """Deletes this ACL on the target, which Twinlog created."""
 
     def __str__(self) -> str:
         return f"DELETE ACL {acl_text(self.binding)}: {self.rule}"
@@ -131,8 +130,8 @@ class DeleteAcl(_OfAcl):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipAcl(_OfAcl):
-    """A binding of the source that is not copied, or one on the target that is left although the source has
-    it no more."""
+    """An ACL of the source that is not copied, or one on the target that stays although the source no longer
+    has it."""
 
     def __str__(self) -> str:
         return f"SKIP ACL {acl_text(self.binding)}: {self.rule}"
@@ -140,7 +139,7 @@ class SkipAcl(_OfAcl):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipUser:
-    """A user of the source that the target lacks: passwords cannot be read, so nobody can copy it."""
+    """A user of the source that the target lacks: passwords cannot be read, so users cannot be copied."""
 
     user: str
     mechanism: str
@@ -203,16 +202,16 @@ def scope_of(action: Action) -> Scope:
 
 
 def is_drift(action: Action) -> bool:
-    """Whether it takes back what somebody else changed on the target."""
+    """Whether it reverts somebody else's change on the target."""
     return isinstance(action, SetConfig | DeleteConfig | CreateAcl | SetQuota) and action.drift
 
 
 def entity_text(entity: QuotaEntity) -> str:
-    """`user alice, client-id <default>`: the user first, as Kafka's own tools say it."""
+    """`user alice, client-id <default>`: the user first, as in Kafka's own tools."""
     parts = sorted(entity.parts, key=lambda part: part[0], reverse=True)
     return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in parts)
 
 
 def number_text(value: float) -> str:
-    """Every digit that counts: 1234567, 42.5."""
+    """With all significant digits: 1234567, 42.5."""
     return str(int(value)) if value.is_integer() and abs(value) < _EXACT else repr(value)

@@ -1,9 +1,10 @@
-"""Whether the flow's applications work on the target now, as the checkpoint service's record of moves says.
+"""Whether the flow's applications work on the target now, according to the checkpoint service's record of
+moves.
 
-`mm2-failover.<A>.internal` is the checkpoint service's. Of its record only these are read: the kind, the
-state, whether the run was given up, and whether groups may work on the target. While groups move, and
-until they have moved back, a topic gone from the source is no reason to delete the copy they work with.
-A run that was given up before it committed an offset holds nothing.
+`mm2-failover.<A>.internal` belongs to the checkpoint service. Only these fields of its record are read: the
+kind, the state, whether the run was given up, and whether groups may work on the target. While groups move,
+and until they have moved back, a topic that is missing on the source is no reason to delete the copy with
+which they work. A run that was given up before it committed an offset holds nothing.
 """
 
 import json
@@ -19,7 +20,7 @@ _FETCH_WAIT_SECONDS: Final = 0.5
 
 
 async def failover_in_effect(target: KafkaCluster, flow: Flow) -> str:
-    """In words, which failover is under way or in effect; "" when there is none.
+    """Which failover is running or in effect; "" when there is none.
 
     Raises KafkaError, WireFormatError.
     """
@@ -33,7 +34,7 @@ async def failover_in_effect(target: KafkaCluster, flow: Flow) -> str:
 
 
 def words(flow: Flow, record: bytes | None) -> str:
-    """What a record says, as `failover_in_effect`. Pure. Raises WireFormatError."""
+    """The meaning of a record, as `failover_in_effect` returns it. Pure. Raises WireFormatError."""
     if record is None:
         return ""
     try:
@@ -81,7 +82,7 @@ async def _newest(target: KafkaCluster, flow: Flow, partition: TopicPartition) -
 def _is_of(key: bytes | None, flow: Flow) -> bool:
     try:
         name, place = json.loads(key or b"")
-        # Each group that was moved, and the source, has a record of its own beside that of the move.
+        # Each moved group, and the source, has a record of its own besides that of the move.
         return bool(name == "TwinlogMove" and place["flow"] == str(flow))
     except (ValueError, KeyError, TypeError, RecursionError):
         return False

@@ -1,4 +1,4 @@
-"""What configsync knows of one flow, and how it is kept as records. Values only."""
+"""What configsync knows of one flow, and its conversion into records. Values only."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,29 +26,29 @@ from twinlog_configsync.model.records import (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     entries: Mapping[str, TopicEntry] = field(default_factory=dict)
-    """By source topic, also those that no rule selects any more."""
+    """By source topic; includes topics that no rule selects any more."""
     forgotten_generation: int = 0
-    """The highest generation of the topics that were forgotten."""
+    """The highest generation of the topics that were removed from the registry."""
     last_set: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By source topic: the overrides that Twinlog last brought its counterpart to."""
+    """By source topic: the overrides that Twinlog last set on its copy."""
     made_acls: frozenset[AclBinding] = frozenset()
-    """Bindings on the target that Twinlog makes or made."""
+    """ACLs on the target that Twinlog creates or has created."""
     made_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
-    """Quotas on the target that Twinlog sets or set."""
+    """Quotas on the target that Twinlog sets or has set."""
     deleted_at_ms: tuple[int, ...] = ()
-    """When counterparts of deleted topics were deleted, within the last hour."""
+    """When copies of deleted topics were deleted, within the last hour."""
     source_cluster_id: str = ""
-    """The id of the cluster that was read last; "" before the first read."""
+    """The id of the source cluster at the last read; "" before the first."""
     rules: RulesRecord | None = None
-    """What was changed of the flow's rules while it ran; None when nothing ever was."""
+    """The changes to the flow's rules while it ran; None when there never were any."""
     listed: frozenset[str] = frozenset()
-    """Topics that the source listed last, selected or not. Not kept: after a restart they count as new."""
+    """Topics that the source listed last, selected or not. Not stored: after a restart they count as new."""
     last_plan: PlanRecord | None = None
-    """The plan that was asked for last."""
+    """The plan that was last requested."""
     settled_at_ms: int | None = None
-    """When the selection was complete for the first time; None before."""
+    """When the selection was first complete; None before."""
     changes: tuple[AuditRecord, ...] = ()
-    """What people changed, oldest first; the newest AUDIT_PLACES."""
+    """Changes by operators, oldest first; the newest AUDIT_PLACES."""
 
     def with_change(
         self,
@@ -60,7 +60,7 @@ class Memory:
         before: Mapping[str, str],
         after: Mapping[str, str],
     ) -> "Memory":
-        """This memory, and who changed what."""
+        """This memory, with an operator's change."""
         number = self.changes[-1].number + 1 if self.changes else 0
         record = AuditRecord(
             number=number, at_ms=at_ms, by=by, peer=peer, method=method, before=before, after=after
@@ -74,7 +74,7 @@ class Memory:
         *,
         deleted_at_ms: Collection[int] = (),
     ) -> "Memory":
-        """This memory, with what is about to be made and deleted."""
+        """This memory, with what is about to be created and deleted."""
         made_quotas = {entity: {**self.made_quotas.get(entity, {}), **quotas[entity]} for entity in quotas}
         return replace(
             self,
@@ -118,7 +118,7 @@ class Memory:
 
 
 def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
-    """The memory that these records hold."""
+    """The memory that these records store."""
     entries: dict[str, TopicEntry] = {}
     last_set: dict[str, Mapping[str, str]] = {}
     made_acls: set[AclBinding] = set()

@@ -1,4 +1,4 @@
-"""What was seen of both clusters at one moment: the input of every decision. Values only."""
+"""The state of both clusters at one moment: the input of every decision. Values only."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,30 +8,28 @@ from twinlog.kafka.ports import AclBinding, ConfigEntry, QuotaEntity, TopicDescr
 from twinlog_configsync.model.schedule import Scope
 
 TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
-"""Reason of the ports for a topic that does not exist."""
+"""The reason for a topic that does not exist."""
 
 Configs = Sequence[ConfigEntry] | KafkaError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCluster:
-    """What the target's brokers say about new topics."""
+    """What the target's brokers report about new topics."""
 
     broker_count: int
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
-    """The brokers' default for topics that do not say otherwise."""
+    """The brokers' default."""
     bounds_min_insync_replicas: bool = False
-    """Brokers ask for no more replicas in sync than a partition has (KAFKA-15583, Kafka 3.7)."""
+    """Brokers require no more replicas in sync than a partition has (KAFKA-15583, Kafka 3.7)."""
     known_configs: Collection[str] | None = None
-    """Topic properties the target's Kafka has; None while not known."""
+    """The topic properties that the target's Kafka has; None while not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPair:
-    """One source topic and its counterpart. The name passes the flow's rules, whether or not the topic
-    exists.
-    """
+    """One source topic and its copy. The flow's rules select the name, whether or not the topic exists."""
 
     source_topic: str
     target_topic: str
@@ -43,25 +41,25 @@ class TopicPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Every topic that the flow's rules select, and those the registry knows and the rules still select."""
+    """Every topic that the flow's rules select, including those that only the registry knows."""
 
     pairs: Mapping[str, TopicPair] = field(default_factory=dict)
     """By source topic."""
     listed: frozenset[str] = frozenset()
-    """Every topic that the source lists, selected or not; empty when it was not asked."""
+    """Every topic that the source lists, selected or not; empty when it was not read."""
     target_cluster: TargetCluster
     source_cluster_id: str = ""
-    """"" when it was not asked."""
+    """"" when it was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why a part of a flow could not be looked at, or has nothing to do."""
+    """Why a part of a flow could not be read, or has nothing to do."""
 
     reason: str
     message: str
     failed: bool = True
-    """False: it is so, and needs no retry (a cluster without an authorizer)."""
+    """False: no retry is necessary (a cluster without an authorizer)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +69,9 @@ class AclObservation:
     source: frozenset[AclBinding]
     target: frozenset[AclBinding]
     groups: frozenset[str] = frozenset()
-    """Groups of the source, selected or not; only asked for where patterns are written out for them."""
+    """Groups of the source, selected or not; only read if patterns are expanded to them."""
     users_missing: Collection[tuple[str, str]] = ()
-    """SCRAM users (name, mechanism) of the source that the target does not have, as far as both tell."""
+    """SCRAM users (name, mechanism) of the source that the target does not have, as far as both list them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,21 +84,22 @@ class QuotaObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Everything that was looked at in one pass."""
+    """Everything that one pass has read."""
 
     topics: Observation
     acls: AclObservation | Problem | None = None
-    """None when it was not asked for."""
+    """None when it was not read."""
     quotas: QuotaObservation | Problem | None = None
     failover: str = ""
-    """Which failover is under way or in effect, in words; only asked for where a copy may be deleted."""
+    """Which failover is running or in effect; only read if a copy may be deleted."""
 
     def problem(self, scope: Scope) -> Problem | None:
-        """Why this part could not be looked at, or has nothing to do."""
+        """Why this part could not be read, or has nothing to do."""
         seen = {Scope.ACLS: self.acls, Scope.QUOTAS: self.quotas}.get(scope)
         return seen if isinstance(seen, Problem) else None
 
 
 def is_absent(topic: TopicDescription | KafkaError) -> bool:
-    """True when the cluster says that there is no such topic; False when it exists, or cannot be told."""
+    """True when the cluster reports that the topic does not exist; False when it exists, or it is not
+    known."""
     return isinstance(topic, KafkaError) and topic.reason == TOPIC_UNKNOWN

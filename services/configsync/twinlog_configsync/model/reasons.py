@@ -1,25 +1,22 @@
-"""Why a flow or a topic is not in sync: every reason configsync itself gives, once. Kafka's own come from
-the ports.
-"""
+"""Why a flow or a topic is not in sync: all reasons that configsync itself gives. Kafka's reasons come from
+the ports."""
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Stable words of the API; documented in docs/reasons.md."""
+    """Stable names of the API; docs/reasons.md documents them."""
 
     STARTING = "STARTING"
-    """The flow's first refresh is under way."""
+    """The flow's first refresh is running."""
     SAME_CLUSTER = "SAME_CLUSTER"
-    """Both ends of the flow have one cluster id."""
+    """Both clusters of the flow have the same id."""
     NO_TOPICS_SELECTED = "NO_TOPICS_SELECTED"
     """No topic of the source passes the flow's rules."""
     REGISTRY_UNREADABLE = "REGISTRY_UNREADABLE"
-    """The stored registry was written by a newer version, or is damaged."""
+    """A newer version wrote the stored registry, or it is damaged."""
     CONFIGS_UNAUTHORIZED = "CONFIGS_UNAUTHORIZED"
-    """The source does not let us read the topic's configuration, so the target topic is not created
-    blindly.
-    """
+    """The source does not allow reading the topic's configuration, so the target topic is not created."""
     REPLICATION_FACTOR_UNSATISFIABLE = "REPLICATION_FACTOR_UNSATISFIABLE"
     """The target has fewer live brokers than replication.factor."""
     MIN_ISR_ABOVE_REPLICATION_FACTOR = "MIN_ISR_ABOVE_REPLICATION_FACTOR"
@@ -35,14 +32,14 @@ class Reason(StrEnum):
     RULES_CHANGED = "RULES_CHANGED"
     """Somebody else changed the rules since they were read."""
     PLAN_STALE = "PLAN_STALE"
-    """The world is not as it was when the plan was made."""
+    """The clusters or the rules have changed since the plan was made."""
     PLAN_UNKNOWN = "PLAN_UNKNOWN"
-    """There is no plan of this id, or it is too old to be remembered."""
+    """There is no plan of this id, or it is too old."""
     SOURCE_LOST = "SOURCE_LOST"
-    """The source has none of the topics any more that it had: their copies are kept."""
+    """The source no longer has any of its topics: their copies are kept."""
     SOURCE_REPLACED = "SOURCE_REPLACED"
-    """The source is another cluster than before: copies of what it lacks are kept."""
+    """The source has another cluster id than before: copies of topics that it lacks are kept."""
     FAILED_OVER = "FAILED_OVER"
-    """A failover is under way or in effect: no copy is deleted."""
+    """A failover is running or in effect: no copy is deleted."""
     DELETED_AT_SOURCE = "DELETED_AT_SOURCE"
-    """The source topic is gone; the target topic stays."""
+    """The source topic was deleted; the target topic stays."""

@@ -3,18 +3,18 @@ versioned.
 
 | key | value |
 |---|---|
-| `["flow"]` | FlowRecord: when the selection was complete for the first time, recent deletions |
+| `["flow"]` | FlowRecord: when the selection was first complete, recent deletions |
 | `["topic","orders"]` | TopicEntry |
-| `["configs","orders"]` | ConfigsRecord: what Twinlog last brought the counterpart's configs to |
-| `["acl","TOPIC A.orders …"]` | AclRecord: a binding on the target that Twinlog makes, or made |
-| `["quota","user alice"]` | QuotaRecord: what Twinlog sets, or set, of an entity's quotas |
+| `["configs","orders"]` | ConfigsRecord: the configs that Twinlog last set on the copy |
+| `["acl","TOPIC A.orders …"]` | AclRecord: an ACL on the target that Twinlog creates or has created |
+| `["quota","user alice"]` | QuotaRecord: the quotas of an entity that Twinlog sets or has set |
 | `["rules"]` | RulesRecord: the rules that were changed while the flow ran |
-| `["plan"]` | PlanRecord: the plan that was asked for last |
+| `["plan"]` | PlanRecord: the plan that was last requested |
 | `["audit","017"]` | AuditRecord: who changed what; the newest 200 changes stay |
 
-A tombstone removes. Kinds this version does not know are left alone (a newer one wrote them); a known kind
-with a newer version is an error, because overwriting it would lose what the newer version meant. Fields
-that are not known are dropped, so a field may be added without a new version.
+A tombstone removes a record. Kinds that this version does not know are kept (a newer one wrote them). A known
+kind with a newer version is an error, because overwriting it would lose its meaning. Unknown fields are
+dropped, so a field may be added without a new version.
 """
 
 import json
@@ -52,13 +52,13 @@ class RecordKey:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRecord:
     settled_at_ms: int
-    """Wall clock of the first complete selection."""
+    """When the selection was first complete, by the wall clock."""
     deleted_at_ms: tuple[int, ...] = ()
-    """When counterparts of deleted topics were deleted, within the last hour."""
+    """When copies of deleted topics were deleted, within the last hour."""
     source_cluster_id: str = ""
-    """The id of the cluster that the flow read last."""
+    """The id of the source cluster at the last read."""
     forgotten_generation: int = 0
-    """The highest generation of the topics that were forgotten."""
+    """The highest generation of the topics that were removed from the registry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,28 +70,28 @@ class ConfigsRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclRecord:
     binding: AclBinding
-    """Written before the binding is made, so that none is ever made and not known."""
+    """Written before the ACL is created, so that no created ACL is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRecord:
     entity: QuotaEntity
     values: Mapping[str, float]
-    """Written before they are set, as AclRecord."""
+    """Written before they are set, as in AclRecord."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesRecord:
     revision: int
-    """Raised by one with each change, from 1."""
+    """Increases by one with each change, from 1."""
     updated_at_ms: int
     values: Mapping[str, str]
-    """Configuration keys that differ from the file, as written; empty when everything was reset."""
+    """The keys that differ from the file, with their values as written; empty when everything was reset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
-    """The actions themselves are not kept: applying plans again, and compares the ids."""
+    """The actions are not stored: `apply` plans again, and compares the ids."""
 
     plan_id: str
     scopes: tuple[str, ...]
@@ -100,14 +100,14 @@ class PlanRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """One change that somebody asked for, as it was carried out."""
+    """One change by an operator, as it was carried out."""
 
     number: int
-    """From 0, raised by one with each change."""
+    """From 0, increases by one with each change."""
     at_ms: int
-    """Wall clock of the owner."""
+    """By the owner's wall clock."""
     by: str
-    """The caller's identity where the service asks for one, else what the caller says."""
+    """The authenticated caller if the service authenticates, otherwise the name that the caller gave."""
     peer: str
     """Where the call came from."""
     method: str
@@ -121,7 +121,8 @@ RecordValue = (
 )
 
 AUDIT_PLACES: Final = 200
-"""Changes that are kept of a flow: the topic is compacted, and a newer one takes the key of the oldest."""
+"""How many changes of a flow are kept: the topic is compacted, and a new record takes the key of the
+oldest."""
 
 
 def audit_key(number: int) -> RecordKey:
@@ -132,7 +133,7 @@ _BINDING_FIELDS: Final = tuple(field.name for field in dataclass_fields(AclBindi
 
 
 def acl_key(binding: AclBinding) -> RecordKey:
-    """One record per binding: its name is the binding itself."""
+    """One record per ACL: the ACL itself is its name."""
     return RecordKey(Kind.ACL, " ".join(getattr(binding, name) for name in _BINDING_FIELDS))
 
 
@@ -146,7 +147,7 @@ def encode_key(key: RecordKey) -> bytes:
 
 
 def decode_key(raw: bytes | None) -> RecordKey | None:
-    """None for a kind this version does not know. Raises WireFormatError for anything that is no key."""
+    """None for a kind that this version does not know. Raises WireFormatError for an invalid key."""
     parts = _parse(raw, "key")
     if not (
         isinstance(parts, list) and 1 <= len(parts) <= 2 and all(isinstance(part, str) for part in parts)
@@ -163,7 +164,7 @@ def encode_value(value: RecordValue) -> bytes:
 
 
 def decode_value(key: RecordKey, raw: bytes) -> RecordValue:
-    """Raises WireFormatError when the value is of a newer version, or lacks a field."""
+    """Raises WireFormatError when the value has a newer version, or lacks a field."""
     codec = _CODECS[key.kind]
     fields = _parse(raw, "value")
     if not isinstance(fields, dict):

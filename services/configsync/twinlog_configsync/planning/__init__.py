@@ -1,1 +1,1 @@
-"""What there is to do for a flow, and why: topics, configs, deletions, explanations. Pure."""
+"""Decides what there is to do for a flow, and why: topics, configs, deletions, explanations. Pure."""

@@ -1,4 +1,4 @@
-"""What stands in the way of single topics, kept per scope until that scope is synced again. Pure."""
+"""What blocks single topics; kept for each scope until that scope is synced again. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -24,15 +24,15 @@ _WAITS = "it is planned and waits for `twinlog apply`"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blockers:
     topics: Mapping[str, Blocker] = field(default_factory=dict)
-    """By source topic: why its counterpart is not created or grown."""
+    """By source topic: why its copy is not created, or gets no partitions."""
     configs: Mapping[str, Blocker] = field(default_factory=dict)
-    """By source topic: why its configs are not in step."""
+    """By source topic: why its configs are not synced."""
 
     def by_topic(self) -> dict[str, Blocker]:
         return {**self.configs, **self.topics}
 
     def after(self, plan: Plan, refused: Collection[Refusal[Change]], *, applied: bool) -> "Blockers":
-        """`applied`: whether the plan was carried out at all."""
+        """`applied` tells whether the plan was carried out."""
         topics: dict[str, Blocker] = {
             action.source_topic: action
             for action in plan.actions

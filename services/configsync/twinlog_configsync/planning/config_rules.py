@@ -1,10 +1,10 @@
-"""Which topic configs the target gets (MM2's rules, reference §5.3), pure.
+"""Which topic configs the target gets (MM2's rules, reference §5.3). Pure.
 
-MM2 sends every entry at every sync; Twinlog sends only what differs, so the result is the same and a second
-apply does nothing. What `twinlog.sync.topic.configs.fixed` says of a topic is set whatever the source has,
-and brought back when somebody changes it. Three additions, all refusals that are shown and never stop the
-rest: a property the target's Kafka does not know, and a min.insync.replicas that the target topic could never
-satisfy, are left out; a value equal to what the topic has as an override already is not sent.
+MM2 sends every config at every sync. Twinlog sends only differences, so the result is the same and a second
+apply does nothing. The values of `twinlog.sync.topic.configs.fixed` are set whatever the source has, and
+restored when somebody changes them. Three kinds of configs are left out, which is shown and never stops the
+others: properties that the target's Kafka does not know; a min.insync.replicas that the target topic could
+never satisfy; and values that the topic already has as an override.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,25 +21,26 @@ def _every(_name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRules:
-    """What decides about a property of one flow."""
+    """The rules of one flow about properties."""
 
     excluded_by: Callable[[str], str | None]
-    """The pattern of config.properties.exclude that matches a property, or None."""
+    """Returns the pattern of config.properties.exclude that matches a property, or None."""
     included: Callable[[str], bool] = _every
-    """Whether the property may follow, by what `included_by` says."""
+    """Whether the property may be synced, according to `included_by`."""
     included_by: str = "twinlog.sync.topic.configs.include"
     """The key that decides `included`."""
     fixed: Mapping[str, FixedConfig] = field(default_factory=dict)
-    """What the topic's copy has whatever its source says, by property; wins over all other rules."""
+    """The values that the topic's copy has whatever its source has, by property; they take precedence over
+    all other rules."""
     source_defaults: bool = False
     """use.defaults.from=source: the source's defaults become overrides on the target."""
     known_on_target: Collection[str] | None = None
-    """Topic properties the target's Kafka has; None while that is not known (nothing is left out then)."""
+    """The topic properties of the target's Kafka; None while not known (then nothing is left out)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the rules say of one property: SET `value`, DELETE when `value` is None, nothing when `kept`."""
+    """What the rules want for one property: SET `value`, DELETE when `value` is None, nothing when `kept`."""
 
     name: str
     value: str | None
@@ -48,7 +49,7 @@ class Wanted:
 
 
 def decide(entry: ConfigEntry, rules: ConfigRules, *, replication_factor: int | None) -> Wanted | None:
-    """What happens to one property of a source topic; None when it is not a thing that is ever copied.
+    """Decide about one property of a source topic; None for one that is never copied.
 
     `replication_factor` is the target topic's, None when the broker chooses it.
     """
@@ -78,7 +79,7 @@ def decide(entry: ConfigEntry, rules: ConfigRules, *, replication_factor: int | 
 
 
 def _possible(name: str, value: str, rule: str, rules: ConfigRules, replication_factor: int | None) -> Wanted:
-    """SET, unless the target could never take it or work with it."""
+    """SET, unless the target could never accept it or work with it."""
     if rules.known_on_target is not None and name not in rules.known_on_target:
         return _kept(name, "the target's Kafka has no such property")
     if name == MIN_ISR and replication_factor is not None and int(value) > replication_factor:
@@ -87,7 +88,7 @@ def _possible(name: str, value: str, rule: str, rules: ConfigRules, replication_
 
 
 def _with_fixed(entries: Sequence[ConfigEntry], rules: ConfigRules) -> list[ConfigEntry]:
-    """Also of properties that the source's Kafka does not have."""
+    """Also properties that the source's Kafka does not have."""
     known = {entry.name for entry in entries}
     added = (
         ConfigEntry(name=name, value=None, source=ConfigSource.DEFAULT)
@@ -100,7 +101,7 @@ def _with_fixed(entries: Sequence[ConfigEntry], rules: ConfigRules) -> list[Conf
 def creation_configs(
     entries: Sequence[ConfigEntry], rules: ConfigRules, *, replication_factor: int | None
 ) -> dict[str, str]:
-    """The configs a target topic is created with: everything the rules set, by name."""
+    """The configs with which a target topic is created, by name."""
     decided = (
         decide(entry, rules, replication_factor=replication_factor) for entry in _with_fixed(entries, rules)
     )
@@ -121,11 +122,10 @@ def plan_configs(
     replication_factor: int | None,
     last_set: Mapping[str, str] | None = None,
 ) -> list[ConfigAction | Skip]:
-    """What makes the target topic's configs agree with the source's, sorted by property.
+    """The changes that sync the target topic's configs, sorted by property.
 
-    `last_set` is what Twinlog last brought the topic to; an override that differs from it although the
-    source still says the same is drift. Properties that only the target has (a newer Kafka there) are left
-    alone.
+    `last_set` is what Twinlog last set. An override that differs from it while the source has not changed is
+    drift. Properties that only the target has (a newer Kafka) are left alone.
     """
     overrides = {entry.name: entry.value for entry in target if entry.source is ConfigSource.TOPIC}
     effective = {entry.name: entry.value for entry in target}
@@ -175,7 +175,7 @@ def plan_configs(
 
 
 def change_of(action: ConfigAction) -> ConfigChange:
-    """The incremental change that carries an action out."""
+    """The incremental change for an action."""
     return ConfigChange(name=action.name, value=action.value if isinstance(action, SetConfig) else None)
 
 

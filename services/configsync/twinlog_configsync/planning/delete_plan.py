@@ -1,6 +1,5 @@
-"""Whether the counterpart of a deleted source topic is deleted: only when asked for, late, and a few at a
-time. Pure.
-"""
+"""Whether the copy of a deleted source topic is deleted: only on request, after a grace period, and a few at
+a time. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ HOUR_MS = 3_600_000
 class DeleteRules:
     enabled: bool
     grace_seconds: float
-    """How long the source topic must have been gone."""
+    """How long the source topic must have been missing."""
     max_per_hour: int
 
 
@@ -31,11 +30,11 @@ def plan_deletes(
     now_ms: int,
     hold: Hold | None = None,
 ) -> list[DeleteTopic | Skip]:
-    """Deletions that are due, oldest first; those that are not yet are left out with the reason.
+    """The deletions that are due, oldest first; those that are not due yet are left out with the reason.
 
-    `hold`: why nothing is deleted at all now; `deleted_at_ms`: when Twinlog deleted counterparts lately, or
-    was about to. A topic is only deleted while it is the one that the registry knows (its id), and while the
-    source itself says that there is no such topic.
+    `hold` tells why nothing may be deleted now; `deleted_at_ms` is when Twinlog recently deleted copies, or
+    was about to. A topic is only deleted if it has the id in the registry, and while the source itself
+    reports that its topic does not exist.
     """
     if not rules.enabled:
         return []

@@ -1,4 +1,5 @@
-"""What each flow wants on its target beside topics, so that flows into one target do not undo each other."""
+"""The ACLs and quotas that each flow wants on its target, so that flows into one target do not undo each
+other's changes."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ class DesiredBindings:
     _quotas: dict[Flow, frozenset[QuotaKey]] = field(default_factory=dict)
 
     def follow(self, flow: Flow, *, acls: bool, quotas: bool) -> None:
-        """These are now the parts that the flow syncs: of the others it wants nothing."""
+        """Set the parts that the flow syncs; it wants nothing of the others."""
         if acls:
             self.acl_flows.add(flow)
         else:
@@ -27,26 +28,26 @@ class DesiredBindings:
             self._quotas.pop(flow, None)
 
     def as_of_now(self) -> "DesiredBindings":
-        """A copy that the other flows do not change."""
+        """A copy that other flows do not change."""
         return DesiredBindings(set(self.acl_flows), dict(self._acls), dict(self._quotas))
 
     def claim_acls(self, flow: Flow, wanted: frozenset[AclBinding]) -> None:
-        """These are now all ACLs that the flow wants on its target."""
+        """Set all ACLs that the flow wants on its target."""
         self._acls[flow] = wanted
 
     def acls_wanted_elsewhere(self, flow: Flow) -> frozenset[AclBinding] | None:
-        """What other flows into the same target want; None as long as one of them has not said."""
+        """ACLs that other flows into the same target want; None as long as one of them has not reported."""
         others = [other for other in self.acl_flows if other != flow and other.target == flow.target]
         if any(other not in self._acls for other in others):
             return None
         return frozenset().union(*(self._acls[other] for other in others))
 
     def claim_quotas(self, flow: Flow, wanted: frozenset[QuotaKey]) -> None:
-        """These are now all quotas that the flow wants on its target."""
+        """Set all quotas that the flow wants on its target."""
         self._quotas[flow] = wanted
 
     def quota_owner(self, flow: Flow, quota: QuotaKey) -> Flow | None:
-        """The flow into the same target that has this quota before `flow` does; None when there is none."""
+        """The flow into the same target that sets this quota instead of `flow`; None when there is none."""
         return min(
             (
                 other

@@ -1,6 +1,5 @@
-"""Why a topic is replicated or not: the first rule that decided, for a name on either side of a flow.
-Pure.
-"""
+"""Why a topic is replicated or not: the first rule that decides, for a name on either side of a flow.
+Pure."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from twinlog_configsync.planning.delete_plan import DeleteRules
 class Verdict(StrEnum):
     REPLICATED = "REPLICATED"
     WAITING = "WAITING"
-    """Selected and not copied yet."""
+    """Selected, but not copied yet."""
     EXCLUDED = "EXCLUDED"
     NOT_INCLUDED = "NOT_INCLUDED"
     INTERNAL = "INTERNAL"
@@ -33,7 +32,7 @@ class Verdict(StrEnum):
     COUNTERPART = "COUNTERPART"
     """On the target: the copy of a source topic."""
     NO_COUNTERPART = "NO_COUNTERPART"
-    """On the target: no source topic is copied into it."""
+    """On the target: no source topic is copied to it."""
     UNKNOWN = "UNKNOWN"
     """The cluster does not answer."""
 
@@ -71,10 +70,9 @@ def explain(
     on_source: Found,
     on_target: Found,
 ) -> list[Explanation]:
-    """The answer for the name on the source, then on the target; a side that has no such topic answers only
-    when neither side has it. A target that may not be asked for the topic is left out where the source has an
-    answer.
-    """
+    """Answer for the name on the source, then on the target. A cluster without such a topic is left out,
+    unless neither has it. A target that does not allow the request is left out if the source has an
+    answer."""
     if not _LEGAL_NAME.fullmatch(topic):
         return [_impossible(topic, selector)]
     explanations: list[Explanation] = []
@@ -122,7 +120,7 @@ def _source_verdict(
 
 
 def _fate(entry: TopicEntry, deletes: DeleteRules) -> str:
-    """What becomes of the copy of a topic that is gone."""
+    """What will happen to the copy of a deleted topic."""
     if entry.kept:
         return f"{entry.target_topic} stays: restore the topic on the source, or delete its copy"
     if deletes.enabled:

@@ -1,4 +1,4 @@
-"""How far configsync is with a flow: what ListFlows tells, apart from the topics themselves. Pure."""
+"""The status of a flow in configsync, as ListFlows shows it, apart from the topics. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,9 +24,9 @@ class FlowState(StrEnum):
     SETTLED = "SETTLED"
     """Topics are decided and kept in sync."""
     DEGRADED = "DEGRADED"
-    """Decided before; the last refresh failed and is tried again. The known topics stay valid."""
+    """Was settled before; the last refresh failed and is retried. The known topics stay valid."""
     REFUSED = "REFUSED"
-    """The flow cannot be (SAME_CLUSTER). Nothing is touched."""
+    """The flow is invalid (SAME_CLUSTER). Nothing is changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +34,14 @@ class ScopeStatus:
     """One part of a flow."""
 
     last_synced_ms: int | None = None
-    """When it was in step after a pass."""
+    """When a pass last left it in sync."""
     reason: str = ""
-    """Why it is not in step; empty when it is."""
+    """Why it is not in sync; empty when it is."""
     message: str = ""
     pending_changes: int = 0
-    """Planned and not carried out: in manual mode, or refused by the target."""
+    """Changes that were planned and not carried out: in manual mode, or refused by the target."""
     drift_reverted: int = 0
-    """Changes that others made on the target and Twinlog took back, since the start."""
+    """How many changes that others made on the target Twinlog has reverted since the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class FlowStatus:
     reason: str = Reason.STARTING
     message: str = "the first look at both clusters is under way"
     last_refresh_ms: int | None = None
-    """Wall clock of the end of the last successful refresh."""
+    """When the last successful refresh ended, by the wall clock."""
     scopes: Mapping[Scope, ScopeStatus] = field(default_factory=dict)
 
     def failed(self, scope: Scope) -> bool:
@@ -67,9 +67,8 @@ def after_success(
     now_ms: int,
     hold: Hold | None = None,
 ) -> FlowStatus:
-    """`hold`: why what is missing on the source is not deleted on the target. `outcome.applied` and
-    `.refused` are empty when the plan was not carried out.
-    """
+    """`hold` tells why nothing may be deleted on the target. `outcome.applied` and `.refused` are empty when
+    the plan was not carried out."""
     scopes = {
         **before.scopes,
         **{
@@ -89,7 +88,7 @@ def after_success(
 
 
 def after_failure(before: FlowStatus, error: TwinlogError, *, settled: bool) -> FlowStatus:
-    """`settled`: the flow's topics have been decided before, by this process or an earlier one."""
+    """`settled`: the flow's topics were decided before, by this process or an earlier one."""
     if error.reason == Reason.SAME_CLUSTER:
         state = FlowState.REFUSED
     else:
@@ -104,7 +103,7 @@ def after_failure(before: FlowStatus, error: TwinlogError, *, settled: bool) -> 
 
 
 def standing_by(before: FlowStatus, refusal: TwinlogError, *, settled: bool) -> FlowStatus:
-    """The status in a process that is not the flow's owner, and may not know yet who is."""
+    """The status in a process that does not own the flow, and may not know the owner yet."""
     if refusal.reason == Reason.STARTING:
         return before
     if refusal.reason not in STANDS_BY:

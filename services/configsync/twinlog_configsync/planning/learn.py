@@ -1,4 +1,4 @@
-"""What a flow's memory is after a pass: what was known, seen and done, put together. Pure."""
+"""Combines what was known, read and done into a flow's memory after a pass. Pure."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,8 @@ from twinlog_configsync.planning.source_loss import source_loss
 def learn(
     before: Memory, plan: Plan, outcome: Outcome, blockers: Blockers, rules: FlowRules, *, now_ms: int
 ) -> Memory:
-    """`blockers`: what stands in the way of any topic now, also from earlier passes over other scopes."""
+    """`blockers` are the present blockers of all topics, including those from earlier passes over other
+    scopes."""
     settled_at_ms = before.settled_at_ms
     if settled_at_ms is None and Scope.TOPICS in plan.scopes:
         settled_at_ms = now_ms
@@ -85,13 +86,13 @@ def _last_set(before: Memory, plan: Plan, outcome: Outcome, rules: FlowRules) ->
 
 
 def _not_done(plan: Plan, outcome: Outcome) -> list[Change]:
-    """What the target refused, or what waits for somebody to apply it."""
+    """What the target refused, or what waits for `twinlog apply`."""
     done = {id(action) for action in outcome.applied}
     return [action for action in plan.changes if id(action) not in done]
 
 
 def _overrides(pair: TopicPair, observation: Observation, rules: FlowRules) -> dict[str, str] | None:
-    """What the counterpart's overrides are after a sync; None when there was none to be synced."""
+    """The overrides of the copy after a sync; None when there was nothing to sync."""
     if isinstance(pair.target, KafkaError) or isinstance(pair.source_configs, KafkaError):
         return None
     return creation_configs(
@@ -102,9 +103,8 @@ def _overrides(pair: TopicPair, observation: Observation, rules: FlowRules) -> d
 
 
 def _made_acls(before: Memory, plan: Plan, outcome: Outcome) -> frozenset[AclBinding]:
-    """What Twinlog made and is there, or waits to be made again. What somebody else removed and the source
-    does not ask for is not Twinlog's any more.
-    """
+    """ACLs that Twinlog created and that exist, or wait to be created again. An ACL that somebody else
+    removed, and that the source does not need, is no longer Twinlog's."""
     if not isinstance(outcome.world.acls, AclObservation):
         return before.made_acls
     created = {action.binding for action in outcome.applied if isinstance(action, CreateAcl)}
@@ -115,7 +115,7 @@ def _made_acls(before: Memory, plan: Plan, outcome: Outcome) -> frozenset[AclBin
 
 
 def _made_quotas(before: Memory, outcome: Outcome) -> dict[QuotaEntity, dict[str, float]]:
-    """What Twinlog set, less what it took away and what is gone from the target."""
+    """Quotas that Twinlog set, without those that it removed or that are gone from the target."""
     made = {entity: dict(values) for entity, values in before.made_quotas.items()}
     if not isinstance(outcome.world.quotas, QuotaObservation):
         return made

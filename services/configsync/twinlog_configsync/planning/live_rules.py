@@ -1,4 +1,4 @@
-"""Rules that are changed while a flow runs: on top of its file, checked as the file is. Pure."""
+"""Rules that are changed while a flow runs: on top of the file, with the same checks. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from twinlog.filters import split_list
 from twinlog_configsync.model.records import RulesRecord
 
 MAX_RULE_CHARACTERS = 1 << 16
-"""The limit for one change: rules are stored in one record of the registry."""
+"""The limit for one change, because all rules are stored in one record of the registry."""
 
 
 class RuleOperation(StrEnum):
@@ -34,15 +34,15 @@ class RuleChange:
 def change_rules(
     changes: Iterable[RuleChange], changed: Mapping[str, str], *, file_values: Mapping[str, str]
 ) -> dict[str, str]:
-    """The values that differ from the file after these changes, made in their order.
+    """The values that differ from the file after these changes, applied in order.
 
-    Values are not checked here beyond their being lists. Raises ConfigError for a key that cannot be
-    changed live, an element that is not in its list, and a list operation on what is no list.
+    Values are only checked for being lists. Raises ConfigError for a key that cannot be changed live, an
+    element that is not in its list, and a list operation on a value that is not a list.
     """
     values = dict(changed)
     for change in changes:
         if change.operation is RuleOperation.RESET and change.key in values:
-            # Also a key that is not live (the record was written by something else): it can be got rid of.
+            # Also a key that is not live (something else wrote the record), so that it can be removed.
             del values[change.key]
             continue
         _require_live(change.key)
@@ -103,20 +103,20 @@ def _changed(change: RuleChange, before: str) -> str:
 class RuleView:
     key: str
     value: str
-    """In effect."""
+    """The value in force."""
     file_value: str
     changed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesView:
-    """Every rule of a flow that may be changed while it runs."""
+    """Every rule of a flow that can be changed while it runs."""
 
     revision: int
     updated_at_ms: int | None
     rules: tuple[RuleView, ...]
     problem: str = ""
-    """Why changed rules are not in effect."""
+    """Why changed rules are not in force."""
 
 
 def view_rules(record: RulesRecord | None, *, file_values: Mapping[str, str], problem: str) -> RulesView:

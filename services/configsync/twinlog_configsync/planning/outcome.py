@@ -1,4 +1,4 @@
-"""What became of a plan that was carried out."""
+"""The outcome of a plan that was carried out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Refusal(Generic[_Kind]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a plan."""
+    """The outcome of a plan."""
 
     applied: Sequence[Change] = ()
     refused: Sequence[Refusal[Change]] = ()
     world: World
-    """As planned on, with a fresh look at every target topic that was touched."""
+    """The observation of the plan, with every changed target topic read again."""

@@ -1,4 +1,4 @@
-"""What there is to do for a flow, as one value: actions in the order in which they are carried out. Pure."""
+"""The plan for a flow as one value: actions in the order in which they are carried out. Pure."""
 
 import hashlib
 from collections.abc import Collection, Sequence
@@ -45,7 +45,8 @@ class Plan:
     actions: tuple[Action, ...]
 
     plan_id: str = field(init=False, compare=False)
-    """Equal exactly when the actions are: what they do, to what, from which value, by which rule."""
+    """Two plans have the same id exactly when their actions are equal: operation, object, old value and
+    rule."""
 
     def __post_init__(self) -> None:
         content = [str(self.flow), *sorted(self.scopes), *map(repr, self.actions)]
@@ -54,7 +55,7 @@ class Plan:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Without what is left out on purpose."""
+        """The actions without those that do nothing on purpose."""
         return tuple(action for action in self.actions if not isinstance(action, Omission))
 
     @property
@@ -85,9 +86,9 @@ def make_plan(
     claims: DesiredBindings,
     acls: Sequence[Translation] = (),
 ) -> Plan:
-    """Everything that is due in these scopes. The order in which things were seen makes no difference.
+    """Plan everything that is due in these scopes. The order of the input makes no difference.
 
-    `acls`: what becomes of the source's ACLs.
+    `acls` are the translated ACLs of the source.
     """
     actions: list[Action] = []
     loss = source_loss(
@@ -144,7 +145,7 @@ def replicated_topics(observation: Observation) -> frozenset[str]:
 def _plan_configs(
     pair: TopicPair, observation: Observation, rules: FlowRules, memory: Memory
 ) -> list[Action]:
-    """Nothing for a topic that is on one side only, or whose configs cannot be read."""
+    """Nothing for a topic that exists on one side only, or whose configs cannot be read."""
     if isinstance(pair.source, KafkaError) or isinstance(pair.target, KafkaError):
         return []
     if isinstance(pair.source_configs, KafkaError) or isinstance(pair.target_configs, KafkaError):

@@ -1,8 +1,8 @@
-"""Which records of the registry are believed. Pure.
+"""Which records of the registry are trusted. Pure.
 
-Everybody who may write `mm2-configsync.<A>.internal` could else have ACLs deleted that Twinlog never made, or
-topics taken for copies that are none. A record counts only if this flow could have written it; others are
-told and left out, and the next write removes them.
+Anybody who may write `mm2-configsync.<A>.internal` could otherwise have ACLs deleted that Twinlog never
+created, or topics taken for copies. A record counts only if this flow could have written it. Others are
+logged and left out, and the next write removes them.
 """
 
 from collections.abc import Mapping
@@ -77,7 +77,7 @@ def _acl_problem(binding: AclBinding, rules: FlowRules) -> str:
 
 
 def _is_copys_name(binding: AclBinding, rules: FlowRules) -> bool:
-    """Also a pattern as earlier releases made them: it is to be taken away."""
+    """Also a pattern, as earlier releases created them, because it has to be removed."""
     name, policy = binding.resource_name, rules.selector.policy
     if binding.pattern_type == LITERAL and name != WILDCARD and is_mirror_topic(policy, name):
         return False
@@ -87,7 +87,7 @@ def _is_copys_name(binding: AclBinding, rules: FlowRules) -> bool:
 
 
 def _with_its_copy(entry: TopicEntry, rules: FlowRules) -> TopicEntry:
-    """Its copy is the one that the policy names; what is known of another topic counts for nothing."""
+    """The copy has the name that the policy gives; what is known of another topic is dropped."""
     target_topic = rules.selector.policy.format_remote_topic(rules.flow.source, entry.source_topic)
     if entry.target_topic == target_topic:
         return entry

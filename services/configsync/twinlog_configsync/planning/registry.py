@@ -1,16 +1,22 @@
-"""The registry's state machine: what was known + what was seen + what was tried → what is known now. Pure.
+"""The registry's state machine: what was known + what was observed + what was tried → what is known now.
+Pure.
 
 Invariants
-A. `generation` never falls; it rises by one exactly when a source topic comes back with another topic id.
-B. `target_partition_count` is what the target confirmed, so the copy never meets a partition that is not
-   there.
-C. A topic that can merely not be seen now (time-out, no rights) keeps what is known of it; only the
-   source's word "no such topic" makes it DELETED_AT_SOURCE.
-D. A topic that no rule selects any more, or that is gone from both sides, stays, `selected=False`, for its
-   generation's sake: the latter for FORGET_AFTER_MS. Topics that are new begin above the generations that
-   were forgotten, so A holds for names that come back.
-E. A topic that is missing while the source as a whole was lost is kept for good: its copy is never deleted,
-   until the topic is back.
+
+A. `generation` never falls; it increases by one exactly when a source topic returns with another topic id.
+
+B. `target_partition_count` is what the target confirmed, so the copy never uses a partition that does not
+exist.
+
+C. A topic that is only not visible now (time-out, no rights) keeps what is known of it. Only the source's
+answer that the topic does not exist makes it DELETED_AT_SOURCE.
+
+D. A topic that no rule selects any more, or that is gone from both sides, stays with `selected=False` because
+of its generation; the latter for FORGET_AFTER_MS. New topics begin above the generations that were forgotten,
+so A holds for names that return.
+
+E. A topic that is missing because the source as a whole was lost is kept: its copy is never deleted, until
+the topic is back.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +31,8 @@ from twinlog_configsync.model.observation import Configs, Observation, TopicPair
 from twinlog_configsync.model.reasons import Reason
 
 FORGET_AFTER_MS = 30 * 24 * 3_600_000
-"""Systems that make topics by the hour would else fill the registry and every look with names of the past."""
+"""Otherwise systems that create topics by the hour would fill the registry, and every pass, with old
+names."""
 
 Entries = Mapping[str, TopicEntry]
 Blocker = KafkaError | Skip
@@ -42,12 +49,11 @@ def fold(
     loss: Hold | None = None,
     forgotten_generation: int = 0,
 ) -> dict[str, TopicEntry]:
-    """The entries after one refresh, by source topic; those that are to be forgotten are not among them.
+    """The entries after one refresh, by source topic, without those that are to be forgotten.
 
-    `observation` is what was seen after the actions; `blockers` what stood in their way, by source topic;
-    `loss` what the look says about the source as a whole; `created_after_start` whether a topic that is not
-    known yet appeared after the flow's selection was complete; `forgotten_generation` the highest of what was
-    forgotten.
+    `observation` was made after the actions; `blockers` are what blocked them, by source topic; `loss` tells
+    whether the source as a whole was lost; `created_after_start` tells whether an unknown topic appeared
+    after the flow's selection was complete; `forgotten_generation` is the highest forgotten generation.
     """
     entries: dict[str, TopicEntry] = {}
     for name, known in previous.items():
@@ -78,7 +84,7 @@ def _fold_one(
     loss: Hold | None,
     forgotten_generation: int,
 ) -> TopicEntry | None:
-    """None when there is nothing to know: the topic does not exist and never did."""
+    """None when the topic does not exist and never did."""
     if known is None and is_absent(pair.source):
         return None
     entry = known or TopicEntry(
@@ -95,7 +101,7 @@ def _fold_one(
         entry = replace(entry, target_partition_count=0, target_topic_id="", limits=TargetLimits())
     if isinstance(pair.source, KafkaError):
         if known is not None and is_absent(pair.source):
-            # The copy that is left is the one that was made: another topic under its name is not.
+            # Only the topic that Twinlog created is its copy, not another one with its name.
             entry = replace(entry, target_topic_id=known.target_topic_id)
         return _without_source(entry, pair.source, now_ms=now_ms, loss=loss)
     entry = _with_source(entry, pair.source, pair.source_configs)
@@ -103,7 +109,8 @@ def _fold_one(
 
 
 def _is_over(entry: TopicEntry, pair: TopicPair, now_ms: int) -> bool:
-    """Both sides say that it is gone, for long, and the source was not lost as a whole."""
+    """Whether both sides have reported for a long time that it is gone, and the source as a whole was not
+    lost."""
     is_gone = is_absent(pair.source) and is_absent(pair.target) and not entry.kept
     return is_gone and entry.deleted_at_ms is not None and now_ms - entry.deleted_at_ms >= FORGET_AFTER_MS
 

@@ -1,4 +1,4 @@
-"""The rules of one flow: what decides about its topics, configs and ACLs, compiled. Values only."""
+"""The compiled rules of one flow about topics, configs and ACLs. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,8 @@ class FlowRules:
     flow: Flow
     selector: TopicSelector
     named_topics: frozenset[str]
-    """Names that `topics` spells out: asked for even if the source does not list them (no right to
-    describe).
-    """
+    """Names that `topics` contains literally: they are requested even if the source does not list them (no
+    right to describe)."""
     topics: TopicRules
     deletes: DeleteRules
     acls: AclRules
@@ -28,8 +27,8 @@ class FlowRules:
     refresh_enabled: bool
     """False: topics are looked for once, at the start."""
     automatic: bool
-    """False: changes are planned and wait for ApplySync."""
+    """False: changes are planned and wait for `twinlog apply`."""
     offsets: OffsetsRule
-    """Which offsets the source service is to give the copies."""
+    """Which offsets the source service should give the copies."""
     exactly_once: bool
-    """Whether it copies in transactions."""
+    """Whether the source service copies in transactions."""

@@ -1,7 +1,7 @@
-"""Whether what is missing on the source was deleted there, or whether the source itself was lost. Pure.
+"""Whether topics that are missing on the source were deleted there, or the source itself was lost. Pure.
 
-A source that was wiped, restored empty, or whose address leads to another cluster lacks topics, ACLs and
-quotas that nobody deleted: the copies on the target are then what is left of them.
+A source that was wiped or restored empty, or whose address leads to another cluster, lacks topics, ACLs and
+quotas that nobody deleted. The copies on the target are then all that is left.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ def source_loss(
     known_cluster_id: str,
     is_heartbeats: Callable[[str], bool],
 ) -> Hold | None:
-    """What this look at the source says about it; None when it is what it was.
+    """The loss that this observation of the source shows; None when there is none.
 
-    It is lost when topics are missing and none of those that were there is still the same topic (by its id).
-    Heartbeats prove nothing: Twinlog makes them on any cluster. `known_cluster_id`: of the cluster that the
-    flow read last; "" when that is not known.
+    The source is lost when topics are missing and none of the known ones is still the same topic (by its id).
+    Heartbeats do not count, because Twinlog creates them on any cluster. `known_cluster_id` is the id at the
+    last read; "" when it is not known.
     """
     cluster_id = observation.source_cluster_id
     if known_cluster_id and cluster_id and known_cluster_id != cluster_id:
@@ -50,9 +50,8 @@ def source_loss(
 
 
 def kept_copies(entries: Mapping[str, TopicEntry]) -> Hold | None:
-    """Of a loss that was seen before: it counts until the topics are back on the source, or their copies are
-    gone from the target.
-    """
+    """Copies that are kept because of an earlier loss, until the topics are back on the source, or their
+    copies are gone from the target."""
     kept = sorted((name, entry) for name, entry in entries.items() if entry.kept and entry.selected)
     if not kept:
         return None

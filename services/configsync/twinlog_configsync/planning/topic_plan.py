@@ -1,7 +1,7 @@
-"""Which topics to create and which to grow (MM2's rules, reference §5.2), pure.
+"""Which topics are created and which get partitions (MM2's rules, reference §5.2). Pure.
 
-Beyond MM2: a topic that could not work is not created and says why (too few brokers, min.insync.replicas
-above the replication factor, a source configuration that we may not read).
+Beyond MM2: a topic that could not work is not created, and has a reason (too few brokers, min.insync.replicas
+above the replication factor, a source configuration that may not be read).
 """
 
 from dataclasses import dataclass, replace
@@ -19,13 +19,14 @@ class TopicRules:
     replication_factor: int
     """`replication.factor` of the flow; -1 = the target's default."""
     configs: ConfigRules
-    """The configs of every topic, without those that are fixed for some."""
+    """The configs of every topic, without the fixed values of some."""
     fixed: FixedRules = ()
     create_without_configs: bool = False
-    """sync.topic.configs.enabled=false: a topic whose configuration is hidden gets the target's defaults."""
+    """sync.topic.configs.enabled=false: a topic whose configuration cannot be read gets the target's
+    defaults."""
 
     def configs_of(self, source_topic: str, cluster: TargetCluster) -> ConfigRules:
-        """The rules for the configs of a topic's copy, with what this target knows."""
+        """The rules for the configs of a topic's copy, given what this target knows."""
         return replace(
             self.configs,
             known_on_target=cluster.known_configs,
@@ -34,7 +35,7 @@ class TopicRules:
 
 
 def plan_topics(observation: Observation, rules: TopicRules) -> list[TopicAction | Skip]:
-    """Creations, growths and what is left out on purpose, sorted by source topic."""
+    """Creations, added partitions, and what is left out on purpose; sorted by source topic."""
     planned = (
         _plan_one(pair, observation.target_cluster, rules) for _, pair in sorted(observation.pairs.items())
     )

@@ -1,4 +1,4 @@
-"""HeartbeatService over gRPC: request, question to the state, response."""
+"""HeartbeatService over gRPC: converts requests, asks the state, converts the answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -40,7 +40,7 @@ class HeartbeatServicer(pb2_grpc.HeartbeatServiceServicer):
         stop: asyncio.Event,
         watch_seconds: float = WATCH_SECONDS,
     ) -> None:
-        """Watches end by `stop`; `watch_seconds`: between two looks of a watch."""
+        """Watches end by `stop`; `watch_seconds` is the time between two updates of a watch."""
         self._state = state
         self._statuses = statuses
         self._stop = stop

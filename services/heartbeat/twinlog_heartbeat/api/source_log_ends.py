@@ -1,4 +1,4 @@
-"""The ends of the logs, as the source service knows them."""
+"""Asks the source service for the ends of the logs."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _CALL_SECONDS = 10.0
 
 
 class SourceLogEnds:
-    """Asks the source service; an `EndsOfLogs`."""
+    """Implements `EndsOfLogs`."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = SourceServiceStub(channel)

@@ -1,1 +1,1 @@
-"""The loops of one flow: beats are written, and watched as they arrive."""
+"""The loops of one flow: write heartbeats, and watch their arrival."""

@@ -1,4 +1,4 @@
-"""The beats of one flow under the rules in force: changed rules start its loops again."""
+"""The heartbeats of one flow under the rules in force: changed rules restart its loops."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ class FlowBeats:
     """The rules in force."""
     state: HeartbeatState
     loops_of: Callable[[HeartbeatFlow], Mapping[str, Loop]]
-    """The loops that write, by name."""
+    """Returns the writing loops, by name."""
     _replaced: asyncio.Event = field(default_factory=asyncio.Event)
 
     def follow(self, config: FlowConfig) -> None:
-        """Put changed rules into effect. Raises ConfigError for a filter that cannot be used."""
+        """Apply changed rules. Raises ConfigError for a filter that cannot be used."""
         entry = heartbeat_flow(config)
         self.state.follow(entry)
         writes_as_before = (entry.emits, entry.interval_seconds) == (
@@ -34,7 +34,7 @@ class FlowBeats:
             self._replaced.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop: write beats until `stop`, as the rules of the moment say."""
+        """Loop: write heartbeats until `stop`, by the rules in force."""
         while not stop.is_set():
             self._replaced.clear()
             halt = asyncio.Event()

@@ -1,7 +1,6 @@
-"""Writes one heartbeat again and again.
+"""Writes one heartbeat at an interval.
 
-All heartbeats of an interval are due at the same moments, so those of many flows that go to one topic share a
-batch.
+All heartbeats of an interval are due at the same moments, so those of many flows for one topic share a batch.
 """
 
 import asyncio
@@ -32,13 +31,12 @@ def seconds_to_next(now_ms: int, interval_seconds: float) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class BeatEmitter:
-    """The loop of one beat. Runs until stop; a cluster that is away or refuses is told to `on_error`, then
-    retried."""
+    """The loop of one heartbeat. Runs until stop. Failures are passed to `on_error` and retried."""
 
     beat: Beat
     admin: TopicAdmin
     writer: LogWriter
-    """Shared with other flows; its client has producer settings, the admin's has its own."""
+    """Shared with other flows; its client has producer settings, the admin client has its own."""
     topic: str
     topic_replication_factor: int
     interval_seconds: float
@@ -46,7 +44,8 @@ class BeatEmitter:
     on_emitted: Callable[[Beat], None]
     on_error: Callable[[Beat, TwinlogError], None]
     refusal: Callable[[Flow], TwinlogError | None]
-    """Why the flow must not run (both ends are one cluster), None when nothing is known against it."""
+    """Returns why the flow must not run (both ends are the same cluster); None when nothing is known against
+    it."""
     _topic_is_there: bool = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -61,7 +60,7 @@ class BeatEmitter:
         )
 
     async def _step(self) -> None:
-        """Write one beat; the topic is made first, so that no broker creates it with settings of its own."""
+        """Write one heartbeat. Create the topic first, so that no broker creates it with its defaults."""
         refused = self.refusal(self.beat.flow)
         if refused is not None:
             raise refused

@@ -18,7 +18,7 @@ from twinlog_heartbeat.model.delays import FlowDelay, PathState
 
 
 class HeartbeatInstruments:
-    """Counts beats as they come and go (a `BeatMeter`), and shows what is known of every flow."""
+    """Counts heartbeats (as a `BeatMeter`), and publishes the state of every flow."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -33,7 +33,7 @@ class HeartbeatInstruments:
         self._delay.record(delay_seconds, _attributes(flow))
 
     def show(self, delays: Callable[[], Iterable[FlowDelay]]) -> None:
-        """Once; `delays` is asked whenever the metrics are read."""
+        """Call it once; `delays` is called at each scrape."""
 
         def ages() -> Iterable[Observation]:
             return [

@@ -1,4 +1,4 @@
-"""Asks the source service for the ends of the logs, as long as a flow cannot be proven by beats."""
+"""Asks the source service for the ends of the logs, while heartbeats cannot prove a flow."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class LogEndsWatch:
     clock: Clock
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop. Nobody is asked while beats prove every flow."""
+        """Loop. Does not ask while heartbeats prove every flow."""
         await retrying_loop(
             "ends of logs",
             self.look,

@@ -1,4 +1,4 @@
-"""Makes the heartbeats topic on the target of a flow whose beats are off, as MM2 does."""
+"""Creates the heartbeats topic on the target of a flow whose heartbeats are off, as MM2 does."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ LOOK_INTERVAL_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicKeeper:
-    """Emitters make the topic they write to; this is for flows that have none."""
+    """For flows without an emitter; emitters create the topic to which they write."""
 
     flow: Flow
     admin: TopicAdmin

@@ -1,4 +1,4 @@
-"""Looks for replicated heartbeats on one cluster and says what arrives, as it arrives."""
+"""Watches one cluster for replicated heartbeats, and reports each as it arrives."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,22 +19,21 @@ from twinlog.wire.heartbeat import HEARTBEATS_PARTITION
 from twinlog_heartbeat.model.topology import PathBook
 
 TOPICS_INTERVAL_SECONDS = 5.0
-"""How often the cluster is asked for the topics that are followed, or should be there."""
+"""How often the cluster is asked for the topics that are watched, or should exist."""
 LIST_INTERVAL_SECONDS = 60.0
-"""How often it is asked for all of its topics: others may have come by more hops. Kafka lists no names
-without all partitions, so this is large where topics are many."""
+"""How often it is asked for all of its topics, because heartbeats may have arrived over several hops. Kafka
+lists names only together with all partitions, so the interval is long if there are many topics."""
 FETCH_WAIT_SECONDS = 5.0
-"""A broker answers as soon as there is a heartbeat."""
+"""Brokers answer as soon as there is a heartbeat."""
 LOOK_BACK_RECORDS = 100
-"""Where reading a topic starts: this far before its end, so that a path that is cut still shows when it last
-worked."""
+"""How far before its end reading a topic starts, so that a broken path still shows when it last worked."""
 
 TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
 
 _log = structlog.stdlib.get_logger(__name__)
 
 OnHeartbeat = Callable[[ClusterAlias, str, Heartbeat, int], None]
-"""(cluster, topic, heartbeat, seen at): called once for each heartbeat that arrives while we watch."""
+"""(cluster, topic, heartbeat, seen at): called once for each heartbeat that arrives."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,33 +42,33 @@ class _Tail:
     stop: asyncio.Event
     next_offset: int | None = None
     live_from: int = 0
-    """Records before this offset were there when the watch began: they date the path, they measure no delay.
-    """
+    """Records before this offset existed when the watch began: they date the path, but do not measure a
+    delay."""
 
 
 @dataclass(slots=True, kw_only=True)
 class HeartbeatWatcher:
-    """One cluster's replicated heartbeats topics, each read by a task of its own. Runs until stop, never
-    raises for a broker: `on_blocker` gets why the cluster cannot be read, and None once it can."""
+    """The replicated heartbeats topics of one cluster; each is read by its own task. Runs until stop, and
+    never raises for a broker: `on_blocker` gets why the cluster cannot be read, and None once it can."""
 
     alias: ClusterAlias
     admin: TopicAdmin
     cluster: KafkaCluster
-    """Gives the readers, and the ends of the logs they read."""
+    """Provides the readers, and the ends of the logs that they read."""
     policy: ReplicationPolicy
     paths: PathBook
     clock: Clock
     on_heartbeat: OnHeartbeat
     on_blocker: Callable[[ClusterAlias, TwinlogError | None], None]
     on_read_blocker: Callable[[ClusterAlias, str, TwinlogError | None], None]
-    """As `on_blocker`, of one topic: the cluster answers, and this cannot be read."""
+    """As `on_blocker`, for one topic: the cluster answers, and this topic cannot be read."""
     expected: frozenset[str] = frozenset()
-    """Replicated heartbeats topics that the flows of the file write there."""
+    """The replicated heartbeats topics that the flows of the file write to this cluster."""
     _tails: dict[str, _Tail] = field(default_factory=dict)
     _list_at: float = float("-inf")
 
     async def run(self, stop: asyncio.Event) -> None:
-        """List the topics now and then; tail those that hold replicated heartbeats."""
+        """List the topics at an interval; read those with replicated heartbeats."""
         async with asyncio.TaskGroup() as group:
 
             async def look() -> None:
@@ -91,7 +90,7 @@ class HeartbeatWatcher:
                     tail.stop.set()
 
     async def topics(self) -> frozenset[str]:
-        """The replicated heartbeats topics that are there now. Raises KafkaError."""
+        """The replicated heartbeats topics that exist now. Raises KafkaError."""
         now = self.clock.monotonic()
         if now >= self._list_at:
             topics = heartbeat_topics(self.policy, await self.admin.list_topics())
@@ -116,7 +115,7 @@ class HeartbeatWatcher:
             group.create_task(self._run_tail(tail), name=f"tail {topic} on {self.alias}")
 
     def _tell(self, tail: _Tail, error: TwinlogError | None) -> None:
-        """Nothing is told of a topic that is no longer there."""
+        """Report nothing about a topic that no longer exists."""
         if not tail.stop.is_set():
             self.on_read_blocker(self.alias, tail.topic, error)
 
@@ -135,8 +134,8 @@ class HeartbeatWatcher:
             )
 
     async def _step(self, tail: _Tail, reader: LogReader) -> None:
-        """Read what is new. A position that fell out of the log is looked up again: only what arrives from
-        now on matters here."""
+        """Read new records. A position that fell out of the log is looked up again, because only new
+        heartbeats matter."""
         partition = TopicPartition(tail.topic, HEARTBEATS_PARTITION)
         try:
             if tail.next_offset is None:
@@ -162,7 +161,7 @@ class HeartbeatWatcher:
         tail.next_offset = fetched.next_offset
 
     async def _start(self, partition: TopicPartition) -> tuple[int, int]:
-        """Where to start reading, and the end as of now."""
+        """Where to start reading, and the present end."""
         bounds: list[int] = []
         for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
             answer = (await self.cluster.list_offsets(spec, [partition]))[partition]

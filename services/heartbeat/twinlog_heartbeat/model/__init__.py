@@ -1,1 +1,1 @@
-"""Beats, delays and the topology that they prove. Pure."""
+"""Heartbeats, delays, and the topology that they prove. Pure."""

@@ -10,17 +10,17 @@ from twinlog_heartbeat.config import HeartbeatFlow
 
 class Purpose(Enum):
     MM2 = "mm2"
-    """On the flow's target, as MM2's heartbeat connector does: the target can be written."""
+    """On the flow's target, as MM2's heartbeat connector does; it shows that the target can be written."""
     PROOF = "proof"
     """On the flow's source: only a working copy brings it to the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """One heartbeat record that is written again and again."""
+    """One heartbeat record that is written at an interval."""
 
     flow: Flow
-    """The record's key."""
+    """The key of the record."""
     purpose: Purpose
     cluster: ClusterAlias
     """Where it is written."""
@@ -31,11 +31,11 @@ class Beat:
 
 
 def planned_beats(flows: Iterable[HeartbeatFlow]) -> list[Beat]:
-    """The beats of these flows (mirrormaker2.md §1.3, and our proof of the path).
+    """The heartbeats of these flows (mirrormaker2.md §1.3), and Twinlog's proof of the path.
 
     MM2 writes (A, B) to B for every flow whose heartbeats are on, replicating or not. On A it writes (B, A),
-    the reverse flow's beat; our proof on A has the key (A, B), so neither hides the other in the compacted
-    topic.
+    the heartbeat of the reverse flow. Our proof on A has the key (A, B), so neither replaces the other in the
+    compacted topic.
     """
     beats: list[Beat] = []
     for entry in flows:

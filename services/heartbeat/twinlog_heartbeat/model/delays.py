@@ -1,5 +1,5 @@
-"""What the beats of one flow prove: is the path alive, and how long does it take. Pure: every call takes
-the time, of the wall clock and of one that is never set."""
+"""What the heartbeats of one flow prove: whether the path works, and its delay. Pure: every call takes the
+time of the wall clock and of a steady clock, which is never set."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -13,29 +13,30 @@ from twinlog_heartbeat.model.skew import SkewEstimate
 MAX_DELAY_WINDOW_MS = 60_000
 """`max_delay_ms` looks back this far."""
 CLOCK_STEP_MS = 1_000
-"""Both clocks of a host drift apart by less than this between two beats: by more, the wall clock was set."""
+"""Both clocks of a host drift apart by less than this between two heartbeats. If they differ by more, the
+wall clock was set."""
 
 
 class PathState(Enum):
     ALIVE = "ALIVE"
-    """A beat arrived lately, however late."""
+    """A heartbeat arrived recently, however late."""
     SILENT = "SILENT"
-    """Beats are written and do not arrive."""
+    """Heartbeats are written and do not arrive."""
     UNKNOWN = "UNKNOWN"
-    """Nothing can be said: no beat could be written or looked for; the reason says which."""
+    """The state is unknown, because no heartbeat could be written or read; the reason tells which."""
 
 
 class Basis(Enum):
-    """What a delay was measured by."""
+    """How a delay was measured."""
 
     HEARTBEATS = "HEARTBEATS"
     LOG_ENDS = "LOG_ENDS"
-    """The ends of the source's logs, as the source service reads them: no beats can be written."""
+    """By the ends of the source's logs, as the source service reads them: no heartbeats can be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """Why beats cannot be written, or cannot be looked for, right now."""
+    """Why heartbeats cannot be written or read now."""
 
     reason: str
     message: str
@@ -43,59 +44,60 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowDelay:
-    """The delay of one flow as of one moment."""
+    """The delay of one flow at one moment."""
 
     flow: Flow
     state: PathState
     last_delay_ms: int | None
-    """From the emission on the source to the sight on the target, newest beat; None before the first."""
+    """Of the newest heartbeat, from its emission on the source until it was seen on the target; None before
+    the first."""
     max_delay_ms: int | None
-    """Largest of the last minute; None when none arrived in it."""
+    """The largest of the last minute; None when none arrived in it."""
     age_ms: int | None
-    """Since the emission of the newest beat that arrived: grows while the path is cut."""
+    """Age of the newest heartbeat that arrived: grows while the path does not work."""
     emitted: int
-    """Beats written on the source since the start."""
+    """Heartbeats written on the source since the start."""
     observed: int
-    """Beats seen on the target since the start."""
+    """Heartbeats seen on the target since the start."""
     reason: str
-    """"" when ALIVE and nothing is wrong."""
+    """"" when ALIVE and without problems."""
     message: str
     clock_skew_ms: int | None = None
-    """How far the clock of another writer on the path is ahead of ours, estimated; None = not known."""
+    """How far the clock of another writer on the path is ahead of ours, estimated; None = unknown."""
     basis: Basis = Basis.HEARTBEATS
 
 
 @dataclass(slots=True, kw_only=True)
 class DelayTracker:
-    """The record of one flow's beats.
+    """The observations of one flow's heartbeats.
 
-    A delay is the difference of two readings of one process's clock when the beat is our own, so the clocks
-    of the clusters do not matter. Beats of others on the same path (MM2's of the reverse flow) only count as
-    sign of life while we cannot write our own; their delay then includes the difference of the clocks and is
-    never below 0.
+    The delay of our own heartbeat is the difference of two readings of this process's clock, so the clusters'
+    clocks do not matter. Heartbeats of other writers on the same path (MM2's of the reverse flow) count only
+    while we cannot write our own; their delay then includes the difference of the clocks, and is never below
+    0.
 
-    Where no beats can be written, what the source service knows of the ends of the logs stands in for them.
+    If no heartbeats can be written, the ends of the logs from the source service replace them.
 
-    The path is SILENT once no beat has arrived for `silent_after_ms`, on a clock that is never set: what a
-    beat says of the time may come from another host, or from before the clock was set. `steady_ms` is a
-    reading of that clock; left out: as the wall clock.
+    The path is SILENT once no heartbeat has arrived for `silent_after_ms` by the steady clock, because the
+    timestamp of a heartbeat may come from another host, or from before the clock was set. `steady_ms` is a
+    reading of that clock; by default it equals the wall clock.
     """
 
     flow: Flow
     started_ms: int
-    """On the steady clock."""
+    """By the steady clock."""
     silent_after_ms: int
     emitted: int = 0
     observed: int = 0
     _newest_emitted_ms: int | None = None
-    """Emission time of the newest beat that arrived."""
+    """The emission time of the newest heartbeat that arrived."""
     _newest_delay_ms: int | None = None
     _newest_seen_ms: int = 0
-    """When it was seen, on the wall clock."""
+    """When it was seen, by the wall clock."""
     _newest_steady_ms: int = 0
-    """And on the steady one."""
+    """The same by the steady clock."""
     _alive_at_ms: int | None = None
-    """When the last beat arrived that may be a new one, on the steady clock."""
+    """When the last heartbeat arrived that may be a new one, by the steady clock."""
     _write_blocker: Blocker | None = None
     _watch_blocker: Blocker | None = None
     _read_blocker: Blocker | None = None
@@ -103,21 +105,21 @@ class DelayTracker:
     _log_ends: LogEnds | None = None
     _skew: SkewEstimate = field(default_factory=SkewEstimate)
     _recent: deque[tuple[int, int]] = field(default_factory=deque)
-    """(seen, delay) of the last minute, on the steady clock, delays falling from left to right: the first is
-    the maximum."""
+    """(seen, delay) of the last minute, by the steady clock, with falling delays: the first is the
+    maximum."""
 
     def on_rules(self, *, silent_after_ms: int, blocker: Blocker | None) -> None:
-        """The rules of the flow, and why they keep it from being proven; None when they do not."""
+        """The rules of the flow, and why they prevent its proof; None when they do not."""
         self.silent_after_ms = silent_after_ms
         self._rules_blocker = blocker
 
     def on_emitted(self) -> None:
-        """A beat was written on the source and acknowledged."""
+        """A heartbeat was written on the source and acknowledged."""
         self.emitted += 1
         self._write_blocker = None
 
     def on_write_blocker(self, blocker: Blocker) -> None:
-        """The source cluster did not take a beat."""
+        """The source cluster did not accept a heartbeat."""
         self._write_blocker = blocker
 
     def on_watch_blocker(self, blocker: Blocker | None) -> None:
@@ -129,23 +131,23 @@ class DelayTracker:
         self._read_blocker = blocker
 
     def on_log_ends(self, ends: LogEnds) -> None:
-        """What the source service knows of the flow's logs."""
+        """The source service reported the ends of the flow's logs."""
         self._log_ends = ends
 
     def lacks_beats(self, steady_ms: int) -> bool:
-        """Whether something keeps beats from being written, and none of others prove the path."""
+        """Whether something prevents writing heartbeats, and no other writer's heartbeats prove the path."""
         return (self._rules_blocker or self._write_blocker) is not None and not self._is_alive(steady_ms)
 
     def on_observed(self, *, emitted_ms: int, seen_ms: int, own: bool, steady_ms: int | None = None) -> None:
-        """A beat was seen on the target. Older ones than the newest (a log that is copied again, or the
-        writer's clock was set back) count, and measure no delay."""
+        """A heartbeat was seen on the target. One that is older than the newest (the log is copied again, or
+        the writer's clock was set back) counts, but does not measure a delay."""
         steady_ms = seen_ms if steady_ms is None else steady_ms
         self._skew.on_observed(emitted_ms=emitted_ms, seen_ms=seen_ms, own=own)
         if not own and self._write_blocker is None and self._rules_blocker is None:
             return
         self.observed += 1
         if not self._is_newer(emitted_ms, seen_ms, steady_ms):
-            # They arrive all the same: alone they must not let the path fall silent.
+            # They still arrive: without others they keep the path from becoming SILENT.
             if self._alive_at_ms is None or steady_ms - self._alive_at_ms > self.silent_after_ms // 2:
                 self._alive_at_ms = steady_ms
             return
@@ -160,8 +162,8 @@ class DelayTracker:
         self._recent.append((steady_ms, delay_ms))
 
     def _is_newer(self, emitted_ms: int, seen_ms: int, steady_ms: int) -> bool:
-        """Whether it was written after the newest one that is known. The stamp of that one says nothing if
-        our clock was set back since it was seen, or had not come so far."""
+        """Whether it was written after the newest known one. The timestamp of that one proves nothing if our
+        clock was set back since, or was behind it."""
         newest = self._newest_emitted_ms
         if newest is None or emitted_ms > newest or newest > seen_ms:
             return True
@@ -169,8 +171,8 @@ class DelayTracker:
         return set_by_ms < -CLOCK_STEP_MS
 
     def report(self, now_ms: int, *, steady_ms: int | None = None, away: Blocker | None = None) -> FlowDelay:
-        """What is known at `now_ms`; `away`: one of the flow's clusters does not answer. Changes nothing:
-        metrics ask from another thread."""
+        """The state at `now_ms`; `away`: one of the flow's clusters does not answer. Changes nothing, because
+        metrics call it from another thread."""
         steady_ms = now_ms if steady_ms is None else steady_ms
         oldest_ms = steady_ms - MAX_DELAY_WINDOW_MS
         recent = (delay_ms for seen_ms, delay_ms in list(self._recent) if seen_ms > oldest_ms)
@@ -200,7 +202,8 @@ class DelayTracker:
         return self._alive_at_ms is not None and steady_ms - self._alive_at_ms <= self.silent_after_ms
 
     def _by_log_ends(self, now_ms: int, steady_ms: int, away: Blocker | None) -> FlowDelay | None:
-        """What the ends of the logs say; None where beats prove the path, or nothing fresh is known."""
+        """The state by the ends of the logs; None if heartbeats prove the path, or nothing recent is
+        known."""
         ends, blocker = self._log_ends, self._rules_blocker or self._write_blocker
         if ends is None or blocker is None or away is not None or self._is_alive(steady_ms):
             return None

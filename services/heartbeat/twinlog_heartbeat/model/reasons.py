@@ -1,21 +1,21 @@
-"""Why a path is not known to be alive: every reason the heartbeat service itself gives, once.
+"""Why a path is not known to be alive: all reasons that the heartbeat service itself gives.
 
-Reasons that come from a broker (KAFKA_TIMEOUT, TOPIC_UNAUTHORIZED, …) are passed on as the ports name them.
+Reasons from a broker (KAFKA_TIMEOUT, TOPIC_UNAUTHORIZED, …) are passed on unchanged.
 """
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Stable words of the API; documented in docs/reasons.md."""
+    """Stable names of the API; docs/reasons.md documents them."""
 
     STARTING = "STARTING"
-    """No heartbeat has been written and seen yet, and it is too early to worry."""
+    """No heartbeat has been written and seen yet, shortly after the start."""
     HEARTBEATS_DISABLED = "HEARTBEATS_DISABLED"
-    """emit.heartbeats.enabled=false for this flow: nobody writes the beats that would prove the path."""
+    """emit.heartbeats.enabled=false for this flow: no heartbeats are written that would prove the path."""
     NOT_REPLICATED = "NOT_REPLICATED"
     """heartbeats.replication.enabled=false and the topic filter does not select heartbeats."""
     HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
-    """Beats were written on the source and do not arrive on the target."""
+    """Heartbeats are written on the source and do not arrive on the target."""
     SAME_CLUSTER = "SAME_CLUSTER"
-    """Both ends of the flow have one cluster id."""
+    """Both clusters of the flow have the same id."""

@@ -1,20 +1,19 @@
-"""How far the clock of another writer of heartbeats is ahead of ours, estimated from both kinds of beats on
-one path. Pure: every call takes `now_ms`.
-"""
+"""Estimates how far the clock of another writer of heartbeats is ahead of ours, from both writers' heartbeats
+on one path. Pure: every call takes `now_ms`."""
 
 from collections import deque
 from dataclasses import dataclass, field
 
 WINDOW_MS = 300_000
-"""Only beats of so long are compared: clocks drift, and are set."""
+"""Only heartbeats of this time are compared, because clocks drift and are set."""
 
 
 @dataclass(slots=True)
 class LeastOfWindow:
-    """The least value of the last `WINDOW_MS`."""
+    """The smallest value of the last `WINDOW_MS`."""
 
     _values: deque[tuple[int, int]] = field(default_factory=deque)
-    """(at, value), values rising from left to right: the first is the least."""
+    """(at, value), with rising values: the first is the smallest."""
 
     def add(self, value: int, now_ms: int) -> None:
         while self._values and self._values[-1][1] >= value:
@@ -22,16 +21,17 @@ class LeastOfWindow:
         self._values.append((now_ms, value))
 
     def least(self, now_ms: int) -> int | None:
-        """None without any in the window. Changes nothing: metrics ask from another thread."""
+        """None without a value in the window. Changes nothing, because metrics call it from another
+        thread."""
         return next((value for at, value in list(self._values) if at > now_ms - WINDOW_MS), None)
 
 
 @dataclass(slots=True)
 class SkewEstimate:
-    """Both kinds of beats take the same path, so the quickest of each took about the same time: what else
-    lies between their emission and their sight is the difference of the clocks.
+    """Heartbeats of both writers take the same path, so the fastest of each took about the same time. The
+    rest of the difference between emission and arrival is the difference of the clocks.
 
-    Accurate to the unevenness of the path; a beat of our own measures no clock but ours.
+    The precision is the variation of the path's delay.
     """
 
     _own: LeastOfWindow = field(default_factory=LeastOfWindow)
@@ -41,6 +41,6 @@ class SkewEstimate:
         (self._own if own else self._others).add(seen_ms - emitted_ms, seen_ms)
 
     def milliseconds(self, now_ms: int) -> int | None:
-        """Positive: the other writer's clock is ahead of ours. None while one kind of beat is missing."""
+        """Positive: the other writer's clock is ahead. None while one of the two writers has no heartbeat."""
         own, others = self._own.least(now_ms), self._others.least(now_ms)
         return None if own is None or others is None else own - others

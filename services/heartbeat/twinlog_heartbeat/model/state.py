@@ -1,4 +1,5 @@
-"""The state of the service: trackers by flow and the book of paths, fed by emitters and watchers. No I/O."""
+"""The state of the service: the delays of the flows and the known paths, updated by emitters and watchers. No
+I/O."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -37,17 +38,17 @@ class ClusterAnswer(Protocol):
 
 
 class BeatMeter(Protocol):
-    """Where beats are counted."""
+    """Counts heartbeats."""
 
     def emitted(self, flow: Flow) -> None: ...
 
     def observed(self, flow: Flow, *, delay_seconds: float) -> None:
-        """A beat of the flow arrived through it."""
+        """A heartbeat of the flow arrived through it."""
         ...
 
 
 class HeartbeatState:
-    """What is known of every flow that replicates, and of every path."""
+    """The state of every flow that replicates, and of every path."""
 
     def __init__(
         self,
@@ -57,7 +58,8 @@ class HeartbeatState:
         meter: BeatMeter,
         statuses: Callable[[], Iterable[ClusterAnswer]],
     ) -> None:
-        """`statuses` says which clusters answer: a probe knows sooner than a beat that times out."""
+        """`statuses` tells which clusters answer: a probe notices a failure sooner than a heartbeat that
+        times out."""
         self._statuses = statuses
         self.paths = PathBook()
         self._clock = clock
@@ -76,26 +78,26 @@ class HeartbeatState:
         self._meter = meter
 
     def follow(self, entry: HeartbeatFlow) -> None:
-        """These are now the rules of the flow."""
+        """Set the rules of the flow."""
         tracker = self._trackers.get(entry.flow)
         if tracker is not None:
             tracker.on_rules(silent_after_ms=entry.silent_after_ms, blocker=_standing_blocker(entry))
 
     def on_emitted(self, beat: Beat) -> None:
-        """A beat is on its cluster."""
+        """A heartbeat was written to its cluster."""
         self._meter.emitted(beat.flow)
         tracker = self._trackers.get(beat.flow)
         if tracker is not None and beat.purpose is Purpose.PROOF:
             tracker.on_emitted()
 
     def on_emit_error(self, beat: Beat, error: TwinlogError) -> None:
-        """A beat could not be written."""
+        """A heartbeat could not be written."""
         tracker = self._trackers.get(beat.flow)
         if tracker is not None and beat.purpose is Purpose.PROOF:
             tracker.on_write_blocker(Blocker(reason=error.reason, message=str(error)))
 
     def on_heartbeat(self, cluster: ClusterAlias, topic: str, heartbeat: Heartbeat, seen_ms: int) -> None:
-        """A heartbeat arrived in a replicated topic: it proves the flow whose copy that topic is."""
+        """A heartbeat arrived in a replicated topic: it proves the flow that made this copy."""
         steady_ms = self._steady_ms()
         for flow, tracker in self._trackers.items():
             if flow.target != cluster or self._watched_topics[flow] != topic:
@@ -108,13 +110,13 @@ class HeartbeatState:
                 self._meter.observed(flow, delay_seconds=max(0, seen_ms - heartbeat.timestamp_ms) / 1000)
 
     def on_log_ends(self, flow: Flow, ends: LogEnds) -> None:
-        """What the source service knows of a flow's logs."""
+        """The source service reported the ends of a flow's logs."""
         tracker = self._trackers.get(flow)
         if tracker is not None:
             tracker.on_log_ends(ends)
 
     def without_beats(self) -> bool:
-        """Whether any flow lacks beats that could prove it."""
+        """Whether a flow has no heartbeats that could prove it."""
         steady_ms = self._steady_ms()
         return any(tracker.lacks_beats(steady_ms) for tracker in self._trackers.values())
 
@@ -156,12 +158,12 @@ class HeartbeatState:
         )
 
     def _steady_ms(self) -> int:
-        """Of a clock that is never set."""
+        """By a clock that is never set."""
         return int(self._clock.monotonic() * 1000)
 
 
 def _standing_blocker(entry: HeartbeatFlow) -> Blocker | None:
-    """Why the configuration itself keeps a flow from being proven."""
+    """Why the configuration itself prevents the proof of a flow."""
     if not entry.emits:
         return Blocker(
             reason=Reason.HEARTBEATS_DISABLED,

@@ -1,4 +1,4 @@
-"""The paths that heartbeats have travelled, read from the names and the newest records of heartbeats topics.
+"""The paths that heartbeats have travelled, from the names and the newest records of heartbeats topics.
 Pure."""
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from twinlog.policy import ReplicationPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """A chain of clusters that ends where the topic was found."""
+    """A chain of clusters that ends at the cluster of the topic."""
 
     observed_on: ClusterAlias
     topic: str
@@ -22,9 +22,9 @@ class Path:
 
 
 def upstream_chain(policy: ReplicationPolicy, topic: str) -> tuple[ClusterAlias, ...]:
-    """Clusters the topic's records passed, origin first; empty for the cluster's own `heartbeats`.
+    """The clusters that the topic's records passed, origin first; empty for the cluster's own `heartbeats`.
 
-    Ends at an alias that comes again: names can be made to circle.
+    Ends at an alias that occurs again, because names can form a circle.
     """
     chain: list[ClusterAlias] = []
     while (alias := policy.topic_source(topic)) is not None and alias not in chain:
@@ -43,7 +43,7 @@ class PathBook:
         self._paths: dict[tuple[ClusterAlias, str], Path] = {}
 
     def on_topics(self, cluster: ClusterAlias, policy: ReplicationPolicy, topics: frozenset[str]) -> None:
-        """Replace the known replicated heartbeats topics of a cluster by those that were listed now."""
+        """Replace the known replicated heartbeats topics of a cluster."""
         for key in [key for key in self._paths if key[0] == cluster and key[1] not in topics]:
             del self._paths[key]
         for topic in topics:
@@ -59,12 +59,12 @@ class PathBook:
             )
 
     def on_heartbeat(self, cluster: ClusterAlias, topic: str, *, emitted_ms: int, seen_ms: int) -> None:
-        """A heartbeat was read; one older than the newest changes nothing."""
+        """A heartbeat was read; one that is older than the newest changes nothing."""
         path = self._paths.get((cluster, topic))
         if path is None:
             return
         newest_ms = path.last_emitted_ms
-        # One from the future is from before the clock was set back.
+        # One from the future was written before the clock was set back.
         if newest_ms is not None and emitted_ms < newest_ms <= seen_ms:
             return
         self._paths[cluster, topic] = Path(
