@@ -44,6 +44,6 @@ class EndReason(StrEnum):
 
 HELD: Mapping[str, str] = {
     PartitionReason.DELAYED: "its next records are younger than twinlog.delay.seconds",
-    PartitionReason.UNTIL_REACHED: "it is copied as far as this copy is to go",
+    PartitionReason.UNTIL_REACHED: "this finite copy has reached its end",
 }
 """Messages of partitions that wait on purpose; they are never STALLED."""

@@ -63,18 +63,18 @@ def _removals(
     kept: list[SkipAcl] = []
     for binding in surplus:
         if not rules.follows_removals:
-            rule = f"nothing on the source asks for it any more, but mode {rules.mode} never deletes"
+            rule = f"the source no longer has it, but mode {rules.mode} never deletes"
         elif hold is not None:
             rule = f"kept, {hold.reason}: {hold.message}"
         elif wanted_elsewhere is None:
             rule = (
-                "nothing on the source asks for it any more; kept until every flow into this target has said "
-                "what it wants"
+                "the source no longer has it; kept until it is known whether another flow into this target"
+                " needs it"
             )
         elif binding in wanted_elsewhere:
-            rule = "nothing on the source asks for it any more, but another flow into this target wants it"
+            rule = "the source no longer has it, but another flow into this target needs it"
         else:
-            rule = f"made by Twinlog, nothing on the source asks for it (mode {rules.mode})"
+            rule = f"created by Twinlog, and the source no longer has it (mode {rules.mode})"
             deletions.append(DeleteAcl(binding=binding, rule=rule))
             continue
         kept.append(SkipAcl(binding=binding, rule=rule))

@@ -150,7 +150,7 @@ def is_own_name(name: str) -> bool:
 
 def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translation:
     if is_fence(binding):
-        return _left_out(binding, "a fence: it keeps writers out of its own cluster only", effective=True)
+        return _left_out(binding, "a fence concerns its own cluster only", effective=True)
     if binding.resource_type not in _TYPES[rules.mode]:
         kind = binding.resource_type.lower().replace("_", " ")
         return _left_out(binding, f"mode {rules.mode} does not copy ACLs of {kind}s")
@@ -175,7 +175,7 @@ def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translati
         # A DENY for rights that no copied ALLOW grants changes nothing.
         return _left_out(binding, _why_nothing(binding, rules, is_pattern=is_pattern), effective=True)
     if is_pattern:
-        rule += f", written out for {_COUNTERPARTS[binding.resource_type]}"
+        rule += f", expanded to {_COUNTERPARTS[binding.resource_type]}"
     return Translation(source=binding, targets=targets, rule=rule)
 
 
@@ -198,11 +198,11 @@ def _why_nothing(binding: AclBinding, rules: AclRules, *, is_pattern: bool) -> s
     match binding.resource_type:
         case "TRANSACTIONAL_ID" if is_pattern:
             return (
-                "a pattern of transactional ids would also open ids of the target's own applications: name "
+                "a pattern of transactional ids would also match ids of the target's own applications: name "
                 "the ids in ACLs of the source, or grant it on the target"
             )
         case "GROUP" | "TRANSACTIONAL_ID" if not is_pattern and is_own_name(binding.resource_name):
-            return f"names with {_OWN_PREFIX} are of Twinlog's own services"
+            return f"names with {_OWN_PREFIX} belong to Twinlog's own services"
         case "GROUP":
             return (
                 "it matches no group that the source has and the flow selects"
@@ -210,7 +210,7 @@ def _why_nothing(binding: AclBinding, rules: AclRules, *, is_pattern: bool) -> s
                 else "the group is not selected (groups, groups.exclude)"
             )
         case _ if is_pattern:
-            return "it matches no topic that is replicated"
+            return "it matches no replicated topic"
         case _ if rules.selects_topic(binding.resource_name):
             return "the source has no such topic: where names are kept, the target's may be another one"
         case _:
@@ -238,7 +238,8 @@ def _without_gain(translation: Translation, lost: Collection[AclBinding]) -> Tra
     if denial is None:
         return translation
     return _left_out(
-        binding, f"the source limits it by a DENY that is not copied ({acl_text(denial)}): it would give more"
+        binding,
+        f"the source limits it by a DENY that is not copied ({acl_text(denial)}): the copy would allow more",
     )
 
 

@@ -131,7 +131,7 @@ class RegistryStore:
             fetched = await reader.fetch(self._partition, position, max_wait_seconds=_FETCH_WAIT_SECONDS)
             if fetched.next_offset <= position:
                 raise TransientKafkaError(
-                    f"{self.topic} gave no records from offset {position} on, though it ends at {end}",
+                    f"{self.topic} returned no records from offset {position} on, although it ends at {end}",
                     metadata={"topic": self.topic, "offset": str(position)},
                 )
             for record in fetched.records:

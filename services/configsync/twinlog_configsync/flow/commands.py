@@ -140,7 +140,7 @@ class FlowCommands:
             if plan.plan_id != plan_id:
                 raise ConflictError(
                     f"{self._passes.flow}: the clusters or the rules have changed since plan {plan_id} was "
-                    "made: look at the new plan and apply that",
+                    "made: make a new plan, and apply that",
                     reason=Reason.PLAN_STALE,
                     metadata={
                         "flow": str(self._passes.flow),
@@ -236,7 +236,7 @@ class FlowCommands:
         """The present rules. Before the registry was read, those of the file, and the view says so."""
         problem = self._passes.rules_problem
         if not self._passes.loaded:
-            problem = f"changed rules are not known yet: {self._passes.status.message}"
+            problem = f"the changed rules have not been read yet: {self._passes.status.message}"
         return view_rules(
             self._passes.memory.rules, file_values=self._passes.config.file_values, problem=problem
         )

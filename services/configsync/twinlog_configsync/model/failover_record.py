@@ -47,15 +47,14 @@ def words(flow: Flow, record: bytes | None) -> str:
         raise WireFormatError(f"the record of the last move is damaged: {error!r}") from error
     if state != "DONE":
         return (
-            f"a {kind} is under way or was cut ({state}): `twinlog {kind} run '{flow}'` continues it,"
+            f"a {kind} is running or was interrupted ({state}): `twinlog {kind} run '{flow}'` continues it,"
             f" `twinlog {kind} abort '{flow}'` gives it up"
         )
     if not on_target:
         return ""
     given_up = f" (the last {kind} was given up)" if aborted else ""
-    return (
-        f"groups were moved to {flow.target} and not back{given_up}: `twinlog failback run '{flow}'` ends it"
-    )
+    back = f"`twinlog failback run '{flow}'` moves them back"
+    return f"groups were moved to {flow.target} and not back{given_up}: {back}"
 
 
 async def _newest(target: KafkaCluster, flow: Flow, partition: TopicPartition) -> bytes | None:

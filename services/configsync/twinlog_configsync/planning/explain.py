@@ -109,7 +109,7 @@ def _source_verdict(
     if isinstance(found, KafkaError) and not is_absent(found):
         return (Verdict.UNKNOWN if found.retriable else Verdict.NOT_AUTHORIZED), str(found)
     if entry is None or not entry.selected:
-        return Verdict.WAITING, f"selected ({decision.rule}); the next refresh takes it up"
+        return Verdict.WAITING, f"selected ({decision.rule}); it is created with the next refresh"
     match entry.state:
         case TopicState.DELETED_AT_SOURCE:
             return Verdict.DELETED_AT_SOURCE, f"{entry.message}; {_fate(entry, deletes)}"
@@ -125,7 +125,7 @@ def _fate(entry: TopicEntry, deletes: DeleteRules) -> str:
         return f"{entry.target_topic} stays: restore the topic on the source, or delete its copy"
     if deletes.enabled:
         seconds = number_text(deletes.grace_seconds)
-        return f"{entry.target_topic} goes {seconds} s after it (`twinlog plan --skips`)"
+        return f"{entry.target_topic} is deleted {seconds} s after it (`twinlog plan --skips`)"
     return f"{entry.target_topic} stays (twinlog.sync.topic.deletes.enabled=false)"
 
 
@@ -159,13 +159,17 @@ def _target_verdict(
         return Verdict.INTERNAL, "a topic of Kafka or of the mirror itself", ""
     upstream = policy.upstream_topic(topic)
     if policy.topic_source(topic) != source or upstream is None:
-        return Verdict.NO_COUNTERPART, f"nothing of {source} is copied into it", ""
+        return Verdict.NO_COUNTERPART, f"no topic of {source} is copied to it", ""
     decision = selector.decide(upstream)
     if decision.selected:
-        return Verdict.NO_COUNTERPART, f"its name says {upstream} of {source}, which is not there", upstream
+        return (
+            Verdict.NO_COUNTERPART,
+            f"it would be the copy of {upstream} of {source}, which does not exist",
+            upstream,
+        )
     return (
         Verdict.NO_COUNTERPART,
-        f"its name says {upstream} of {source}, which is not replicated: {decision.rule}",
+        f"it would be the copy of {upstream} of {source}, which is not replicated: {decision.rule}",
         upstream,
     )
 

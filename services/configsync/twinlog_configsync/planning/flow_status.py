@@ -48,7 +48,7 @@ class ScopeStatus:
 class FlowStatus:
     state: FlowState = FlowState.STARTING
     reason: str = Reason.STARTING
-    message: str = "the first look at both clusters is under way"
+    message: str = "both clusters are being read for the first time"
     last_refresh_ms: int | None = None
     """When the last successful refresh ended, by the wall clock."""
     scopes: Mapping[Scope, ScopeStatus] = field(default_factory=dict)

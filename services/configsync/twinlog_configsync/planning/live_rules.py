@@ -76,14 +76,14 @@ def _changed(change: RuleChange, before: str) -> str:
     value = change.value.strip()
     if len(value) > MAX_RULE_CHARACTERS:
         raise ConfigError(
-            f"{change.key}: has {len(value)} characters, at most {MAX_RULE_CHARACTERS} are taken",
+            f"{change.key}: has {len(value)} characters, at most {MAX_RULE_CHARACTERS} are allowed",
             metadata={"key": change.key},
         )
     if change.operation is RuleOperation.SET:
         return ", ".join(split_list(change.key, value)) if is_list(change.key) else value
     if not is_list(change.key):
         raise ConfigError(
-            f"{change.key}: is no list, so nothing is added to it or removed from it: set it",
+            f"{change.key}: is not a list: use `set`",
             metadata={"key": change.key},
         )
     elements = dict.fromkeys(split_list(change.key, before))

@@ -50,16 +50,16 @@ def check_records(records: Mapping[RecordKey, RecordValue], rules: FlowRules) ->
 def _problem(key: RecordKey, value: RecordValue, rules: FlowRules) -> str:
     match value:
         case TopicEntry():
-            return "" if value.source_topic == key.name else "it is about another topic than its key"
+            return "" if value.source_topic == key.name else "its key names another topic"
         case AclRecord():
             if acl_key(value.binding) != key:
-                return "it is about another ACL than its key"
+                return "its key names another ACL"
             return _acl_problem(value.binding, rules)
         case QuotaRecord():
             if quota_key(value.entity) != key:
-                return "it is about another entity than its key"
+                return "its key names another entity"
             kinds = {kind for kind, _ in value.entity.parts}
-            return "" if kinds and kinds <= _QUOTA_KINDS else "no flow copies such a quota"
+            return "" if kinds and kinds <= _QUOTA_KINDS else "no flow copies quotas of this kind"
         case _:
             return ""
 
@@ -69,9 +69,9 @@ def _acl_problem(binding: AclBinding, rules: FlowRules) -> str:
         return "it is a fence of a failover, which no flow copies"
     match binding.resource_type:
         case "TOPIC":
-            return "" if _is_copys_name(binding, rules) else "it is about no copy of this flow"
+            return "" if _is_copys_name(binding, rules) else "its topic is not a copy of this flow"
         case "GROUP" | "TRANSACTIONAL_ID":
-            return "it is about Twinlog's own services" if is_own_name(binding.resource_name) else ""
+            return "it belongs to Twinlog's own services" if is_own_name(binding.resource_name) else ""
         case _:
             return f"no flow copies ACLs of {binding.resource_type}"
 

@@ -183,7 +183,7 @@ def _words(blocker: Blocker | None) -> tuple[str, str]:
         case KafkaError() if not is_absent(blocker):
             return blocker.reason, str(blocker)
         case _:
-            return Reason.TARGET_NOT_VISIBLE, "asked for, but the target's brokers do not show it yet"
+            return Reason.TARGET_NOT_VISIBLE, "created, but the target's brokers do not show it yet"
 
 
 def _value(configs: Configs, name: str) -> str | None:

@@ -45,7 +45,7 @@ def source_loss(
         return None
     return Hold(
         reason=Reason.SOURCE_LOST,
-        message=f"none of the {len(before)} topics that the source had is there any more",
+        message=f"the source no longer has any of its {len(before)} topics",
     )
 
 

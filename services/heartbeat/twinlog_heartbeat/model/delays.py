@@ -219,8 +219,8 @@ class DelayTracker:
             emitted=self.emitted,
             observed=self.observed,
             reason=blocker.reason,
-            message=f"the delay is from the ends and timestamps of {self.flow.source}'s logs, without"
-            f" heartbeats: {blocker.message}",
+            message=f"no heartbeats, so the delay is computed from the ends of {self.flow.source}'s logs:"
+            f" {blocker.message}",
             basis=Basis.LOG_ENDS,
         )
 
@@ -237,7 +237,7 @@ class DelayTracker:
             return PathState.UNKNOWN, Reason.STARTING, "no heartbeat has been seen on the target yet"
         since = f"for {(steady_ms - newest) / 1000:.0f} s" if newest is not None else "since the start"
         message = (
-            f"heartbeats are written on {self.flow.source} but none has reached {self.flow.target} {since}: "
-            f"`twinlog status` says whether {self.flow} is paused, stands still or does not copy heartbeats"
+            f"heartbeats are written on {self.flow.source}, but none has reached {self.flow.target} {since}: "
+            f"`twinlog status` shows whether {self.flow} is paused, stalled, or does not copy heartbeats"
         )
         return PathState.SILENT, Reason.HEARTBEAT_MISSING, message

@@ -167,7 +167,7 @@ def _standing_blocker(entry: HeartbeatFlow) -> Blocker | None:
     if not entry.emits:
         return Blocker(
             reason=Reason.HEARTBEATS_DISABLED,
-            message=f"{entry.flow}.emit.heartbeats.enabled is false: nobody writes beats that prove the flow",
+            message=f"{entry.flow}.emit.heartbeats.enabled is false, so no heartbeats are written",
         )
     if not entry.copies_heartbeats:
         return Blocker(

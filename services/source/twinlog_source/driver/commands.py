@@ -47,7 +47,7 @@ class FlowOperations:
                 sorted(str(Subject(topic=topic, partition=number)) for topic, number in pauses)
             )
             raise NotFoundError(
-                f"{subject} of {self.driver.flow} is not paused by itself; paused: {paused or 'nothing'}",
+                f"{subject} of {self.driver.flow} has no pause of its own; paused: {paused or 'nothing'}",
                 reason="NOT_PAUSED",
             )
         await self._command("pause", subject, None)
@@ -132,7 +132,7 @@ class FlowOperations:
         ledger = self.driver.state.ledger
         new = await ledger.acknowledge(is_meant, by=by, now_ms=self.clock.now_ms())
         if new is None:
-            raise NotFoundError(f"no such gap of {self.driver.flow} is on record", reason="GAP_UNKNOWN")
+            raise NotFoundError(f"the ledger of {self.driver.flow} has no such gap", reason="GAP_UNKNOWN")
         log.info("gaps_acknowledged", flow=str(self.driver.flow), gaps=len(new), by=by)
         return sorted(new, key=lambda gap: gap.identity)
 

@@ -153,5 +153,6 @@ class DriverMoves:
 
 def _task_is_about_to_copy(partition: TopicPartition) -> KafkaError:
     return TransientKafkaError(
-        f"{partition} was not moved: a task is about to copy it; try again", reason="POSITION_NOT_MOVED"
+        f"{partition} was not moved, because a task is about to copy it: try again",
+        reason="POSITION_NOT_MOVED",
     )

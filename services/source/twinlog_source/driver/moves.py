@@ -228,7 +228,7 @@ class PositionMoves:
                 if order.given_up:
                     raise _not_moved(move)
             elif order.slot.joined != order.task or order.slot.final is not None:
-                raise _uncertain(move, "the task that was told is gone")
+                raise _uncertain(move, "its task has ended")
         epoch = self.driver.current
         slot = None if epoch is None else epoch.slot_of(move.partition)
         if order.slot is None and slot is not None and slot.final is None and not order.given_up:
@@ -251,7 +251,9 @@ class PositionMoves:
         if destination.timestamp_ms is not None:
             return await self.source.offsets_for_times(dict.fromkeys(partitions, destination.timestamp_ms))
         if destination.spec is None:
-            raise ConfigError("no target: an offset, earliest, latest or a time", reason="INVALID_TARGET")
+            raise ConfigError(
+                "the target is missing: give an offset, earliest, latest or a time", reason="INVALID_TARGET"
+            )
         return await self.source.list_offsets(destination.spec, partitions)
 
 
@@ -280,9 +282,7 @@ def planned_move(
     after = end if wanted is None else wanted
     move = Move(partition=partition, from_offset=before, to_offset=after)
     if not start <= after <= end:
-        return replace(
-            move, reason="OFFSET_OUT_OF_RANGE", message=f"the source holds offsets {start} to {end}"
-        )
+        return replace(move, reason="OFFSET_OUT_OF_RANGE", message=f"the source has offsets {start} to {end}")
     lost_from = None if row is None or row.report is None else row.report.source_lost_from
     has_diverged = row is not None and row.is_preserved and lost_from is not None
     if row is not None and row.is_preserved and before is not None and after < before and not has_diverged:
@@ -326,8 +326,8 @@ def _not_moved(move: Move) -> StateError:
 
 def _uncertain(move: Move, why: str) -> StateError:
     return StateError(
-        f"{move.partition}: whether it continues at {move.to_offset} is not certain, {why}:"
-        " look at its position, and set it again if need be",
+        f"{move.partition}: it is not certain that it continues at {move.to_offset}, because {why}:"
+        " check its position, and set it again if necessary",
         reason="POSITION_UNCERTAIN",
         metadata={"topic": move.partition.topic, "partition": str(move.partition.partition)},
     )

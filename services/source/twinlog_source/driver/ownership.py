@@ -112,8 +112,8 @@ class Ownership:
         restoring = self.positions.control.restoring
         if restoring is not None:
             raise StateError(
-                f"an import of the state of {self.flow.flow} is under way, or was cut off: its positions are"
-                " not all there. Stop its services, and run `twinlog state import` with the same file again",
+                f"an import of the state of {self.flow.flow} is running or was interrupted, so its"
+                " positions are not complete. Stop its services, and run `twinlog state import` again with the same file",
                 reason="IMPORT_UNFINISHED",
                 metadata={"flow": str(self.flow.flow)},
             )

@@ -295,7 +295,7 @@ class TakeOver:
         except TimeoutError as error:
             first = min(partitions)
             raise TransientKafkaError(
-                f"{first}: a transaction that hangs there could not be ended", reason=HANGING
+                f"{first}: a hanging transaction there could not be ended", reason=HANGING
             ) from error
 
     def _place_of(self, source: TopicPartition) -> TopicPartition:

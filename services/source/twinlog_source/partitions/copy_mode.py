@@ -105,27 +105,30 @@ def decide(copy: NewCopy, *, fill_max: int, fill_left: int) -> Decision:
 
 def _objections(copy: NewCopy, fill_max: int, fill_left: int) -> Iterator[tuple[str, str]]:
     if copy.wanted is OffsetsMode.TRANSLATED:
-        yield OffsetsReason.OFFSETS_CONFIGURED, "twinlog.offsets says so"
+        yield OffsetsReason.OFFSETS_CONFIGURED, "it is configured (twinlog.offsets)"
     if not copy.exactly_once:
         yield (
             OffsetsReason.TRANSACTIONS_DISABLED,
-            "exactly.once.source.support is disabled, and holes are filled by transactions",
+            "exactly.once.source.support is disabled, but holes are filled by transactions",
         )
     if any("compact" in policy for policy in copy.cleanup_policies):
         yield OffsetsReason.COMPACTED, "the source or the target topic is compacted"
     if copy.position_stored:
-        yield OffsetsReason.POSITION_STORED, "the copy began with offsets of its own"
+        yield OffsetsReason.POSITION_STORED, "the copy began as a translated one"
     if copy.common is not None and not copy.is_there:
         yield (
             OffsetsReason.TARGET_DIFFERS,
-            f"from offset {copy.common.end} to {copy.target_end} the target holds other records",
+            f"from offset {copy.common.end} to {copy.target_end} the target has other records",
         )
     elif copy.target_end > 0 and not copy.is_there:
         # This includes Twinlog's own records: they belonged to an earlier topic of this name, and may be
         # anywhere.
-        yield OffsetsReason.TARGET_NOT_EMPTY, f"the target's log ends at offset {copy.target_end} already"
+        yield OffsetsReason.TARGET_NOT_EMPTY, f"the target's log already ends at offset {copy.target_end}"
     if not copy.has_topic_id:
-        yield OffsetsReason.TARGET_TOO_OLD, "the target's brokers give topics no id (Kafka 2.8 does)"
+        yield (
+            OffsetsReason.TARGET_TOO_OLD,
+            "the target's brokers are older than Kafka 2.8 and have no topic ids",
+        )
     if copy.refusal is not None:
         yield copy.refusal
     cost = f"{copy.filled_offsets} offsets would have to be filled before the first record"

@@ -20,7 +20,7 @@ SILENT_SECONDS = 5.0
 END_VALID_SECONDS = 15.0
 """A log end that was read longer ago does not tell the present lag."""
 
-TARGET_QUOTA = f"a quota of the target holds the copy up ({PartitionReason.TARGET_SLOW})"
+TARGET_QUOTA = f"a quota of the target delays the copy ({PartitionReason.TARGET_SLOW})"
 QUOTA_SECONDS = 15.0
 """Brokers throttle for moments, again and again; for this long a quota counts as the cause of a delay."""
 
@@ -90,10 +90,13 @@ def idle_words(
     if is_copied:
         return "", ""
     if not is_owned:
-        return "STARTING", "taking the flow over"
+        return "STARTING", "this process is taking over the flow"
     if not has_partitions:
-        return PartitionReason.NO_TOPICS, "no topic of this flow can be copied (yet): see configsync"
-    return "STARTING", f"the {'next' if was_copied else 'first'} epoch is made ready"
+        return (
+            PartitionReason.NO_TOPICS,
+            "no topic of this flow can be copied yet: `twinlog topics` shows why",
+        )
+    return "STARTING", f"the {'next' if was_copied else 'first'} epoch is getting ready"
 
 
 def lag_of(row: PartitionRow, facts: FlowFacts) -> int | None:
@@ -174,7 +177,7 @@ def _waits_for(
         if _held_by_target_quota(row, facts):
             return PartitionReason.QUOTA, TARGET_QUOTA
         if row.slot is not None and _is_recent(facts.source_throttled_at(row.slot), facts):
-            return PartitionReason.QUOTA, f"a quota of source {facts.source} holds the copy up"
+            return PartitionReason.QUOTA, f"a quota of {facts.source} delays the copy"
     if reason:
         return reason, message or reason
     problem = row.end_problem
@@ -183,7 +186,7 @@ def _waits_for(
     if row.slot in facts.slow_slots:
         return PartitionReason.TARGET_SLOW, "its task waits for the target to acknowledge other partitions"
     if facts.is_limited(row.partition):
-        return PartitionReason.THROTTLED, "a limit set by `twinlog throttle` leaves it no share"
+        return PartitionReason.THROTTLED, "a limit set by `twinlog throttle` leaves no bytes for it"
     return (
         PartitionReason.FETCH_UNANSWERED,
         f"source {facts.source} has not answered the fetch of its next records",

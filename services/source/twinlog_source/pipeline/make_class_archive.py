@@ -92,7 +92,7 @@ def main() -> None:
         remember(java)
     if archive.is_file():
         return
-    sys.stdout.write("Preparing a quicker start of Spark, once…\n")
+    sys.stdout.write("Preparing a faster start of Spark (once)…\n")
     sys.stdout.flush()
     # A Python worker that is stopped halfway prints a traceback.
     logging.getLogger("twinlog_source.spark").setLevel(logging.ERROR)

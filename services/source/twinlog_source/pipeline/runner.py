@@ -29,8 +29,8 @@ CONNECT_TIMEOUT_SECONDS = 20.0
 LAUNCH_SECONDS = 15.0
 
 JVM_GONE = (
-    "Spark's JVM is gone, and another one is started; if that happens again, look in the system's log whether"
-    " it was killed for want of memory, and give the machine or the container more"
+    "Spark's JVM is gone, and another one is being started; if that happens again, check the system's log for"
+    " an out-of-memory kill, and give the machine or the container more memory"
 )
 
 T = TypeVar("T")

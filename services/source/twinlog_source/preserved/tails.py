@@ -149,7 +149,7 @@ class KafkaCopyTails:
             if partition not in ids:
                 del ends[partition]
             elif ids[partition] not in ("", asked[partition].topic_id):
-                words = f"{partition}: the target topic was deleted and created again; its copy begins soon"
+                words = f"{partition}: the target topic was recreated; its copy begins soon"
                 found(partition, TransientKafkaError(words, reason=PreservedReason.TARGET_RECREATED))
                 del ends[partition]
         return ends

@@ -85,7 +85,7 @@ async def open_flow(
     entry = configuration.flow(flow)
     found = next((each for each in source_flows(configuration) if each.flow == flow), None)
     if found is None:
-        raise ConfigError(f"{flow} is not enabled: it has no state", metadata={"flow": str(flow)})
+        raise ConfigError(f"{flow} is not enabled, so it has no state", metadata={"flow": str(flow)})
     return FlowClusters(
         entry=entry,
         flow=found,

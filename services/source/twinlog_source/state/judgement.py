@@ -53,7 +53,7 @@ def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict 
     if not now.target_is_settled:
         return _refused(
             reason="COPY_UNSTABLE",
-            message=f"a transaction is open on {line.copy}: what it holds may get there still",
+            message=f"a transaction is open on {line.copy}: its records may still appear there",
         )
     if line.target_end is not None and now.target_end == line.target_end:
         return Verdict(outcome=Outcome.AS_EXPORTED, position=line.position)
@@ -100,7 +100,7 @@ def not_derived(line: CopyLine, why: str, *, allow_repeats: bool) -> Verdict:
             outcome=Outcome.REPEATED,
             position=line.position,
             reason="POSITION_NOT_DERIVABLE",
-            message=f"{why}; what was copied from source offset {line.position} on is copied again",
+            message=f"{why}; records from source offset {line.position} on are copied again",
         )
     return _not_derivable(why)
 
@@ -110,11 +110,11 @@ def _of_a_copy_that_is_gone(line: CopyLine, *, begins_at_earliest: bool) -> Verd
         return Verdict(
             outcome=Outcome.LEFT_OUT,
             reason="COPY_MISSING",
-            message=f"{line.target_topic} is another topic than was exported: it is copied again",
+            message=f"{line.target_topic} was recreated since the export: it is copied again",
         )
     return _refused(
         reason="COPY_MISSING",
-        message=f"{line.target_topic} is another topic than was exported, and auto.offset.reset would"
+        message=f"{line.target_topic} was recreated since the export, and auto.offset.reset would"
         " leave records out of a new copy",
     )
 

@@ -130,7 +130,7 @@ def parse(content: Iterable[bytes], *, name: str) -> FlowState:
     documents: list[dict[str, Any]] = []
     for line in content:
         if end is not None:
-            raise _damaged(name, "there is something behind its last line")
+            raise _damaged(name, "it has content after its last line")
         document = _document(line, name, count + 1)
         if isinstance(document.get("end"), dict):
             end = document["end"]
@@ -139,9 +139,9 @@ def parse(content: Iterable[bytes], *, name: str) -> FlowState:
         count += 1
         documents.append(document)
     if end is None:
-        raise _damaged(name, "it has no last line: it was cut off")
+        raise _damaged(name, "it is truncated: the last line is missing")
     if (end.get("lines"), end.get("sha256")) != (count, digest.hexdigest()) or not documents:
-        raise _damaged(name, "its lines are not those that were written")
+        raise _damaged(name, "its lines were changed")
     try:
         return _state(documents, digest.hexdigest())
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:

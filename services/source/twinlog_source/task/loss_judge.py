@@ -22,9 +22,7 @@ _NO_EPOCH = -1
 TRUNCATION_DOUBT_SECONDS = 5.0
 IN_FLIGHT_SECONDS = 0.25
 """After this time a partition is judged again that had records in flight."""
-_OFFSETS_END = (
-    ": from there on the copy has offsets of its own; or delete the target topic, and it is copied again"
-)
+_OFFSETS_END = ": from there on the copy is translated; or delete the target topic, and it is copied again"
 
 
 @dataclass(slots=True, kw_only=True)

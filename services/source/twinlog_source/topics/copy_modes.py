@@ -96,7 +96,7 @@ class CopyModes:
             elif fact is None:
                 new.append(row)
             elif not fact.preserved and wanted is OffsetsMode.PRESERVED:
-                self._set_aside(row, fact.reason, refused(fact.reason, "it has offsets of its own"))
+                self._set_aside(row, fact.reason, refused(fact.reason, "it is translated"))
             else:
                 known.append((row, fact))
         if known:
@@ -149,7 +149,7 @@ class CopyModes:
         for row, fact in known:
             there = grown.get(row.partition)
             if isinstance(there, KafkaError):
-                self._set_aside(row, there.reason, f"what others wrote to its copy is not known: {there}")
+                self._set_aside(row, there.reason, f"foreign records in its copy could not be read: {there}")
                 continue
             if there is not None:
                 fact = await self._take_written(row, fact, *there)
@@ -158,7 +158,7 @@ class CopyModes:
             if fact.preserved or self.rule.wanted(row.partition.topic) is not OffsetsMode.PRESERVED:
                 self._note(CopyDecided(partition=row.partition, copy=fact, has_no_writer=has_no_writer))
             else:
-                words = f"from offset {fact.since} on the target holds other records"
+                words = f"from offset {fact.since} on the target has other records"
                 self._set_aside(row, fact.reason, refused(fact.reason, words))
 
     async def _take_written(
@@ -191,7 +191,9 @@ class CopyModes:
         for partition, found in (await self.new_copies.look(new, topics)).items():
             if isinstance(found, KafkaError):
                 self._set_aside(
-                    rows[partition], found.reason, f"how its copy can begin is not known: {found}"
+                    rows[partition],
+                    found.reason,
+                    f"whether its copy can keep the offsets is not known: {found}",
                 )
             else:
                 copies.append(found)

@@ -58,7 +58,7 @@ class StartPositions:
             return dict.fromkeys(asked, described)
         if described.state not in _WITHOUT_MEMBERS:
             active = TransientKafkaError(
-                f"group {self.group} of twinlog.start.group has members: stop the mirror that runs in it",
+                f"group {self.group} of twinlog.start.group has members: stop the replicator that uses it",
                 reason=PartitionReason.START_GROUP_ACTIVE,
             )
             return dict.fromkeys(asked, active)

@@ -83,7 +83,7 @@ async def find_ends(configuration: Configuration, flow: Flow, topics: Collection
             for partition, end in ends.items():
                 if until.offsets[partition] > end:
                     raise ConfigError(
-                        f"--until: {partition} of {client.alias} can be copied up to offset {end} now",
+                        f"--until: {partition} of {client.alias} can only be copied up to offset {end} now",
                         metadata={"key": "--until"},
                     )
             ends = {partition: until.offsets[partition] for partition in partitions}

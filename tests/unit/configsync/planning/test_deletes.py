@@ -57,7 +57,7 @@ async def test_it_is_followed_after_the_grace_period_and_forgotten_by_watchers(t
     await flow.refresh(TOPICS)
     assert copies(flow) == ["A.a", "A.b", "A.c"]
     (told,) = await flow.commands.explain("a")
-    assert told.rule == "a is gone from the source; A.a goes 3600 s after it (`twinlog plan --skips`)"
+    assert told.rule == "a is gone from the source; A.a is deleted 3600 s after it (`twinlog plan --skips`)"
     flow.clock.advance(1)
     await flow.refresh(TOPICS)
     assert copies(flow) == ["A.b", "A.c"]

@@ -110,9 +110,12 @@ async def test_a_topic_that_is_gone_from_both_sides_is_not_waited_for(flow: Flow
 @pytest.mark.parametrize(
     ("topic", "rule"),
     [
-        ("own", "nothing of A is copied into it"),
-        ("A.users", "its name says users of A, which is not replicated: topics: no pattern matches"),
-        ("A.orders-9", "its name says orders-9 of A, which is not there"),
+        ("own", "no topic of A is copied to it"),
+        (
+            "A.users",
+            "it would be the copy of users of A, which is not replicated: topics: no pattern matches",
+        ),
+        ("A.orders-9", "it would be the copy of orders-9 of A, which does not exist"),
     ],
 )
 async def test_a_topic_of_the_targets_own(flow: FlowUnderTest, topic: str, rule: str) -> None:

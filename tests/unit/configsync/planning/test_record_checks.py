@@ -91,12 +91,12 @@ def refused(flow: FlowUnderTest, key: RecordKey, value: RecordValue) -> str:
         (replace(COPY, resource_name="A.*"), ""),
         (replace(COPY, resource_type="GROUP", resource_name="billing"), ""),
         (replace(COPY, resource_type="TRANSACTIONAL_ID", resource_name="tx"), ""),
-        (READ_ORDERS, "it is about no copy of this flow"),
-        (replace(COPY, resource_name="*"), "it is about no copy of this flow"),
-        (replace(COPY, resource_name="A.checkpoints.internal"), "it is about no copy of this flow"),
+        (READ_ORDERS, "its topic is not a copy of this flow"),
+        (replace(COPY, resource_name="*"), "its topic is not a copy of this flow"),
+        (replace(COPY, resource_name="A.checkpoints.internal"), "its topic is not a copy of this flow"),
         (
             replace(COPY, resource_type="GROUP", resource_name="twinlog-source-A-B"),
-            "it is about Twinlog's own services",
+            "it belongs to Twinlog's own services",
         ),
         (
             replace(COPY, resource_type="CLUSTER", resource_name="kafka-cluster"),

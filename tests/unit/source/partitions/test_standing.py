@@ -214,10 +214,10 @@ def test_an_idle_flow_names_the_epoch_that_is_made_ready(was_copied: bool, which
     says = partial(
         idle_words, None, is_copied=False, is_owned=True, has_partitions=True, was_copied=was_copied
     )
-    assert says() == ("STARTING", f"the {which} epoch is made ready")
+    assert says() == ("STARTING", f"the {which} epoch is getting ready")
     assert says(is_copied=True) == ("", "")
     assert says(has_partitions=False)[0] == "NO_TOPICS"
-    assert says(is_owned=False) == ("STARTING", "taking the flow over")
+    assert says(is_owned=False) == ("STARTING", "this process is taking over the flow")
 
 
 def test_a_pause_and_an_empty_log_are_no_stall_and_its_time_begins_afterwards() -> None:

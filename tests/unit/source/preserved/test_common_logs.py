@@ -129,7 +129,7 @@ async def test_a_target_with_more_than_the_source_continues_where_they_part(rig:
     assert blocker(refused) == "TARGET_DIFFERS"
     waits = refused.table.rows[P].blocker
     assert waits is not None
-    assert "from offset 3 to 4 the target holds other records" in waits.message
+    assert "from offset 3 to 4 the target has other records" in waits.message
     state = await rig.owner(AUTO)
     assert kind(state) == (False, 3, "TARGET_DIFFERS", 0, 0)
     assert assigned(state).position == 3

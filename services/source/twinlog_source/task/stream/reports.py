@@ -191,7 +191,9 @@ class Reporter:
             report.reason, report.message = problem.reason, str(problem)
         elif waited_seconds >= SLOW_SECONDS:
             report.reason = PartitionReason.TARGET_SLOW
-            report.message = f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; it is tried on"
+            report.message = (
+                f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; the task keeps trying"
+            )
         elif copy.state is State.RUNNING and (waits := copy.waits(self.clock.monotonic())):
             report.reason, report.message = waits, HELD[waits]
         if copy.source_lost_from is not None:

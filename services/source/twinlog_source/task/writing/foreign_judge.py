@@ -101,17 +101,17 @@ class ForeignJudge:
     def _words(self, target: TopicPartition, found: ForeignWrite) -> str:
         if self._is_nobodys_or_ours(found):
             return (
-                f"{target}: what lies at offset {found.offset} is not the source's record of that offset: the"
-                " target topic was deleted and created again while it was written, or somebody else writes it"
+                f"{target}: the record at offset {found.offset} is not the source's: the target topic was"
+                " recreated while it was written, or another producer writes to it"
             )
         if found.is_filler:
             return (
-                f"{target}: at offset {found.offset}, where the source has a record, lies the end of a"
-                f" transaction of producer id {found.producer_id}. Most likely it is one of Twinlog's that"
-                " the target's coordinator ended twice, as it was killed in between; it may be somebody"
-                " else's. Behind it the copy cannot keep the source's offsets"
+                f"{target}: offset {found.offset}, where the source has a record, has the end of a"
+                f" transaction of producer id {found.producer_id}. Most likely it is a transaction of Twinlog that the"
+                " target's coordinator ended twice, because it was killed in between; it may be another"
+                " producer's. From there on the copy cannot keep the source's offsets"
             )
         return (
             f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which is not"
-            " Twinlog's: behind it the copy cannot keep the source's offsets"
+            " Twinlog's: from there on the copy cannot keep the source's offsets"
         )

@@ -372,8 +372,7 @@ class PreservedCopies:
                 self.give_up(
                     taken.copy.partition,
                     reason=PreservedReason.HOLES_TOO_FREQUENT,
-                    message=f"filling the offsets that {taken.copy.partition} does not show takes more than"
-                    " half of the time",
+                    message=f"filling the holes of {taken.copy.partition} takes more than half of the time",
                 )
         self._bound(taken)
         self._progress.set()
