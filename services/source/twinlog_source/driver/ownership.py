@@ -113,7 +113,8 @@ class Ownership:
         if restoring is not None:
             raise StateError(
                 f"an import of the state of {self.flow.flow} is running or was interrupted, so its"
-                " positions are not complete. Stop its services, and run `twinlog state import` again with the same file",
+                " positions are not complete. Stop its services, and run `twinlog state import` again with"
+                " the same file",
                 reason="IMPORT_UNFINISHED",
                 metadata={"flow": str(self.flow.flow)},
             )

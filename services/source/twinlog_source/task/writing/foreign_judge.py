@@ -107,9 +107,9 @@ class ForeignJudge:
         if found.is_filler:
             return (
                 f"{target}: offset {found.offset}, where the source has a record, has the end of a"
-                f" transaction of producer id {found.producer_id}. Most likely it is a transaction of Twinlog that the"
-                " target's coordinator ended twice, because it was killed in between; it may be another"
-                " producer's. From there on the copy cannot keep the source's offsets"
+                f" transaction of producer id {found.producer_id}. Most likely it is a transaction of Twinlog"
+                " that the target's coordinator ended twice, because it was killed in between; it may be"
+                " another producer's. From there on the copy cannot keep the source's offsets"
             )
         return (
             f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which is not"
