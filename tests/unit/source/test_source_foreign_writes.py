@@ -77,6 +77,17 @@ def test_after_a_round_that_failed_the_end_is_not_known() -> None:
         assert ours.written(46, 5, 10) == (45, 46)
 
 
+def test_an_end_is_old_until_the_next_batch_where_more_may_lie_behind_it() -> None:
+    assert not copy().target_end_is_old, "nothing is known of it"
+    assert not copy(target_end=5, exact=True).target_end_is_old
+    ours = copy(target_end=5)
+    assert ours.target_end_is_old
+    ours.written(10, 5, 0)
+    assert not ours.target_end_is_old
+    ours.restart_at(8)
+    assert ours.target_end_is_old
+
+
 def test_a_copy_that_keeps_offsets_is_guarded_elsewhere() -> None:
     ours = copy()
     ours.keeps_offsets = True

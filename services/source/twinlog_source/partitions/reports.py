@@ -79,6 +79,8 @@ class PartitionReport:
     """The age of records when they were read, since the last report."""
     target_end: int | None = None
     """The target offset after the last record that was written; None = unknown."""
+    target_end_is_old: bool = False
+    """More may have been written up to `position`, after `target_end`."""
     target_shortened_to: int | None = None
     """Where a target's log continued after it had lost records; None = no loss was seen."""
     target_shortened_at: int | None = None

@@ -210,9 +210,9 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
         _see_target_end(row, shortened_to, next_written=report.target_shortened_at)
         row.disproved_end = None  # The task knows about the loss, so the end that it reports is newer.
     if report.target_end is None or report.target_end != row.disproved_end:
-        row.target_end, row.target_end_at = report.target_end, report.position
-        row.disproved_end = None
-        row.target_end_is_old = False
+        row.target_end, row.disproved_end = report.target_end, None
+        if not report.target_end_is_old:
+            row.target_end_at, row.target_end_is_old = report.position, False
     # A task repeats the end of its last fetch, however old it is. Only a larger end was just seen.
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):
@@ -291,7 +291,7 @@ def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | N
     if row.target_end is None or end_offset >= row.target_end or row.position is None:
         return
     # No more records than offsets are lost; the other offsets are transaction markers.
-    first_lost = max(0, row.target_end_at - (row.target_end - end_offset))
+    first_lost = max(0, min(row.target_end_at, row.position) - (row.target_end - end_offset))
     lost = Shortened(
         end_offset=end_offset,
         first_lost=first_lost,

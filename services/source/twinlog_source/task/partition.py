@@ -170,6 +170,12 @@ class PartitionCopy:
         """Why nothing more of it may be copied now; empty: it may."""
         return self.not_before_reason if now < self.not_before else ""
 
+    @property
+    def target_end_is_old(self) -> bool:
+        """More of ours than up to `target_end` may be on the target: `committed` was decided elsewhere, or
+        was read from the log after a round whose outcome is not known."""
+        return self.target_end is not None and not (self.end_is_exact or self.keeps_offsets)
+
     def commit(self, position: int) -> None:
         """The target has committed everything below `position`."""
         assert position >= self.committed, (self.partition, self.committed, position)

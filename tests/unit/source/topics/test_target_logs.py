@@ -308,6 +308,30 @@ async def test_what_is_copied_again_in_the_same_process_is_not_taken_for_a_stran
     assert not state.assignment(P).target_end_is_exact
 
 
+async def test_what_a_killed_task_wrote_is_not_taken_for_a_strangers(rig: FlowRig) -> None:
+    """The next task reads the position from the log, and reports it with the last end that is known."""
+    state = await rig.owner(TRANSLATED)
+    reported(state, position=5, source_end_offset=9, target_end_offset=6)
+    await state.journal.position(P, 8)
+    await state.reread([P])
+    reported(state, position=8, source_end_offset=9, target_end_offset=6, target_end_is_old=True)
+    assert not state.assignment(P).target_end_is_exact
+    reported(state, position=9, source_end_offset=9, target_end_offset=12)
+    assert state.assignment(P).target_end_is_exact
+
+
+async def test_a_loss_after_a_task_was_killed_begins_where_the_last_known_end_was(rig: FlowRig) -> None:
+    await rig.write(rig.target, "A.t", 12)
+    state = await rig.owner(TRANSLATED)
+    await state.journal.position(P, 10)
+    reported(state, position=5, source_end_offset=10, target_end_offset=6)
+    reported(state, position=10, source_end_offset=10, target_end_offset=6, target_end_is_old=True)
+    rig.target.truncate(TopicPartition("A.t", 0), 4)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(3, 10, "TARGET_TRUNCATED")]
+
+
 async def test_the_end_that_a_loss_left_is_remembered_with_all_that_is_known_of_it(rig: FlowRig) -> None:
     state = await copied(rig, source_end=10)
     await rig.target.delete_records({TopicPartition("A.t", 0): 5})

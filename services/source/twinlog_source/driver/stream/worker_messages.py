@@ -191,6 +191,7 @@ def _partition_report(report: pb.PartitionReport) -> PartitionReport:
         latency=latency_of(report.latency) if report.HasField("latency") else None,
         record_age=latency_of(report.record_age) if report.HasField("record_age") else None,
         target_end=_known(report.target_end_offset),
+        target_end_is_old=report.target_end_is_old,
         target_shortened_to=_known(report.target_shortened_to),
         target_shortened_at=report.target_shortened_at if report.HasField("target_shortened_at") else None,
         target_shortened_times=report.target_shortened_times,

@@ -178,6 +178,7 @@ class Reporter:
                 for each in copy.epochs
             ],
             target_end_offset=_or_unknown(copy.target_end),
+            target_end_is_old=copy.target_end_is_old,
             target_shortened_to=_or_unknown(copy.target_shortened_to),
             target_shortened_at=copy.target_shortened_at,
             target_shortened_times=copy.target_shortened_times,
