@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from twinlog import __version__
+from twinlog import service as _before_grpc  # noqa: F401 (see there)
 from twinlog.cli.common.lazy import LazyCommand, LazyGroup
 from twinlog.cli.common.output import filter_output
 from twinlog.cli.completion import COMPLETE_VARIABLE, prepare_completion

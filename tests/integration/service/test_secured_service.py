@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,18 @@ def _damage(files: TlsFiles, case: str, authority: Authority) -> str:
         case "of another key":
             key.write_bytes(authority.sign("other").key)
     return files.key if case in ("gone", "of another key") else files.certificate
+
+
+def greeted(port: int, name: str) -> None:
+    """By somebody without a certificate, who calls the port so. Returns once it has hung up."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname=name) as secure,
+    ):
+        secure.recv(1)
 
 
 async def refused(directory: Path, properties: str, *arguments: str) -> str:
@@ -112,6 +126,10 @@ async def test_half_written_files_do_not_harm_a_service_that_runs(tmp_path: Path
         # Neither who shows nothing, nor who speaks no TLS, harms the service.
         assert not await serves(endpoint, ClientSecurity(tls=True, ca=files.ca))
         assert not await serves(endpoint, ClientSecurity())
+        said = service.log()
+        for name in ("127.0.0.1", "some.other.name"):
+            await asyncio.to_thread(greeted, int(endpoint.rpartition(":")[2]), name)
+        assert service.log() == said, "nor does it fill the log"
 
         async def alive() -> bool:
             return not await probe([endpoint], service="liveness", wait=False, security={endpoint: mine})
