@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from twinlog.loops import ring_of, ring_text
+from twinlog.loops import ring_of, ring_text, same_places
 from twinlog.model import ClusterAlias
 from twinlog.preflight.facts import Facts, FlowFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
@@ -14,8 +14,11 @@ def check_loops(facts: Facts) -> Iterator[Finding]:
     """
     rings: dict[str, set[str]] = {}
     selectors = [flow.selector for flow in facts.flows]
+    places = same_places(
+        {alias: {found.cluster_id} for alias, found in facts.clusters.items() if found.cluster_id}
+    )
     for name in sorted({topic.name for flow in facts.flows for topic in flow.topics}):
-        ring = ring_of(selectors, name)
+        ring = ring_of(selectors, name, places)
         if ring is not None:
             rings.setdefault(ring_text(ring), set()).add(name)
     for flows, topics in sorted(rings.items()):

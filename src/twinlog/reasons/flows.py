@@ -16,7 +16,8 @@ FLOWS: Final = ReasonGroup(
         OwnReason(
             "LOOP",
             "flows that keep names would copy a topic in a loop; nothing is started, and a changed rule that "
-            "would cause it is refused",
+            "would cause it is refused. If only the cluster ids show it (two aliases of one cluster), these "
+            "flows do not run",
             "make the `topics` of these flows distinct, or use the default policy",
         ),
         OwnReason(

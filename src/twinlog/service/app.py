@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -29,7 +30,7 @@ from twinlog.config import ClientConfig, Configuration, NoticeLevel, Service
 from twinlog.errors import ConfigError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster
-from twinlog.loops import refuse_loops
+from twinlog.loops import looping_flows, refuse_loops
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.access.port import open_port_access
 from twinlog.service.answering_process import AnsweringProcess
@@ -261,7 +262,11 @@ def _open_context(
         )
     )
     clusters = Clusters(
-        _clusters_of_flows(configuration), open_cluster=_open_cluster, stack=stack, clock=clock
+        _clusters_of_flows(configuration),
+        open_cluster=_open_cluster,
+        stack=stack,
+        clock=clock,
+        find_loops=partial(looping_flows, configuration),
     )
     clusters.observe(telemetry.meter)
     logins = {alias: client.properties for alias, client in _clusters_of_flows(configuration).items()}

@@ -35,6 +35,12 @@ UNKNOWN = "UNKNOWN"
 
 OpenCluster = Callable[[ClientConfig, float | None], KafkaCluster]
 """Settings, and the time-out of every call in seconds (None = the client's default)."""
+FindLoops = Callable[[Mapping[ClusterAlias, str]], Mapping[Flow, StateError]]
+"""Which flows must not run, by the ids of the clusters that are known."""
+
+
+def _no_loops(_ids: Mapping[ClusterAlias, str]) -> Mapping[Flow, StateError]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +77,11 @@ class Clusters:
         open_cluster: OpenCluster,
         stack: AsyncExitStack,
         clock: Clock,
+        find_loops: FindLoops = _no_loops,
     ) -> None:
         """`probed`: the aliases to look at, each with an admin client's settings.
 
-        `stack` closes every connection that `get` opened.
+        `stack` closes every connection that `get` opened. `find_loops` is asked again when an id is learned.
         """
         self._probed = dict(probed)
         self._open_cluster = open_cluster
@@ -87,6 +94,8 @@ class Clusters:
             for alias in self._probed
         }
         self._limiter = RepeatLimiter(interval_seconds=60.0)
+        self._find_loops = find_loops
+        self._loops: tuple[Mapping[ClusterAlias, str], Mapping[Flow, StateError]] = {}, {}
 
     async def get(self, config: ClientConfig, *, timeout_seconds: float | None = None) -> KafkaCluster:
         """The process's connection to a cluster with these client settings, and this bound of every call
@@ -113,10 +122,11 @@ class Clusters:
         return None if status is None else status.cluster_id
 
     def refusal(self, flow: Flow) -> StateError | None:
-        """Why a flow must not run: both ends are one cluster (SAME_CLUSTER). None when nothing is known."""
+        """Why a flow must not run: both ends are one cluster (SAME_CLUSTER), or it would copy topics round
+        over two aliases of one (LOOP). None when nothing is known."""
         source, target = self.cluster_id(flow.source), self.cluster_id(flow.target)
         if source is None or source != target:
-            return None
+            return self._loops_now().get(flow)
         return StateError(
             f"flow {flow}: {flow.source} and {flow.target} are the same cluster (id {source}); copying it"
             f" into itself would never end. Correct {flow.source}.bootstrap.servers or"
@@ -124,6 +134,12 @@ class Clusters:
             reason="SAME_CLUSTER",
             metadata={"flow": str(flow), "cluster_id": source},
         )
+
+    def _loops_now(self) -> Mapping[Flow, StateError]:
+        ids = {alias: each.cluster_id for alias, each in self._statuses.items() if each.cluster_id}
+        if ids != self._loops[0]:
+            self._loops = ids, self._find_loops(ids)
+        return self._loops[1]
 
     def hindrance(self) -> TwinlogError:
         """What keeps an answer that is late: the clusters that are away, if any is."""

@@ -1,28 +1,34 @@
 """Loops are refused at the start, whichever file, flow or third cluster they go over."""
 
+import asyncio
 import re
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.config import load
+from twinlog.config import ClientConfig, load
 from twinlog.errors import ConfigError
 from twinlog.filters.samples import samples
-from twinlog.loops import refuse_loops
+from twinlog.loops import looping_flows, refuse_loops, same_places
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts, service_main
+from twinlog.service.clusters import Clusters
 from twinlog.supervisor.plan import RunRequest, plan_run
+from twinlog.testing.brokers import eventually
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
 
 def settings(directory: Path, *flows: str, policy: str = IDENTITY, **topics: str) -> Path:
     """A file with flows such as `A->B: loop.*`."""
-    lines = ["clusters = A, B, C", f"replication.policy.class = {policy}"]
-    lines += [f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in "ABC"]
+    lines = ["clusters = A, B, C, D", f"replication.policy.class = {policy}"]
+    lines += [f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in "ABCD"]
     for text in flows:
         flow, _, patterns = text.partition(": ")
         lines += [f"{flow}.enabled = true", f"{flow}.topics = {patterns}"]
@@ -64,6 +70,47 @@ def test_flows_that_would_copy_a_topic_round_are_refused(tmp_path: Path, flows: 
 )
 def test_flows_that_do_not_meet_may_start(tmp_path: Path, flows: tuple[str, ...]) -> None:
     refuse_loops(load(settings(tmp_path, *flows), environ={}))
+
+
+ONE_CLUSTER = ("A->B: loop.*", "B->C: loop.*")
+
+
+def test_an_alias_with_the_address_of_another_cluster_is_the_same_place(tmp_path: Path) -> None:
+    file = settings(tmp_path, *ONE_CLUSTER)
+    refuse_loops(load(file, environ={}))
+    same = load(file, environ={}, overrides={"C.bootstrap.servers": "other:9092,a:9092"})
+    with pytest.raises(ConfigError, match="A->B and B->C would copy topics round for ever"):
+        refuse_loops(same)
+
+
+def test_a_third_alias_that_has_the_addresses_of_two_makes_them_one() -> None:
+    marks = {"A": {"a"}, "B": {"b"}, "C": {"a", "b"}, "D": {"b"}, "E": {"e"}}
+    assert same_places(marks) == {"B": "A", "C": "A", "D": "A"}
+
+
+async def test_flows_that_go_round_over_two_aliases_of_one_cluster_do_not_run(tmp_path: Path) -> None:
+    """Their addresses differ: the cluster's id shows it."""
+    clock, stop = FakeClock(), asyncio.Event()
+    configuration = load(settings(tmp_path, *ONE_CLUSTER, "B->D: loop.*"), environ={})
+    made = {alias: FakeCluster(alias, cluster_id="one" if alias in "AC" else None) for alias in "ABCD"}
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        clusters = Clusters(
+            {alias: ClientConfig(alias=alias, properties={}) for alias in made},
+            open_cluster=lambda config, _: made[config.alias],
+            stack=stack,
+            clock=clock,
+            find_loops=partial(looping_flows, configuration),
+        )
+        assert clusters.refusal(Flow("A", "B")) is None, "nothing is known yet"
+        group.create_task(clusters.probe(stop), name="probe")
+        await eventually(lambda: all(status.as_of_ms for status in clusters.statuses()))
+        stop.set()
+    for flow in (Flow("A", "B"), Flow("B", "C")):
+        refused = clusters.refusal(flow)
+        assert refused is not None
+        assert refused.reason == "LOOP"
+        assert "C is the same cluster as A" in str(refused)
+    assert clusters.refusal(Flow("B", "D")) is None
 
 
 def test_a_topic_that_one_flow_excludes_does_not_go_round(tmp_path: Path) -> None:

@@ -166,6 +166,15 @@ def test_identity_names_round_three_clusters(configure: Configure) -> None:
     assert [(finding.check, finding.about) for finding in findings] == [("loops", "A->B and B->C and C->A")]
 
 
+def test_identity_names_go_round_over_two_aliases_of_one_cluster(configure: Configure) -> None:
+    properties = {"replication.policy.class": IDENTITY, "B->C.enabled": "true"}
+    there_and_back = {flow: (topic(target_name="orders"),) for flow in ("A->B", "B->C")}
+    facts = facts_of(
+        configure(properties), topics=there_and_back, clusters={"C": cluster("C", cluster_id="id-A")}
+    )
+    assert [(finding.check, finding.about) for finding in troubles(facts)] == [("loops", "A->B and B->C")]
+
+
 def test_two_sources_in_one_target_topic(configure: Configure) -> None:
     properties = {
         "replication.policy.class": IDENTITY,
