@@ -61,6 +61,16 @@ class Aligner:
             if offset not in answers:
                 await self._align_from(offset, [other for other in wanted if other >= offset], answers)
 
+    async def lowest_place(self, offset: int) -> int | None:
+        """Before which the copy of a record that is gone here cannot lie: the nearest known pair, if it is
+        sure. Raises as `align`."""
+        pair = self.pairs.at_or_below(offset)
+        if pair is None or not self.there.bounds.start <= pair.downstream < self.there.bounds.end:
+            return None
+        if not await self.walks.vouch_for(pair):
+            return None
+        return pair.downstream + (pair.upstream < offset)
+
     async def copied_end(self) -> OffsetPair | None:
         """The last record here that is there as well; None when it cannot be found. Raises as `align`."""
         pair = self.pairs.at_or_below(self.here.bounds.end)

@@ -3,7 +3,7 @@ done."""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, WireFormatError
@@ -73,6 +73,26 @@ class _Known:
         if self.translation.verdict is Verdict.UP_TO_DATE:
             return bounds == self.bounds
         return bounds[1].start <= offset < bounds[1].end
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What both logs say of one partition's offsets."""
+
+    reason: str
+    """Why there is no answer where there is none."""
+    answers: dict[int, Answer] = field(default_factory=dict)
+    lowest: dict[int, int | None] = field(default_factory=dict)
+    """Before which the copies of records that are gone here cannot lie."""
+    other_copy: bool = False
+    """The logs contradict the syncs."""
+
+    def raised(self, position: SourcePosition, floor: Translation) -> Translation:
+        """The floor, by the nearest known pair where that is higher: syncs are forgotten sooner."""
+        lowest = self.lowest.get(position.next_offset)
+        if lowest is None or floor.downstream_offset is None or lowest <= floor.downstream_offset:
+            return floor
+        return replace(floor, downstream_offset=lowest, message="by the nearest record that was compared")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -161,29 +181,26 @@ class ExactTranslator:
                 told[position] = known.translation
         if len(told) == len(floors):
             return told
-        answers: dict[int, Answer] = {}
         generation = pairs.generation
-        wanted = [
-            position.next_offset
-            for position, floor in floors.items()
-            if position not in told and not _only_there(position, floor, bounds)
-        ]
-        reason, other_copy = await self._align(partition, wanted, answers, pairs, bounds, budget)
+        left_over = {position: floor for position, floor in floors.items() if position not in told}
+        only_there = [each.next_offset for each in left_over if _only_there(each, left_over[each], bounds)]
+        wanted = [each.next_offset for each in left_over if each.next_offset not in only_there]
+        found = await self._align(partition, wanted, only_there, pairs, bounds, budget)
         if pairs.generation != generation:
-            answers, reason = {}, _REWOUND
+            found = _Found(reason=_REWOUND, other_copy=found.other_copy)
         left: dict[SourcePosition, Translation] = {}
         for position, floor in floors.items():
             if position in told:
                 continue
-            found = _found(answers.get(position.next_offset), bounds[0].start > position.next_offset)
-            if found is not None:
-                told[position] = found
-                self._remember(position, _Known(generation, bounds, found))
-            elif other_copy:
+            answer = _told(found.answers.get(position.next_offset), bounds[0].start > position.next_offset)
+            if answer is not None:
+                told[position] = answer
+                self._remember(position, _Known(generation, bounds, answer))
+            elif found.other_copy:
                 told[position] = without_floor(_OTHER_COPY)
             else:
-                left[position] = floor
-        told.update(await self._floors(partition, left, bounds[1], reason))
+                left[position] = found.raised(position, floor)
+        told.update(await self._floors(partition, left, bounds[1], found.reason))
         return told
 
     async def _floors(
@@ -204,13 +221,13 @@ class ExactTranslator:
     async def _align(
         self,
         partition: TopicPartition,
-        wanted: list[int],
-        answers: dict[int, Answer],
+        wanted: Sequence[int],
+        only_there: Collection[int],
         pairs: Pairs,
         bounds: Bounds,
         budget: ByteBudget,
-    ) -> tuple[str, bool]:
-        """Fill `answers`; return why some are missing, and whether the logs contradict the syncs."""
+    ) -> _Found:
+        """What the logs say of offsets whose records can be compared, and of those that are gone here."""
         astray = self._astray.setdefault(partition, set())
         if len(astray) > MAX_ASTRAY:
             astray.clear()
@@ -221,14 +238,17 @@ class ExactTranslator:
             budget=budget,
             astray=astray,
         )
-        reason = _NOT_FOUND
+        found = _Found(reason=_NOT_FOUND)
         try:
-            await aligner.align(wanted, answers)
+            for offset in only_there:
+                found.lowest[offset] = await aligner.lowest_place(offset)
+            await aligner.align(wanted, found.answers)
         except BudgetSpent:
-            reason = _BUDGET_SPENT
+            found.reason = _BUDGET_SPENT
         except (KafkaError, WireFormatError) as error:
-            reason = str(error)
-        return reason, aligner.walks.contradicted
+            found.reason = str(error)
+        found.other_copy = aligner.walks.contradicted
+        return found
 
     async def _bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         """Log ends on both sides of each partition, left out when either is missing. Raises KafkaError."""
@@ -263,7 +283,7 @@ async def log_ends(
     return bounds
 
 
-def _found(answer: Answer | None, before_start: bool) -> Translation | None:
+def _told(answer: Answer | None, before_start: bool) -> Translation | None:
     """EXACT or UP_TO_DATE; None when alignment gave no answer."""
     if answer is None or answer.outcome is Outcome.LOST:
         return None

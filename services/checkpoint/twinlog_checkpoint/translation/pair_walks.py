@@ -60,6 +60,11 @@ class PairWalks:
             walk.answers = dict.fromkeys(walk.answers, Answer(Outcome.LOST, None))
         return walk
 
+    async def vouch_for(self, pair: OffsetPair) -> bool:
+        """Whether a pair may be believed although the record here is gone: newer ones are what they say."""
+        await self._check_pairs()
+        return self._pairs_check is EntryCheck.SAME and self.pairs.vouched(pair)
+
     def _is_sure(self, walk: Walk, *, entry: OffsetPair | None) -> bool:
         """Whether what a walk found may be believed: it entered right, or found its way by content alone."""
         if entry is None:
@@ -72,7 +77,8 @@ class PairWalks:
         """Compare the records of the newest pair that both sides still show. Done once."""
         if self._pairs_check is not None:
             return
-        pair = self.pairs.newest()
+        # The newest ones may lie past the end of the copy: it was created again, or lost its tail.
+        pair = self.pairs.downstream_at_or_below(self.there.bounds.end - 1)
         for _ in range(_PAIRS_TO_CHECK):
             if pair is None or not self.readable(pair):
                 break

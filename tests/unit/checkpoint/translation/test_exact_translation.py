@@ -12,9 +12,9 @@ from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_sides import COUNT_BYTES, READ_BYTES
-from twinlog_checkpoint.translation.translation import Verdict
+from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
 from unit.checkpoint.checkpoint_rig import one_turn
-from unit.checkpoint.exact_questions import GOOD, check_all, translate, translator
+from unit.checkpoint.exact_questions import GOOD, check_all, floor_translator, translate, translator
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 from unit.checkpoint.record_log import RecordLog
 
@@ -259,6 +259,36 @@ async def test_records_gone_from_the_source_leave_the_floor() -> None:
         logs.check(offset, found[offset].downstream_offset or 0)
 
 
+async def test_a_record_gone_from_the_source_has_the_floor_of_the_nearest_record_that_was_compared() -> None:
+    """Offset syncs of old records are forgotten: they alone would take the group far back."""
+    logs = MirroredLogs(seed=8)
+    logs.produce(5000)
+    logs.copy()
+    exact = translator(logs)
+    offset = logs.visible_source()[2000].offset
+    before = (await translate(exact, [offset]))[offset]
+    logs.source.log(ORIGIN, "expire").delete_before(offset + 10)
+    found = await translate(exact, [offset, offset + 5])
+    assert [found[each].verdict for each in found] == [Verdict.FLOOR, Verdict.FLOOR]
+    assert found[offset].downstream_offset == before.downstream_offset
+    assert found[offset + 5].downstream_offset == (before.downstream_offset or 0) + 1
+    by_syncs = floor_translator(logs).translate_one(SourcePosition(partition=ORIGIN, next_offset=offset))
+    assert (by_syncs.downstream_offset or 0) < (before.downstream_offset or 0) - 100
+
+
+async def test_no_floor_is_left_where_the_source_lost_the_records_and_the_copy_was_created_again() -> None:
+    """The syncs of the new copy have not come yet: the floor of the old one may be ahead."""
+    logs = MirroredLogs(seed=15)
+    logs.produce(600)
+    logs.copy()
+    logs.source.log(ORIGIN, "expire").delete_before(300)
+    second = MirroredLogs(seed=15, source=logs.source)
+    second.copy()
+    logs.target = second.target
+    found = await translate(translator(logs), range(100, 300, 10))
+    assert {translation.downstream_offset for translation in found.values()} == {None}, found
+
+
 @pytest.mark.parametrize("lag_max", [20, 1 << 40])
 async def test_a_group_before_the_log_start_gets_the_first_record_that_it_could_still_read(
     lag_max: int,
@@ -343,7 +373,7 @@ async def test_an_offset_past_the_end_of_the_source_is_not_exact() -> None:
     assert (found[end + 50].downstream_offset or 0) <= logs.target.log(COPY, "end").end
 
 
-async def test_a_topic_made_anew_is_never_called_exact() -> None:
+async def test_there_is_no_answer_where_the_copy_holds_other_records() -> None:
     """The target was deleted and filled with other records: the syncs point at strangers."""
     logs = MirroredLogs(seed=11)
     logs.produce(300)
@@ -354,4 +384,4 @@ async def test_a_topic_made_anew_is_never_called_exact() -> None:
     other.copy()
     logs.target = other.target
     found = await translate(translator(logs), [50, 150])
-    assert {translation.verdict for translation in found.values()} == {Verdict.FLOOR}
+    assert {translation.verdict for translation in found.values()} == {Verdict.NO_SYNC}
