@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import struct
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -73,6 +74,28 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+LEAVE = """
+import os
+import socket
+
+os.environ["PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE"] = "1"  # as Spark sets it
+from twinlog_source.pipeline.daemon import worker
+
+ours, of_spark = socket.socketpair()
+of_spark.close()
+print(worker(ours, True))
+"""
+
+
+def test_a_worker_that_spark_leaves_after_a_minute_without_a_task_ends_without_a_traceback() -> None:
+    """In a process of its own: a worker changes how signals are handled."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LEAVE], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ended.stdout.split() == ["1"]
+    assert not ended.stderr
 
 
 async def test_a_job_that_nobody_needs_is_cancelled_and_leaves_room_for_the_next() -> None:

@@ -8,19 +8,32 @@ import gc
 import importlib
 import importlib.util
 import os
+import socket
 import sys
 
 from twinlog_source.pipeline.python_path import unpacked
 
 sys.path[:] = unpacked(sys.path)
 
-from pyspark.daemon import manager  # noqa: E402 (from where it is to be loaded)
+import pyspark.daemon as spark_daemon  # noqa: E402 (from where it is to be loaded)
 
 import twinlog_source.pipeline.job  # noqa: E402
 from twinlog_source.task.memory import keep_freed_memory  # noqa: E402
 
 STARTS_THREADS = ("pandas", "pyarrow")
 """Modules that pyspark's worker imports if they are installed, and that may start threads."""
+
+_work = spark_daemon.worker
+
+
+def worker(sock: socket.socket, authenticated: bool) -> int:
+    """Run one task after another. Spark closes the socket of a worker that had none for a minute, and of
+    all of them when its JVM is gone: that is an end, not a failure with a traceback."""
+    try:
+        return int(_work(sock, authenticated))
+    except (BrokenPipeError, ConnectionResetError):
+        return 1
+
 
 if __name__ == "__main__":
     assert twinlog_source.pipeline.job is not None
@@ -33,4 +46,5 @@ if __name__ == "__main__":
     # would take tens of milliseconds, and end the sharing of their memory.
     gc.collect()
     gc.freeze()
-    manager()
+    spark_daemon.worker = worker
+    spark_daemon.manager()
