@@ -1,5 +1,6 @@
 """How a hole is filled, and how many empty records a batch may have on its target. Pure."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twinlog.policy.offsets_rule import MOST_AT_LEADER, MOST_MARKERS
@@ -9,6 +10,7 @@ __all__ = [
     "MOST_AT_LEADER",
     "MOST_MARKERS",
     "FillLimit",
+    "batches_of",
     "is_visible",
     "markers_of",
     "next_batch",
@@ -44,6 +46,18 @@ def next_batch(count: int, most: int) -> int:
     """The number of records in the next batch of a hole that still needs `count`."""
     wanted = min(count, most)
     return next((size for size in FILLER_RECORDS if size <= wanted), wanted)
+
+
+def batches_of(count: int, most: int) -> Iterator[int]:
+    """How many records each batch of a hole of so many holds.
+
+    >>> list(batches_of(2_120_007, 1_000_000))
+    [1000000, 1000000, 100000, 10000, 10000, 7]
+    """
+    while count:
+        size = next_batch(count, most)
+        yield size
+        count -= size
 
 
 def markers_of(count: int, most_markers: int = MOST_MARKERS) -> int:

@@ -30,6 +30,7 @@ from twinlog_source.preserved.fill_limits import (
     FILLER_RECORDS,
     MOST_MARKERS,
     FillLimit,
+    batches_of,
     markers_of,
     next_batch,
 )
@@ -134,6 +135,10 @@ class Filler:
     async def _fill_group(self, group: Holes) -> None:
         left = {partition: markers_of(count, self.most_markers) for partition, (_, count) in group.items()}
         empty = {partition: count - left[partition] for partition, (_, count) in group.items()}
+        # Before the transaction begins: no deadline runs yet, and no consumer waits for its end.
+        for partition, count in empty.items():
+            for records in set(batches_of(count, self._most_records(partition))):
+                await self._empty_batch(records)
         while left:
             await self._run_transaction({partition: empty.pop(partition, 0) for partition in left})
             left = {partition: markers - 1 for partition, markers in left.items() if markers > 1}
