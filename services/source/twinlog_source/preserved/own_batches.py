@@ -85,13 +85,14 @@ class OwnBatches:
     is_first: bool = False
     """The log has no earlier batch of the writer."""
 
-    def owns(self, header: BatchHeader) -> bool:
-        """Whether the next batch is the writer's, and at its place as far as is known."""
+    def owns(self, header: BatchHeader, *, follows: int | None = None) -> bool:
+        """Whether the next batch is the writer's, and at its place as far as is known. `follows`: or whether
+        it is the writer's first one and was sent for this source offset, wherever it is."""
         if header.producer_id != self.writer_id:
             return is_filler(header)
         expected, was_first = self.next_sequence, self.is_first
         self.next_sequence, self.is_first = sequence_behind(header), False
-        if begins(header):
+        if begins(header) or (expected is None and follows == header.base_sequence):
             return True
         return not was_first if expected is None else header.base_sequence == expected
 
@@ -140,7 +141,7 @@ class ForeignLook:
         """Take the next batch. One that looks like a filler's is foreign here, or a repeated one of the
         filler. After it only the writer's batches count: the writer writes nothing behind a hole that was not
         filled at its place, so no record follows another filler."""
-        is_own = self.own.owns(header)
+        is_own = self.own.owns(header, follows=self.foreign_at + self._own_behind)
         is_writers = header.producer_id == self.own.writer_id
         self._end = header.next_offset
         if not is_writers and not is_filler(header):

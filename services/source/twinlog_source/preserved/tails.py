@@ -204,7 +204,7 @@ class KafkaCopyTails:
             if begin is None and not asked.common_until:
                 begin = await self._foreign_beginning(partition, end)
             if begin is not None:
-                return begin, ()
+                return begin, await self._filled_before(partition, begin)
             checked_from = await self._filled_from(partition, end)
         checked_from = min(checked_from, await self._may_be_lost_from(partition, asked, log_end))
         if end == checked_from:
@@ -215,10 +215,17 @@ class KafkaCopyTails:
             if not own.owns(header):
                 found = max(header.base_offset, checked_from)
                 begin = await self._stay_of_others(partition, found, asked.common_until)
-                return (found, filled.found) if begin is None else (begin, ())
+                if begin is None:
+                    return found, filled.found
+                return begin, await self._filled_before(partition, begin)
             if header.producer_id != self._writer_id:
                 filled.add(header)
         return None, filled.found
+
+    async def _filled_before(self, partition: TopicPartition, end: int) -> tuple[Hole, ...]:
+        """What is filled right before an offset, which may be where records were that the log has lost."""
+        begin = await self._filled_from(partition, end)
+        return (Hole(begin, end - begin),) if begin < end else ()
 
     async def _filled_from(self, partition: TopicPartition, end: int) -> int:
         """The start of the filled range right before an offset."""

@@ -38,6 +38,7 @@ from twinlog_source.preserved.own_batches import (
     ForeignLook,
     ForeignWrite,
     OwnBatches,
+    is_filler,
     is_marker_at,
     sequence_behind,
 )
@@ -406,17 +407,22 @@ class Owner:
         if end < checked_from:
             begin = self._foreign_beginning()
             if begin is not None:
-                return begin, ()
-            checked_from = end
-            for header in reversed(headers(leader)):
-                if header.producer_id == IDS[OURS]:
-                    break
-                checked_from = header.base_offset
+                return begin, self._filled(self._filled_from(begin), begin)
+            checked_from = self._filled_from(end)
             known = leader.epoch - 1 if known is None and leader.epoch else known
         if known is not None and known < leader.epoch:
             checked_from = min(checked_from, leader.end_of_epoch(known))
         foreign = self._foreign(checked_from)
         return foreign, self._filled(checked_from, foreign)
+
+    def _filled_from(self, end: int) -> int:
+        for header in reversed(headers(self.leader)):
+            if header.next_offset > end:
+                continue
+            if not is_filler(header):
+                break
+            end = header.base_offset
+        return end
 
     def _offer(self) -> None:
         """A fetch: from where the copy is read."""

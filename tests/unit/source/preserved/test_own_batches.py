@@ -145,6 +145,19 @@ def test_nothing_behind_a_batch_of_ours_in_the_wrong_place_is_counted() -> None:
     assert judge(log, 20, next_sequence=12) == ForeignWrite(OURS, 20, 0)
 
 
+def test_the_first_batch_of_ours_is_counted_where_it_was_sent_for_the_next_record_of_the_source() -> None:
+    """A marker that the coordinator wrote twice pushed it one offset too far."""
+
+    def judge_first(sequence: int) -> ForeignWrite:
+        look = ForeignLook(2, OwnBatches(OURS, is_first=True))
+        for each in (marker(2, FILLER), header(3, 3, sequence=sequence), header(6, 2, sequence=sequence + 3)):
+            look.see(each)
+        return look.found
+
+    assert judge_first(2) == ForeignWrite(FILLER, 2, 5, is_filler=True)
+    assert judge_first(4) == ForeignWrite(FILLER, 2, 0, is_filler=True), "it was sent for another one"
+
+
 def test_what_does_not_continue_ours_is_not_counted() -> None:
     log = [header(10, 1, STRANGER), header(11, 5, sequence=10), header(16, 5, sequence=40)]
     assert judge(log, 10) == ForeignWrite(STRANGER, 10, 5)
