@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import os
 import re
 import socket
@@ -15,6 +16,7 @@ from typing import Any
 import aiohttp
 
 import twinlog.cli.ui
+from contract.accessibility import NAMELESS, POOR_CONTRAST
 from contract.browser import Tab, new_tab
 from contract.ui_services import START_SECONDS, Services, UiRig, serving, ui
 from twinlog.cli.ui.feed import Feed
@@ -25,7 +27,7 @@ from twinlog.testing.certificates import Authority
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MAKE_IMAGES_VARIABLE = "TWINLOG_TESTS_MAKE_IMAGES"
 MADE_OF = "made-of.sha256"
-LINES_ARE_DRAWN = """((lines) => lines.length === 3 && lines.every((line) =>
+LINES_ARE_DRAWN = """((lines) => lines.length === 5 && lines.every((line) =>
   line.getContext('2d').getImageData(0, 0, line.width, line.height).data.some((value) => value > 0)))
   ([...document.querySelectorAll('.spark canvas')])"""
 
@@ -40,14 +42,21 @@ async def looking(rig: UiRig, *arguments: str) -> AsyncIterator[tuple[Tab, str, 
 
 
 async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> None:
-    rig = UiRig(lag=100)
-    async with looking(rig) as (tab, url, _):
+    rig = UiRig(lag=100, members=1)
+    async with looking(rig) as (tab, url, services):
         await tab.open(url)
-        await tab.sees("A->B", "19 RUNNING", "1 FAULTED", "1,234", "0.25 s", "GAPS")
+        await tab.sees("2 problems", "A → B", "In trouble", "19 RUNNING", "1 FAULTED", "1,234", "0.25 s")
+        await tab.sees("1 partition is FAULTED", "15 source offsets are recorded as lost")
+        await tab.sees("Partitions that need help", "RECORD_TOO_LARGE", "raise the limit of the target topic")
+        await tab.holds("document.title === '2 problems · Twinlog'")
+        await is_copied(tab, "twinlog gaps 'A->B'", services)
         await tab.press("2")
         await tab.sees("topic-00000-0", "20 of 20 partitions", "RECORD_TOO_LARGE")
         await tab.press("j")
-        await tab.sees("raise the limit of the target topic", "record at offset 900")
+        await tab.sees("raise the limit of the target topic", "record at offset 900", "900 of 1,000")
+        await tab.press("t")
+        await tab.sees("1 of 20 partitions")
+        await tab.press("t")
         await tab.press("/")
         await tab.type("topic-00001-7")
         await tab.sees("1 of 20 partitions")
@@ -57,51 +66,71 @@ async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> 
         await tab.press("4")
         await tab.sees("topic-00001-3", "RETENTION", "15")
         await tab.press("5")
-        await tab.sees("A->B: ALIVE", "Paths that heartbeats took")
+        await tab.sees("✓ ALIVE · 0.25 s", "✓ reachable", "Paths that heartbeats took")
         await tab.holds("document.querySelectorAll('svg.graph .edge').length === 1")
         await tab.press("6")
         await tab.sees(
-            "NO-GO", "Topics that hold it up", "topic-00000: 100 records", "none: producers can write"
+            *("NO-GO", "2 checks fail", "Topics that hold it up", "100 records"),
+            *("None: producers can write to A", "twinlog failover plan 'A->B'"),
+            "1 of 5 groups has members on A: stop their consumers",
         )
         await tab.press("7")
-        await tab.sees("configsync", "SERVING", "cluster A")
+        await tab.sees("configsync", "SERVING", "ready", "OWNER", "Cluster A", "source reaches it")
+        await tab.press("?")
+        await tab.sees("next and previous row")
+        await tab.press("Escape")
+        await tab.holds("!document.querySelector('dialog')")
         assert tab.complaints == []
         assert [each for each in tab.requests if not each.startswith((url, "data:"))] == []
+
+
+async def is_copied(tab: Tab, command: str, services: Services) -> None:
+    """A press on the button beside the command; what is copied asks the same services."""
+    place = f"""[...document.querySelectorAll('.command')]
+      .find((each) => each.querySelector('code').innerText === {json.dumps(command)})"""
+    assert await tab.run(f"({place}).querySelector('code').title") == " ".join(
+        [command, *services.arguments()]
+    )
+    await tab.run(f"({place}).querySelector('button').click()")
+    await tab.holds(
+        "[...document.querySelectorAll('.command [role=status]')]"
+        ".some((each) => ['copied', 'selected'].includes(each.innerText))"
+    )
 
 
 async def test_what_changes_in_a_service_changes_on_the_page() -> None:
     rig = UiRig(faulted=0)
     async with looking(rig) as (tab, url, _):
         await tab.open(f"{url}#/migration")
-        await tab.sees("GO", "the lag is 0", "heartbeats arrive: yes", "would move the groups: yes")
+        await tab.sees("Groups can move to B now", "the lag is 0", "after 0.25 s", "nothing blocks the plan")
         assert "NO-GO" not in await tab.text()
         rig.heartbeats = False
         rig.lag = 4321
-        await tab.sees("NO-GO", "the path is SILENT", "4,321 records to copy")
+        await tab.sees("NO-GO", "Do not move groups yet", "the path is SILENT", "4,321 records left")
         rig.heartbeats = True
         rig.lag = 0
-        await tab.sees("the lag is 0", "heartbeats arrive: yes")
+        await tab.sees("the lag is 0", "after 0.25 s", "Groups can move to B now")
 
 
 async def test_the_migration_view_begins_with_what_both_clusters_show() -> None:
     rig = UiRig(faulted=0)
     async with looking(rig) as (tab, url, _):
         await tab.open(f"{url}#/migration")
-        await tab.sees("write: the last records came", "equal in 20 of 20 partitions", "none has members")
+        await tab.sees("Do producers still write to A?", "Yes last record just now")
+        await tab.sees("Yes 20 partitions compared just now", "No no group has members on B")
         rig.producers = False
         rig.different = 2
-        await tab.sees("silent since the source service started", "differ in 2 partitions", "NO-GO")
+        await tab.sees("No no record since the source service started", "No 2 partitions differ", "NO-GO")
 
 
 async def test_the_migration_view_shows_the_services_own_plan() -> None:
-    async with looking(UiRig(lag=77, blockers=("a fence of another move is up",))) as (tab, url, services):
+    rig = UiRig(lag=77, members=1, blockers=("a fence of another move is up",))
+    async with looking(rig) as (tab, url, services):
         await tab.open(f"{url}#/migration")
-        await tab.sees("NO-GO", "would move the groups: blocked: a fence of another move is up")
-        await tab.sees(
-            "4 of 5 continue on B, 1 have members", "topic-00000: 77 records paused by root", "orders"
-        )
+        await tab.sees("NO-GO", "The checkpoint service can move the groups", "a fence of another move is up")
+        await tab.sees("4 of 5", "groups continue on B", "topic-00000: 77 records · paused by root", "orders")
         await services.stop("checkpoint")
-        await tab.sees("would move the groups: not known")
+        await tab.sees("not known: ")
         assert tab.complaints == []
 
 
@@ -125,14 +154,19 @@ async def test_a_plan_is_asked_for_once_by_all_browsers_and_not_for_flows_that_n
         assert rig.plans <= 3, "a plan is kept for ten seconds"
 
 
-async def test_a_service_that_goes_away_is_said_and_what_it_told_stays() -> None:
+async def test_what_goes_away_is_said_and_what_it_told_stays() -> None:
     async with looking(UiRig()) as (tab, url, services):
         await tab.open(f"{url}#/partitions")
         await tab.sees("topic-00001-9")
         await services.stop("source")
-        await tab.sees("source is DOWN", "topic-00001-9")
+        await tab.sees("source is DOWN", "The page keeps its last data", "topic-00001-9")
         await services.stop("heartbeat")
-        await tab.sees("heartbeat is DOWN", "paths: heartbeat ")
+        await tab.sees("heartbeat is DOWN")
+        await tab.press("1")
+        await tab.sees("Are both ends equal?", "Unknown the source service does not say")
+        await services.stop_page()
+        await tab.sees("Disconnected.", "The page shows its last data", "heartbeat is DOWN")
+        await tab.holds("document.title === 'Disconnected · Twinlog'")
 
 
 async def test_the_topology_without_the_heartbeat_service_is_told_by_the_others() -> None:
@@ -165,13 +199,17 @@ async def test_the_page_fits_from_80_pixels_to_4k_in_light_and_dark() -> None:
     async with looking(UiRig(lag=100)) as (tab, url, _):
         for dark in (False, True):
             await tab.open(url, dark=dark)
-            await tab.sees("A->B")
+            await tab.sees("A → B")
             for width in (80, 320, 1280, 3840):
                 await tab.resize(width, 2160 if width > 2000 else 800)
                 for view in "1234567":
                     await tab.press(view)
                     await tab.holds("document.querySelector('main').innerText.length > 20")
                     await tab.holds("document.documentElement.scrollWidth <= innerWidth")
+                    if width == 1280:
+                        await tab.holds("document.querySelector('header').innerText.includes('live')")
+                        assert await tab.run(POOR_CONTRAST) == []
+                        assert await tab.run(NAMELESS) == []
             background = await tab.run("getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, background[4:-1].split(","))) < 200) is dark
             await tab.ask("Page.navigate", url="about:blank")
@@ -198,17 +236,24 @@ async def test_images_of_the_docs_show_what_a_person_sees(tmp_path: Path) -> Non
     """Written into docs/images where the variable asks for it; else only that a picture comes."""
     folder = IMAGES if os.environ.get(MAKE_IMAGES_VARIABLE) else tmp_path
     folder.mkdir(exist_ok=True)
-    async with looking(UiRig(partitions=240, groups=30, faulted=3, lag=300)) as (tab, url, _):
+    rig = UiRig(partitions=240, groups=30, faulted=3, lag=300, rate=12_340, wave=0.3)
+    async with looking(rig) as (tab, url, _):
         views = (
-            ("flows", "A->B"),
+            ("flows", "A → B"),
             ("partitions", "RECORD_TOO_LARGE"),
             ("migration", "What a failover would do now"),
         )
         for view, words in views:
-            await tab.open(f"{url}#/{view}", width=1200, height=760, dark=view == "migration")
+            height = 960 if view == "migration" else 700
+            await tab.open(f"{url}#/{view}", width=1200, height=height, dark=view == "migration")
             await tab.sees(words)
             if view == "flows":
+                if folder is IMAGES:
+                    await tab.sees("last 2 min")
                 await tab.holds(LINES_ARE_DRAWN)
+            if view == "partitions":
+                await tab.press("j")
+                await tab.sees("900 of 1,000")
             picture = await tab.screenshot()
             assert picture[:4] == b"\x89PNG"
             await asyncio.to_thread((folder / f"ui-{view}.png").write_bytes, picture)
@@ -286,7 +331,7 @@ async def test_with_tokens_a_person_signs_in_and_a_stranger_sees_nothing(tmp_pat
         await tab.type("a-long-token")
         await tab.press("Enter")
         await tab.run("document.querySelector('form')?.requestSubmit()")
-        await tab.sees("A->B", "19 RUNNING")
+        await tab.sees("A → B", "19 RUNNING")
 
 
 def seen_at(port: int, ca: bytes) -> str:

@@ -1,13 +1,16 @@
 """Four services that say what a test wants, over real gRPC: what the live page is held against."""
 
 import asyncio
+import math
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
@@ -37,6 +40,14 @@ class UiRig:
     groups: int = 5
     faulted: int = 1
     lag: int = 0
+    drains: float = 0.0
+    """Records by which the lag becomes smaller each second."""
+    rate: float = 1234.0
+    """Records a second."""
+    wave: float = 0.0
+    """By which part of it the rate goes up and down, as that of real producers does."""
+    more_flows: tuple[str, ...] = ()
+    """Beside A->B; nothing is wrong with them."""
     heartbeats: bool = True
     producers: bool = True
     """Somebody writes to the source."""
@@ -44,11 +55,24 @@ class UiRig:
     """Partitions of which the standing proof says that the copy differs."""
     changes_per_second: int = 0
     """Partitions of which the position moves."""
+    members: int = 0
+    """Groups with members on the source."""
     blockers: tuple[str, ...] = ()
     plans: int = 0
     """Plans that were asked for."""
     watches: int = 0
     """Watches of partitions that were opened."""
+    began: float = field(default_factory=time.monotonic)
+
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def lag_now(self) -> int:
+        return max(0, round(self.lag - self.drains * self.seconds()))
+
+    def rate_now(self) -> float:
+        at = self.seconds()
+        return self.rate * (1 + self.wave * (math.sin(at / 9) + math.sin(at / 2.3) / 3))
 
 
 def partition(rig: UiRig, number: int) -> source.PartitionStatus:
@@ -76,24 +100,25 @@ class _Source(source_grpc.SourceServiceServicer):
     async def ListFlows(self, request: Any, context: Any) -> source.ListFlowsResponse:  # noqa: N802
         rig = self._rig
         states = {"RUNNING": rig.partitions - rig.faulted, "FAULTED": rig.faulted}
-        return source.ListFlowsResponse(
-            flows=[
-                source.FlowStatus(
-                    flow=FLOW,
-                    partitions_by_state=states,
-                    records=5000,
-                    bytes=700_000,
-                    records_per_second=1234.0,
-                    bytes_per_second=5.5e6,
-                    lag_records=rig.lag,
-                    last_known_lag_records=rig.lag,
-                    clusters=CLUSTERS,
-                    partitions_by_proof={"EQUAL": rig.partitions - rig.different, "DIFFERENT": rig.different},
-                    source_ends_as_of=_now(),
-                    source_grew_at=_now() if rig.producers else None,
-                )
-            ]
+        lag = rig.lag_now()
+        status = source.FlowStatus(
+            flow=FLOW,
+            partitions_by_state=states,
+            records=5000,
+            bytes=700_000,
+            records_per_second=rig.rate_now(),
+            bytes_per_second=rig.rate_now() * 4457,
+            lag_records=lag,
+            last_known_lag_records=lag,
+            clusters=_clusters(rig),
+            partitions_by_proof={"EQUAL": rig.partitions - rig.different, "DIFFERENT": rig.different},
+            source_ends_as_of=_now(),
+            source_grew_at=_now() if rig.producers else None,
+            proven_at=_now(),
+            last_copied_at=_now(),
+            oldest_record_at=_now(before=1 + lag / max(rig.rate, 1.0)) if lag else None,
         )
+        return source.ListFlowsResponse(flows=[status, *map(_quiet, rig.more_flows)])
 
     async def WatchPartitions(  # noqa: N802
         self, request: Any, context: Any
@@ -178,14 +203,18 @@ class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
             checkpoint.MovePartition(
                 group=f"group-{number:05}",
                 from_partition=TopicPartition(topic="topic-00000", partition=0),
-                action=checkpoint.MOVE_ACTION_WRITE if number else checkpoint.MOVE_ACTION_SKIP_ACTIVE_BEFORE,
+                action=(
+                    checkpoint.MOVE_ACTION_SKIP_ACTIVE_BEFORE
+                    if number < rig.members
+                    else checkpoint.MOVE_ACTION_WRITE
+                ),
             )
             for number in range(rig.groups)
         ]
         yield checkpoint.PlanMoveResponse(part=checkpoint.MovePlanPart(partitions=rows))
         late = checkpoint.TopicBacklog(
             partition=TopicPartition(topic="topic-00000", partition=0),
-            records_not_copied=rig.lag,
+            records_not_copied=rig.lag_now(),
             message="paused by root" if rig.blockers else "",
         )
         plan = checkpoint.MovePlan(
@@ -194,7 +223,7 @@ class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
             to_cluster="B",
             from_reachable=True,
             backlog=[late] if rig.lag else [],
-            records_not_copied=rig.lag,
+            records_not_copied=rig.lag_now(),
             blockers=rig.blockers,
             fenced_topics=["orders"] if rig.blockers else [],
         )
@@ -210,7 +239,7 @@ class _Heartbeat(heartbeat_grpc.HeartbeatServiceServicer):
 
     async def GetTopology(self, request: Any, context: Any) -> heartbeat.GetTopologyResponse:  # noqa: N802
         path = heartbeat.Path(observed_on="B", topic="A.heartbeats", upstream_clusters=["A"])
-        return heartbeat.GetTopologyResponse(clusters=CLUSTERS, paths=[path])
+        return heartbeat.GetTopologyResponse(clusters=_clusters(self._rig), paths=[path])
 
     async def ListDelays(self, request: Any, context: Any) -> heartbeat.ListDelaysResponse:  # noqa: N802
         alive = self._rig.heartbeats
@@ -222,7 +251,16 @@ class _Heartbeat(heartbeat_grpc.HeartbeatServiceServicer):
         )
         delay.last_delay.FromMilliseconds(250)
         delay.age.FromMilliseconds(500)
-        return heartbeat.ListDelaysResponse(delays=[delay])
+        others = [
+            heartbeat.FlowDelay(
+                flow=_flow(name),
+                state=heartbeat.PATH_STATE_ALIVE,
+                last_delay=Duration(nanos=80_000_000),
+                age=Duration(seconds=1),
+            )
+            for name in self._rig.more_flows
+        ]
+        return heartbeat.ListDelaysResponse(delays=[delay, *others])
 
     async def WatchDelays(  # noqa: N802
         self, request: Any, context: Any
@@ -236,10 +274,32 @@ class _ConfigSync(configsync_grpc.ConfigSyncServiceServicer):
         return configsync.ListFlowsResponse()
 
 
-def _now() -> Timestamp:
+def _now(*, before: float = 0.0) -> Timestamp:
     now = Timestamp()
-    now.GetCurrentTime()
+    now.FromNanoseconds(time.time_ns() - round(before * 1e9))
     return now
+
+
+def _flow(name: str) -> Flow:
+    origin, _, target = name.partition("->")
+    return Flow(source=origin, target=target)
+
+
+def _clusters(rig: UiRig) -> list[ClusterStatus]:
+    more = {alias for name in rig.more_flows for alias in name.split("->")} - {"A", "B"}
+    return [*CLUSTERS, *(ClusterStatus(alias=alias, reachable=True) for alias in sorted(more))]
+
+
+def _quiet(name: str) -> source.FlowStatus:
+    """A flow that has copied everything."""
+    return source.FlowStatus(
+        flow=_flow(name),
+        partitions_by_state={"RUNNING": 12},
+        records=1,
+        lag_records=0,
+        source_ends_as_of=_now(),
+        partitions_by_proof={"EQUAL": 12},
+    )
 
 
 async def _idle(message: Any, seconds: float = 5.0) -> AsyncIterator[Any]:
@@ -258,9 +318,17 @@ class Services:
 
     endpoints: dict[str, str] = field(default_factory=dict)
     servers: dict[str, grpc.aio.Server] = field(default_factory=dict)
+    page: asyncio.subprocess.Process | None = None
+    """The `twinlog ui` that asks them."""
 
     async def stop(self, name: str) -> None:
         await self.servers.pop(name).stop(0)
+
+    async def stop_page(self) -> None:
+        assert self.page is not None
+        self.page.terminate()
+        async with asyncio.timeout(START_SECONDS):
+            await self.page.wait()
 
     def arguments(self) -> list[str]:
         """How a command is told where they are."""
@@ -311,6 +379,7 @@ async def ui(services: Services, *arguments: str) -> AsyncIterator[str]:
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
+    services.page = process
     try:
         async with asyncio.timeout(START_SECONDS):
             line = (await process.stdout.readline()).decode()

@@ -70,10 +70,23 @@ async def _ask(row: ServiceRow, channel: grpc.aio.Channel, status: Status, timeo
                 row.host, row.pid, row.config = process.host, process.pid, process.config
             row.health = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
             if row.health == SERVING:
+                row.ready = await _is_ready(channel, timeout_seconds)
                 await _DETAILS[row.name](channel, status, timeout_seconds)
         except grpc.aio.AioRpcError as failure:
             error = error_from_rpc(failure, peer=row.name)
             row.reason, row.message = error.reason, str(error)
+
+
+async def _is_ready(channel: grpc.aio.Channel, timeout_seconds: float) -> bool | None:
+    """None of a service that has no such health."""
+    request = health_pb2.HealthCheckRequest(service="readiness")
+    try:
+        answer = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=timeout_seconds)
+    except grpc.aio.AioRpcError as failure:
+        if failure.code() == grpc.StatusCode.NOT_FOUND:
+            return None
+        raise
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
 async def _heartbeat(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:

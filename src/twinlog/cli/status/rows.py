@@ -31,6 +31,8 @@ class ServiceRow:
     endpoint: str
     health: str = DOWN
     """SERVING, NOT_SERVING, or DOWN when it does not answer."""
+    ready: bool | None = None
+    """Whether it works at all of its flows, or stands by for them; None: it does not say."""
     version: str = ""
     security: str = ""
     """How its port is protected: "loopback", "insecure", or which of "tls" and "authenticated" it has, with a

@@ -40,6 +40,7 @@ SERVICE_COLUMNS = (
     Column(title="SERVICE"),
     Column(title="ENDPOINT"),
     Column(title="HEALTH"),
+    Column(title="READY"),
     Column(title="VERSION"),
 )
 FLOW_COLUMNS = (
@@ -119,7 +120,8 @@ def verdict_line(status: Status, problems: Sequence[Problem]) -> str:
 
 
 def service_cells(row: ServiceRow) -> Sequence[str]:
-    return row.name, row.endpoint, row.health, row.version or UNKNOWN
+    ready = UNKNOWN if row.ready is None else "yes" if row.ready else "no"
+    return row.name, row.endpoint, row.health, ready, row.version or UNKNOWN
 
 
 def flow_cells(row: FlowRow) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """`twinlog ui`: serves the live page until it is stopped."""
 
+import shlex
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -68,11 +69,23 @@ def ui_command(
             ) from error
     names = frozenset(name.lower() for name in host_name or ())
     with bound:
-        run_async(serve(endpoints, open_to, bound, address, shown, known, names, ready=_ready))
+        run_async(
+            serve(
+                *(endpoints, open_to, bound, address, shown, known, names),
+                same_services=_same_services(config, endpoint),
+                ready=_ready,
+            )
+        )
 
 
 def _ready(url: str) -> None:
     typer.echo(f"ready: {url}")
+
+
+def _same_services(config: Path | None, endpoints: list[str] | None) -> str:
+    """For commands that people copy from the page into a shell somewhere else on this machine."""
+    words = [word for endpoint in endpoints or () for word in ("--endpoint", endpoint)]
+    return shlex.join([*words, *(() if config is None else ("--config", str(config.resolve())))])
 
 
 def _address(text: str) -> Address:

@@ -1,64 +1,91 @@
 """What somebody asks first who moves applications: do producers still write to the source, are both ends
 equal, did groups resume on the target? Pure."""
 
+import shlex
 from dataclasses import dataclass
 
+from twinlog.cli.source.partition_rows import shown_seconds
+from twinlog.cli.status.check import partitions
 from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.rows import FlowRow
+
+_JUST_NOW_SECONDS = 2.0
+GOOD, BAD, UNKNOWN, NEUTRAL = "good", "bad", "unknown", "neutral"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    name: str
-    message: str
-    verdict: str = ""
-    """As of a check: GO, WAIT or NO_GO; empty where the fact is neither good nor bad."""
+    question: str
+    answer: str
+    """A word or two."""
+    detail: str
+    tone: str = NEUTRAL
+    """_JUST_NOW_SECONDS = 2.0
+GOOD, BAD, UNKNOWN; NEUTRAL where an answer is neither."""
+    command: str = ""
+    """What changes or explains it."""
 
 
 def facts(row: FlowRow) -> list[Fact]:
     source, _, target = row.flow.partition("->")
-    return [
-        Fact(name=f"producers on {source}", message=_producers(row)),
-        _both_ends(row),
-        Fact(name=f"groups on {target}", message=_resumed(row, target)),
-    ]
+    return [_producers(row, source), _both_ends(row), _resumed(row, target)]
 
 
-def _producers(row: FlowRow) -> str:
+def _producers(row: FlowRow, source: str) -> Fact:
+    question = f"Do producers still write to {source}?"
     found = producers_of(row)
     match found.state:
         case State.WRITE:
-            return f"write: the last records came {found.seconds or 0:,.0f} s ago"
+            return Fact(question=question, answer="Yes", detail=f"last record {_ago(found.seconds or 0)}")
+        case State.SILENT if found.seconds is None:
+            told = "no record since the source service started"
+            return Fact(question=question, answer="No", detail=told)
         case State.SILENT:
-            if found.seconds is None:
-                return "silent since the source service started"
-            return f"silent for {found.seconds:,.0f} s"
+            return Fact(question=question, answer="No", detail=f"last record {_ago(found.seconds or 0)}")
         case State.UNKNOWN:
-            return f"not known: the ends of the source's logs were read {found.seconds or 0:,.0f} s ago"
+            told = f"{source} was last read {_ago(found.seconds or 0)}"
         case State.UNTOLD:
-            return "not known: no service tells of the source's logs"
+            told = "the source service does not say"
+    return Fact(question=question, answer="Unknown", detail=told, tone=UNKNOWN)
 
 
 def _both_ends(row: FlowRow) -> Fact:
-    name = "both ends"
-    proven = row.proofs.get("EQUAL", 0)
+    question = "Are both ends equal?"
+    verify = f"twinlog verify {shlex.quote(row.flow)}"
+    equal, total = row.proofs.get("EQUAL", 0), sum(row.partitions.values())
     if different := row.proofs.get("DIFFERENT"):
-        count = "1 partition" if different == 1 else f"{different} partitions"
-        return Fact(name=name, verdict="NO_GO", message=f"differ in {count}: `twinlog verify`")
-    if not proven:
-        told = "compared by nobody: `twinlog verify`, or set `twinlog.verify.interval.seconds`"
-        return Fact(name=name, message=told if not row.proofs else "not compared as a whole yet")
-    total = sum(row.partitions.values())
-    age = "" if row.proven_age_seconds is None else f", {row.proven_age_seconds:,.0f} s ago or later"
-    return Fact(name=name, message=f"equal in {proven} of {total} partitions{age}")
+        verb = "differs" if different == 1 else "differ"
+        told = f"{partitions(different)} {verb} from the source"
+        return Fact(question=question, answer="No", detail=told, tone=BAD, command=verify)
+    if not row.proofs and row.records is None:
+        told = "the source service does not say"
+        return Fact(question=question, answer="Unknown", detail=told, tone=UNKNOWN)
+    if not row.proofs:
+        told = "nothing compares them: set twinlog.verify.interval.seconds"
+        return Fact(question=question, answer="Not compared", detail=told, tone=UNKNOWN, command=verify)
+    if equal < total:
+        told = f"{equal:,} of {partitions(total)} compared, all equal" if equal else "being compared"
+        return Fact(question=question, answer="Not all compared", detail=told, tone=UNKNOWN, command=verify)
+    age = row.proven_age_seconds
+    told = f"{partitions(total)} compared"
+    if age is not None:
+        told += " just now" if age < _JUST_NOW_SECONDS else f", the oldest {_ago(age)}"
+    return Fact(question=question, answer="Yes", detail=told, tone=GOOD)
 
 
-def _resumed(row: FlowRow, target: str) -> str:
+def _resumed(row: FlowRow, target: str) -> Fact:
+    question = f"Have groups resumed on {target}?"
     if row.group_count is None:
-        return "not known: no checkpoint service tells of this flow"
-    if unread := row.groups.get("TARGET_UNREADABLE", 0):
-        return f"not known of {unread} partitions: {target} cannot be read"
+        told = "the checkpoint service does not say"
+        return Fact(question=question, answer="Unknown", detail=told, tone=UNKNOWN)
+    if row.groups.get("TARGET_UNREADABLE", 0):
+        return Fact(question=question, answer="Unknown", detail=f"{target} cannot be read", tone=UNKNOWN)
     active, total = row.groups.get("ACTIVE_ON_TARGET", 0), sum(row.groups.values())
     if not active:
-        return f"none has members on {target}"
-    return f"resumed: {active} of {total} partitions are of groups with members on {target}"
+        return Fact(question=question, answer="No", detail=f"no group has members on {target}")
+    told = f"groups with members on {target} read {active:,} of {partitions(total)}"
+    return Fact(question=question, answer="Yes" if active == total else "Some", detail=told)
+
+
+def _ago(seconds: float) -> str:
+    return "just now" if seconds < _JUST_NOW_SECONDS else f"{shown_seconds(seconds)} ago"

@@ -14,6 +14,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.checkpoint.client import verdict_name
 from twinlog.cli.configsync.client import flow_name
 from twinlog.cli.source.partition_rows import state_name
+from twinlog.cli.status.rows import SERVING, FlowRow, ServiceRow
 from twinlog.cli.ui.readiness import TRANSLATED
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
 from twinlog.reasons import REASON_GROUPS
@@ -110,6 +111,16 @@ def _sum(lags: Iterable[int | None]) -> int | None:
     """None when one of them is not known."""
     known = list(lags)
     return None if None in known else sum(lag for lag in known if lag is not None)
+
+
+def roles(service: ServiceRow, flows: Mapping[str, FlowRow]) -> dict[str, str]:
+    """By flow: whether the process works at it, or stands by for another one. Empty where it does not
+    answer."""
+    if service.health != SERVING:
+        return {}
+    return {
+        name: "standby" if row.stands_by(service.name) else "owner" for name, row in sorted(flows.items())
+    }
 
 
 def gap_rows(answer: source.ListGapsResponse) -> dict[str, Mapping[str, Any]]:

@@ -9,6 +9,8 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -30,17 +32,8 @@ QUIET_SECONDS = 10.0
 """A stream says something at least this often."""
 
 _PAGE = resources.files("twinlog.cli.ui") / "page"
-_FILES = {
-    "/": ("index.html", "text/html"),
-    "/app.js": ("app.js", "text/javascript"),
-    "/views.js": ("views.js", "text/javascript"),
-    "/parts.js": ("parts.js", "text/javascript"),
-    "/stream.js": ("stream.js", "text/javascript"),
-    "/style.css": ("style.css", "text/css"),
-    "/vendor/preact-htm.js": ("vendor/preact-htm.js", "text/javascript"),
-    "/vendor/uplot.js": ("vendor/uplot.js", "text/javascript"),
-    "/vendor/uplot.css": ("vendor/uplot.css", "text/css"),
-}
+_KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+"""What a browser may ask for; licences and the manifest of the libraries stay here."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -89,8 +82,8 @@ def application(page: Page) -> web.Application:
             return _refusal(error.status, "HTTP_" + str(error.status), error.reason)
 
     app = web.Application(middlewares=[guarded], client_max_size=1024)
-    for path, (name, kind) in _FILES.items():
-        app.router.add_get(path, _static(name, kind))
+    for path, file in _files().items():
+        app.router.add_get(path, _static(file.read_bytes(), _KINDS[Path(file.name).suffix]))
     app.router.add_get("/api/words", _words)
 
     async def stream(request: web.Request) -> web.StreamResponse:
@@ -104,9 +97,18 @@ def application(page: Page) -> web.Application:
     return app
 
 
-def _static(name: str, kind: str) -> Handler:
-    content = (_PAGE / name).read_bytes()
+def _files() -> dict[str, Traversable]:
+    """By path. The page begins at `/`."""
+    found = {
+        f"{folder}/{file.name}": file
+        for folder, place in (("", _PAGE), ("/vendor", _PAGE / "vendor"))
+        for file in place.iterdir()
+        if Path(file.name).suffix in _KINDS
+    }
+    return {"/": found.pop("/index.html"), **found}
 
+
+def _static(content: bytes, kind: str) -> Handler:
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.Response(body=content, content_type=kind, charset="utf-8", headers=SECURITY_HEADERS)
 

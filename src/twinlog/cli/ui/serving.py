@@ -30,6 +30,7 @@ async def serve(
     tokens: TokenFile | None,
     host_names: frozenset[str],
     *,
+    same_services: str,
     ready: Callable[[str], None],
 ) -> None:
     """Until SIGTERM or Ctrl-C; a second one ends the process at once."""
@@ -47,9 +48,8 @@ async def serve(
             site = web.SockSite(runner, bound, ssl_context=context, shutdown_timeout=STOP_SECONDS)
             await site.start()
             async with asyncio.TaskGroup() as group:
-                group.create_task(
-                    Upstream(endpoints, open_to, feed, SystemClock()).run(stop), name="upstream"
-                )
+                upstream = Upstream(endpoints, open_to, feed, SystemClock(), same_services=same_services)
+                group.create_task(upstream.run(stop), name="upstream")
                 group.create_task(page.turn(), name="turns")
                 if certificate is not None:
                     group.create_task(certificate.renew(stop), name="certificate")

@@ -25,10 +25,12 @@ from twinlog.cli.status.check import Problem, problems_of
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import FlowRow, Status
 from twinlog.cli.ui import rows
-from twinlog.cli.ui.drain import LagHistory, Sample, until_the_slowest
+from twinlog.cli.ui.drain import Drain, LagHistory, Sample, until_the_slowest
 from twinlog.cli.ui.facts import facts
 from twinlog.cli.ui.feed import Feed, Table
-from twinlog.cli.ui.readiness import fences, overall, readiness
+from twinlog.cli.ui.health import flow_health, overall
+from twinlog.cli.ui.readiness import fences, readiness
+from twinlog.cli.ui.readiness import overall as go_or_not
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
@@ -36,6 +38,7 @@ from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent, 
 from twinlog.service.runtime import Backoff, wait_or_stop
 
 TABLES = (
+    "page",
     "services",
     "flows",
     "clusters",
@@ -65,12 +68,16 @@ class Upstream:
         open_to: Callable[[str, str], grpc.aio.Channel],
         feed: Feed,
         clock: Clock,
+        *,
+        same_services: str = "",
     ) -> None:
-        """`open_to` opens a channel to a service by its name and endpoint, and may raise ConfigError."""
+        """`open_to` opens a channel to a service by its name and endpoint, and may raise ConfigError.
+        `same_services`: the options with which a command asks the same services."""
         self._endpoints = endpoints
         self._open_to = open_to
         self._feed = feed
         self._clock = clock
+        self._same_services = same_services
         self._lags: dict[str, LagHistory] = {}
         self._history: dict[str, deque[list[float | int | None]]] = {}
 
@@ -95,27 +102,53 @@ class Upstream:
 
     def _show(self, status: Status) -> None:
         feed, problems = self._feed, problems_of(status)
-        feed["services"].replace({row.name: asdict(row) for row in status.services})
+        drains = {name: self._drain(row) for name, row in status.flows.items()}
+        healths = {name: flow_health(row, problems, drains[name]) for name, row in status.flows.items()}
+        feed["page"].put(
+            "page",
+            {
+                "as_of_ms": self._clock.now_ms(),
+                "every_seconds": STATUS_SECONDS,
+                "same_services": self._same_services,
+                **overall(healths, problems),
+            },
+        )
+        feed["services"].replace(
+            {row.name: {**asdict(row), "roles": rows.roles(row, status.flows)} for row in status.services}
+        )
         feed["clusters"].replace({alias: asdict(row) for alias, row in status.clusters.items()})
-        feed["flows"].replace({name: self._flow(row, problems) for name, row in status.flows.items()})
+        feed["flows"].replace(
+            {
+                name: {**self._flow(row, problems, drains[name]), "health": asdict(healths[name])}
+                for name, row in status.flows.items()
+            }
+        )
         feed["history"].replace({name: [*self._history[name]] for name in status.flows})
 
-    def _flow(self, row: FlowRow, problems: list[Problem]) -> dict[str, Any]:
-        drain = self._lags.setdefault(row.flow, LagHistory()).add(
-            Sample(self._clock.monotonic(), row.lag_records)
-        )
-        drain = until_the_slowest(drain, row.caught_up_in_seconds)
+    def _drain(self, row: FlowRow) -> Drain:
+        lags = self._lags.setdefault(row.flow, LagHistory())
+        drain = lags.add(Sample(self._clock.monotonic(), row.lag_records))
+        return until_the_slowest(drain, row.caught_up_in_seconds)
+
+    def _flow(self, row: FlowRow, problems: list[Problem], drain: Drain) -> dict[str, Any]:
         samples = self._history.setdefault(row.flow, deque(maxlen=KEPT_SAMPLES))
         seconds = round(self._clock.now_ms() / 1000)
         delay = row.delay_seconds if row.path == "ALIVE" else None
-        sample = [seconds, row.records_per_second, row.lag_records, delay]
+        sample = [
+            seconds,
+            row.records_per_second,
+            row.lag_records,
+            delay,
+            row.bytes_per_second,
+            row.lag_seconds,
+        ]
         samples.append(sample)
         checks = readiness(row, problems, drain)
         return {
             **asdict(row),
             "sample": sample,
             "drain": asdict(drain),
-            "readiness": overall(checks),
+            "readiness": go_or_not(checks),
             "checks": [asdict(check) for check in checks],
             "fences": fences(row),
             "facts": [asdict(fact) for fact in facts(row)],

@@ -29,7 +29,7 @@ def ready_flow() -> FlowRow:
 def test_a_flow_without_lag_problems_and_gaps_may_be_moved() -> None:
     checks = readiness(ready_flow(), [], Drain(state="DRAINED"))
     assert overall(checks) == GO
-    assert {check.verdict for check in checks} == {GO}
+    assert {(check.verdict, check.command) for check in checks} == {(GO, "")}
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_each_thing_that_is_wrong_or_not_known_is_a_no_go(change: dict[str, obje
 def test_what_a_service_that_is_away_would_tell_is_never_called_good() -> None:
     row = ready_flow()
     row.records, row.lag_records, row.group_count = None, None, None
-    told = {check.name: check for check in readiness(row, [], Drain(state="UNKNOWN"))}
-    for name in ("nothing is lost", "no difference is known", "no earlier move is cut"):
-        assert (told[name].verdict, told[name].message) == (NO_GO, "not known")
+    told = {check.title: check for check in readiness(row, [], Drain(state="UNKNOWN"))}
+    for title in ("No data is lost", "Copies match the source", "No earlier move is unfinished"):
+        assert (told[title].verdict, told[title].message) == (NO_GO, "not known")
 
 
 def test_problems_of_another_flow_do_not_hold_this_one_up() -> None:
@@ -79,7 +79,8 @@ def test_a_backlog_that_drains_is_waited_for_and_one_that_grows_is_said_to_lose(
     assert losing == Drain(state="LOSING", records_per_second=-40.0)
     checks = readiness(row, [], losing)
     assert overall(checks) == NO_GO
-    assert "losing: 40 more each second" in checks[2].message
+    assert checks[2].message == "500 records left, and 40 more each second"
+    assert checks[2].command == "twinlog partitions 'A->B'"
 
 
 def test_a_backlog_lasts_as_long_as_its_slowest_partition() -> None:

@@ -1,59 +1,168 @@
-import { html, render, useEffect, useState } from "./vendor/preact-htm.js";
-import { Flows, Gaps, Groups, Migration, Partitions, Services, Topology } from "./views.js";
-import { follow, signIn, store, subscribe } from "./stream.js";
+import { html, render, useEffect, useRef, useState } from "./vendor/preact-htm.js";
+import { Flows } from "./flows.js";
+import { ago, amount, counted, joined, number, seconds } from "./format.js";
+import { Icon } from "./icons.js";
+import { Gaps, Groups, Partitions } from "./lists.js";
+import { Migration } from "./migration.js";
+import { Empty, Remedy, Words, flowLink, flowName } from "./parts.js";
+import { Services } from "./services.js";
+import { dataAge, follow, partitionsOf, signIn, store, subscribe } from "./stream.js";
+import { Topology } from "./topology.js";
 
 const VIEWS = { flows: Flows, partitions: Partitions, groups: Groups, gaps: Gaps, topology: Topology, migration: Migration, services: Services };
 const NAMES = Object.keys(VIEWS);
+const LISTS = new Set(["partitions", "groups", "gaps"]);
+const STALE_SECONDS = 15;
+const TOLD_BY = { gaps: "source", moves: "checkpoint", paths: "heartbeat" };
+const KEYS = [[["1", "…", "7"], "views"], [["/"], "filter"], [["t"], "only what is in trouble"], [["j", "k"], "next and previous row; arrows, PgUp, PgDn, Home and End too"], [["Esc"], "close, or leave the filter"], [["?"], "these keys"]];
 
 function place() {
-  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  return { view: path || "flows", flow: new URLSearchParams(query || "").get("flow") || "" };
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?"), asked = new URLSearchParams(query || "");
+  return { view: path || "flows", flow: asked.get("flow") || "", find: asked.get("find") || "" };
 }
-function go(view, flow) { location.hash = `#/${view}${flow ? "?flow=" + encodeURIComponent(flow) : ""}`; }
+const go = (view) => { location.hash = flowLink(view, place().flow); };
+
+// What the page says of itself: whether what it shows is of now.
+function freshness() {
+  const old = dataAge();
+  if (store.link !== "live") return { name: store.link === "connecting" ? "unknown" : "bad", word: store.link === "connecting" ? "connecting" : "disconnected", old };
+  if (old === null) return { name: "unknown", word: "waiting for data", old };
+  return old > STALE_SECONDS ? { name: "warn", word: "stale", old } : { name: "good", word: "live", old };
+}
+
+// The icon and the title of the browser's tab say the verdict, too.
+function useTab(verdict) {
+  useEffect(() => {
+    document.title = verdict.level === "good" ? "Twinlog" : `${verdict.title} · Twinlog`;
+    const colour = { good: "1a7f4b", warn: "b26a00", bad: "c62828", unknown: "6b7682" }[verdict.level];
+    const shape = verdict.level === "bad" ? '<path d="M5 1h6l4 4v6l-4 4H5l-4-4V5z"' : verdict.level === "warn" ? '<path d="M8 1l7 14H1z"' : '<circle cx="8" cy="8" r="7"';
+    document.querySelector("link[rel=icon]").href = `data:image/svg+xml,${encodeURIComponent(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">${shape} fill="#${colour}"/></svg>`)}`;
+  }, [verdict.level, verdict.title]);
+}
+
+function verdictNow(fresh) {
+  const told = store.tables.page.page;
+  if (!told) return { level: "unknown", title: store.link === "live" ? "No data yet" : fresh.word === "connecting" ? "Connecting" : "Disconnected", issues: [] };
+  return fresh.name === "good" ? told : { level: "unknown", title: fresh.word === "stale" ? "Stale data" : "Disconnected", issues: [] };
+}
+
+function Badge({ name, flow }) {
+  if (name === "partitions") {
+    const count = partitionsOf(flow).filter((row) => row.troubled).length;
+    return count ? html` <span class="badge bad" aria-label=${`${count} in trouble`}>${number(count)}</span>` : "";
+  }
+  if (name === "gaps") {
+    const count = Object.values(store.tables.gaps).filter((row) => !row.acknowledged_by && (!flow || row.flow === flow)).length;
+    return count ? html` <span class="badge bad" aria-label=${`${count} open`}>${number(count)}</span>` : "";
+  }
+  const away = name === "services" && Object.values(store.tables.services).filter((row) => row.health !== "SERVING").length;
+  return away ? html` <span class="badge bad" aria-label=${`${away} away`}>${away}</span>` : "";
+}
+
+function Header({ where, onHelp }) {
+  const fresh = freshness(), verdict = verdictNow(fresh), first = verdict.issues[0];
+  useTab(verdict);
+  const [, tick] = useState(0);
+  useEffect(() => { const timer = setInterval(() => tick((count) => count + 1), 1000); return () => clearInterval(timer); }, []);
+  const nav = useRef(null);
+  useEffect(() => nav.current.querySelector("[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }), [where.view]);
+  document.body.classList.toggle("old", fresh.name === "bad" || fresh.name === "warn");
+  return html`<header><div class="top">
+      <h1><${Icon} name="logo"/><span>Twinlog</span></h1>
+      <a class=${"overall " + verdict.level} href="#/flows" role="status"><${Icon} name=${verdict.level}/><b>${verdict.title}</b>
+        <span class="first">${verdict.level === "unknown" ? "" : first ? headline(first) : summary()}</span></a>
+      <span class=${"fresh " + fresh.name} title="age of the data"><${Icon} name=${fresh.name}/>${fresh.word}${fresh.old === null ? "" : html` <span class="age">${fresh.old < 2 ? "now" : `${joined(seconds(Math.round(fresh.old)))} old`}</span>`}</span>
+      <button type="button" class="help" aria-label="keys" title="keys: ?" onClick=${onHelp}>?</button></div>
+    <nav aria-label="views" ref=${nav}>${NAMES.map((name, at) => html`<a key=${name} href=${flowLink(name, where.flow)} aria-current=${where.view === name ? "page" : undefined} title=${`key ${at + 1}`}>${name}<${Badge} name=${name} flow=${where.flow}/></a>`)}
+      ${where.flow && html`<span class="scope">only ${flowName(where.flow)} <a href=${`#/${where.view}`}>show all flows</a></span>`}</nav>
+    ${fresh.word === "disconnected" && html`<${Notice}><b>Disconnected.</b> ${store.message} The page shows its last data and connects again by itself.</${Notice}>`}
+    ${fresh.word === "stale" && html`<${Notice} name="warn"><b>Stale.</b> The services were asked last ${ago(fresh.old)}. The page shows its last data.</${Notice}>`}</header>`;
+}
+
+const headline = ({ about, message }) => {
+  const words = message.replaceAll("`", "");
+  return words.startsWith(about) ? words : `${flowName(about)}: ${words}`;
+};
+
+// What goes through all flows together, where nothing is wrong.
+function summary() {
+  const flows = Object.values(store.tables.flows), sum = (field) => flows.reduce((total, row) => total + (row[field] || 0), 0);
+  const delays = flows.map((row) => (row.path === "ALIVE" ? row.delay_seconds : null)).filter((delay) => delay !== null);
+  return flows.length ? `${joined(amount(sum("records_per_second")))} records/s · lag ${joined(amount(sum("lag_records")))}${delays.length ? ` · delay ${joined(seconds(Math.max(...delays)))}` : ""}` : "";
+}
+
+const Notice = ({ name = "bad", children }) => html`<div class=${"notice " + name} role="alert"><${Icon} name=${name}/><div>${children}</div></div>`;
+
+// What concerns the page, a service or a cluster, above every view.
+function Notices({ flow, view }) {
+  const told = store.tables.page.page, away = Object.values(store.tables.services).filter((row) => row.health !== "SERVING");
+  const gone = new Set(away.map((row) => row.name));
+  const unread = Object.entries(store.tables.feeds).filter(([name, row]) => !row.live && !gone.has(TOLD_BY[name] || name));
+  const known = new Set([...Object.keys(store.tables.flows), ...away.map((row) => row.name)]);
+  const others = ((told && told.issues) || []).filter((issue) => !known.has(issue.about) && !issue.about.includes("->") && issue.reason !== "NO_FLOWS");
+  return html`${!VIEWS[view] && html`<${Notice}>There is no view “${view}”: ${NAMES.join(", ")}.</${Notice}>`}
+    ${flow && told && !store.tables.flows[flow] && html`<${Notice}>There is no flow “${flow}” here. Flows: ${Object.keys(store.tables.flows).sort().join(", ") || "none"}. <a href=${`#/${view}`}>Show all</a></${Notice}>`}
+    ${away.map((row) => html`<${Notice}><b>${row.name} is ${row.health}</b> at ${row.endpoint}: ${row.message || row.reason}. The page keeps its last data.</${Notice}>`)}
+    ${others.map((issue) => html`<${Notice} name=${issue.level}><b>${issue.about}:</b> <${Words} text=${issue.message}/> <span class="reason">${issue.reason}</span><${Remedy} reason=${issue.reason}/></${Notice}>`)}
+    ${unread.map(([name, row]) => html`<${Notice} name="warn"><b>${name}:</b> ${row.message} <span class="reason">${row.reason}</span></${Notice}>`)}`;
+}
+
+function Help({ onClose }) {
+  const dialog = useRef(null);
+  useEffect(() => { dialog.current.showModal(); }, []);
+  return html`<dialog ref=${dialog} aria-label="keys" onClose=${onClose} onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
+    <div class="title"><h2>Keys</h2><button type="button" class="close" aria-label="close" onClick=${() => dialog.current.close()}><${Icon} name="cross"/></button></div>
+    <dl>${KEYS.map(([keys, does]) => html`<dt>${keys.map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${does}</dd>`)}</dl>
+    <p class="soft">This page is read-only. docs/reasons.md explains reasons, docs/operations.md what to do about alerts.</p></dialog>`;
+}
 
 function Token() {
   const [token, setToken] = useState("");
   const enter = (event) => { event.preventDefault(); signIn(token.trim()); };
-  return html`<main><form onSubmit=${enter}><h2><label for="token">This page needs a token</label></h2><p>${store.message}</p>
-    <div class="bar"><input id="token" type="password" autocomplete="off" value=${token} onInput=${(event) => setToken(event.target.value)}/><button>Look</button></div></form></main>`;
+  return html`<main class="signin"><form class="card" onSubmit=${enter}><h1><${Icon} name="logo"/> Twinlog</h1><h2><label for="token">This page needs a token</label></h2>
+    <p class="soft">${store.message}</p><input id="token" type="password" autocomplete="off" value=${token} onInput=${(event) => setToken(event.target.value)}/><button>Sign in</button></form></main>`;
 }
 
-function Notices({ flow, view }) {
-  const away = Object.values(store.tables.services).filter((row) => row.health !== "SERVING");
-  const unread = Object.entries(store.tables.feeds).filter(([name, row]) => !row.live && !away.some((each) => each.name === name));
-  const told = Object.keys(store.tables.flows).length > 0 || away.length > 0;
-  return html`${store.link !== "live" && html`<div class="notice" role="alert">${store.message || "connecting"}</div>`}
-    ${!VIEWS[view] && html`<div class="notice" role="alert">There is no view “${view}”: ${NAMES.join(", ")}.</div>`}
-    ${flow && told && !store.tables.flows[flow] && html`<div class="notice" role="alert">There is no flow “${flow}” here. Flows: ${Object.keys(store.tables.flows).sort().join(", ") || "none"}. <a href=${"#/" + view}>Show all</a></div>`}
-    ${away.map((row) => html`<div class="notice" role="alert">${row.name} is ${row.health} at ${row.endpoint}: ${row.message || row.reason}. What it told before stays on the page.</div>`)}
-    ${unread.map(([name, row]) => html`<div class="notice" role="alert">${name}: ${row.message} (${row.reason})</div>`)}`;
+const Loading = () => html`<div class="cards" aria-busy="true" aria-label="loading">${[0, 1].map((each) => html`<div key=${each} class="card skeleton"><span></span><span></span><span></span></div>`)}<p class="hidden" role="status">Waiting for the services to answer</p></div>`;
+
+function onKey(event, { close, help, only }) {
+  const typing = event.target.matches("input");
+  if (event.key === "Escape") { if (typing) event.target.blur(); close(); return; }
+  if (typing) { if (event.key === "Enter" || event.key === "ArrowDown") document.querySelector(".rows")?.focus(); return; }
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (NAMES[event.key - 1]) go(NAMES[event.key - 1]);
+  else if (event.key === "/") { event.preventDefault(); document.getElementById("search")?.focus(); }
+  else if (event.key === "?") help();
+  else if (event.key === "t") only();
+  else if (["j", "k", "ArrowDown", "ArrowUp"].includes(event.key) && !event.target.closest(".rows")) {
+    const rows = document.querySelector(".rows");
+    if (!rows) return;
+    rows.focus();
+    rows.dispatchEvent(new KeyboardEvent("keydown", { key: event.key, bubbles: false }));
+    event.preventDefault();
+  }
 }
 
 function App() {
-  const [, redraw] = useState(0), [where, setWhere] = useState(place()), [search, setSearch] = useState(""), [selected, setSelected] = useState(""), [help, setHelp] = useState(false);
+  const [, redraw] = useState(0), [where, setWhere] = useState(place()), [search, setSearch] = useState(where.find);
+  const [selected, setSelected] = useState(""), [only, setOnly] = useState(false), [help, setHelp] = useState(false);
   useEffect(() => subscribe(redraw), []);
-  useEffect(() => { const moved = () => { setWhere(place()); setSelected(""); setSearch(""); }; addEventListener("hashchange", moved); return () => removeEventListener("hashchange", moved); }, []);
   useEffect(() => {
-    const onKey = (event) => {
-      const typing = event.target.matches("input");
-      if (event.key === "Escape") { if (typing) event.target.blur(); setSelected(""); setHelp(false); return; }
-      if (typing) { if (event.key === "Enter" || event.key === "ArrowDown") document.querySelector(".rows")?.focus(); return; }
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
-      if (NAMES[event.key - 1]) go(NAMES[event.key - 1], place().flow);
-      else if (event.key === "/") { event.preventDefault(); document.getElementById("search")?.focus(); }
-      else if (event.key === "?") setHelp((shown) => !shown);
-      else if (["j", "k", "ArrowDown", "ArrowUp"].includes(event.key) && !event.target.closest(".rows")) { const rows = document.querySelector(".rows"); if (rows) { rows.focus(); rows.dispatchEvent(new KeyboardEvent("keydown", { key: event.key, bubbles: false })); event.preventDefault(); } }
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
+    const moved = () => { setWhere(place()); setSelected(""); setSearch(place().find); setOnly(false); };
+    addEventListener("hashchange", moved);
+    return () => removeEventListener("hashchange", moved);
   }, []);
-  const View = VIEWS[where.view];
+  useEffect(() => {
+    const pressed = (event) => onKey(event, { close: () => setSelected(""), help: () => setHelp(true), only: () => setOnly((shown) => !shown) });
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
   if (store.needsToken) return html`<${Token}/>`;
-  return html`<header><h1>Twinlog</h1><nav aria-label="views">${NAMES.map((name, at) => html`<a href=${`#/${name}${where.flow ? "?flow=" + encodeURIComponent(where.flow) : ""}`} aria-current=${where.view === name ? "page" : undefined} title=${`key ${at + 1}`}>${name}</a>`)}</nav>
-      <span class="link" role="status">${store.link}${where.flow ? ` · ${where.flow} ` : ""}${where.flow && html`<a href=${"#/" + where.view}>all flows</a>`} <button aria-label="keys" onClick=${() => setHelp(!help)}>?</button></span></header>
-    <main>${help && html`<section class="card"><p><kbd>1</kbd>–<kbd>7</kbd> views · <kbd>/</kbd> filter · <kbd>j</kbd> <kbd>k</kbd> or arrows, <kbd>PgUp</kbd> <kbd>PgDn</kbd> rows · <kbd>Esc</kbd> close · <kbd>?</kbd> these keys</p></section>`}
-      <${Notices} flow=${where.flow} view=${where.view}/>
-      ${View && store.words && html`<${View} key=${where.view} flow=${where.flow} search=${search} onSearch=${setSearch} selected=${selected} onSelect=${setSelected}/>`}</main>`;
+  const View = VIEWS[where.view], loaded = store.words && store.tables.page.page;
+  return html`<${Header} where=${where} onHelp=${() => setHelp(true)}/>
+    <main class=${LISTS.has(where.view) ? "fixed" : ""}><${Notices} flow=${where.flow} view=${where.view}/>
+      ${View && (loaded ? html`<${View} key=${where.view} flow=${where.flow} search=${search} onSearch=${setSearch} selected=${selected} onSelect=${setSelected} only=${only} onOnly=${setOnly}/>` : html`<${Loading}/>`)}</main>
+    ${help && html`<${Help} onClose=${() => setHelp(false)}/>`}`;
 }
 
 render(html`<${App}/>`, document.getElementById("app"));

@@ -1,18 +1,52 @@
 // The data of the page: words once, then the event stream of the server, for ever. fetch instead of EventSource:
 // it sends a token, and tells why the server refuses.
 const listeners = new Set();
+const KEPT = 150;
+const SILENT_MS = 30000; // the server says something every ten seconds
+const FIRST_WAIT_MS = 500, LONGEST_WAIT_MS = 10000;
 export const store = {
-  tables: { services: {}, flows: {}, clusters: {}, partitions: {}, groups: {}, gaps: {}, paths: {}, moves: {}, feeds: {} },
+  tables: { page: {}, services: {}, flows: {}, clusters: {}, partitions: {}, groups: {}, gaps: {}, paths: {}, moves: {}, feeds: {} },
   history: {}, words: null, link: "connecting", message: "", needsToken: false, version: 0, token: "",
 };
-const KEPT = 150;
-let frame = 0;
+let frame = 0, asOf = 0, asOfSeen = 0;
+
 export function subscribe(listener) { listeners.add(listener); return () => listeners.delete(listener); }
 function changed() {
   store.version += 1;
   if (!frame) frame = requestAnimationFrame(() => { frame = 0; listeners.forEach((listener) => listener(store.version)); });
 }
-function headers() { return store.token ? { Authorization: `Bearer ${store.token}` } : {}; }
+const headers = () => (store.token ? { Authorization: `Bearer ${store.token}` } : {});
+
+// Seconds since the services were asked last, by this machine's clock alone; null before the first time.
+export const dataAge = () => (asOf ? (performance.now() - asOfSeen) / 1000 : null);
+
+// Rows of partitions and groups are lists on the wire. They are made objects once for each change of the data.
+function remembered(make) {
+  const known = new Map();
+  let version = -1;
+  return (flow) => {
+    if (version !== store.version) { known.clear(); version = store.version; }
+    if (!known.has(flow)) known.set(flow, make(flow));
+    return known.get(flow);
+  };
+}
+function rowsOf(table, fields, flow) {
+  const at = fields.indexOf("flow"), rows = [];
+  for (const [key, row] of Object.entries(table)) {
+    if (flow && row[at] !== flow) continue;
+    const found = { key };
+    fields.forEach((field, index) => { found[field] = row[index]; });
+    rows.push(found);
+  }
+  return rows;
+}
+const ON_PURPOSE = new Set(["DELAYED", "UNTIL_REACHED", "OWNED_ELSEWHERE"]);
+export const partitionsOf = remembered((flow) => {
+  const rows = store.words ? rowsOf(store.tables.partitions, store.words.partition, flow) : [];
+  for (const row of rows) row.troubled = row.proof === "DIFFERENT" || ((row.state !== "RUNNING" || row.reason !== "") && !ON_PURPOSE.has(row.reason));
+  return rows;
+});
+export const groupsOf = remembered((flow) => (store.words ? rowsOf(store.tables.groups, store.words.group, flow) : []));
 
 function take(event, data) {
   if (event === "snapshot") {
@@ -27,6 +61,8 @@ function take(event, data) {
       if (name === "flows") Object.entries(rows).forEach(([flow, row]) => remember(flow, row.sample));
     }
   } else return;
+  const told = store.tables.page.page;
+  if (told && told.as_of_ms !== asOf) { asOf = told.as_of_ms; asOfSeen = performance.now(); }
   changed();
 }
 function remember(flow, sample) {
@@ -35,12 +71,13 @@ function remember(flow, sample) {
   if (samples.length > KEPT) samples.shift();
 }
 
-async function read(response) {
+async function read(response, silence) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    silence.heard();
     const ends = (rest + value).split("\n\n");
     rest = ends.pop();
     for (const each of ends) {
@@ -53,6 +90,14 @@ async function read(response) {
     }
   }
 }
+// A network that was cut says nothing: a stream that is silent for long is given up.
+function silence() {
+  const stop = new AbortController();
+  let timer = 0;
+  const heard = () => { clearTimeout(timer); timer = setTimeout(() => stop.abort(new Error(`no data for ${SILENT_MS / 1000} s`)), SILENT_MS); };
+  heard();
+  return { heard, signal: stop.signal, end: () => clearTimeout(timer) };
+}
 
 async function refused(response) {
   const told = await response.json().catch(() => ({ message: response.statusText }));
@@ -62,22 +107,28 @@ async function refused(response) {
   changed();
 }
 
+async function followOnce() {
+  const quiet = silence();
+  try {
+    const words = await fetch("api/words", { headers: headers(), signal: quiet.signal });
+    if (!words.ok) return refused(words);
+    store.words = await words.json();
+    const response = await fetch("api/stream", { headers: headers(), signal: quiet.signal });
+    if (!response.ok) return refused(response);
+    store.link = "live"; store.message = ""; store.needsToken = false; changed();
+    await read(response, quiet);
+    throw new Error("the stream has ended");
+  } finally { quiet.end(); }
+}
+
 export async function follow() {
-  for (let wait = 500; ; wait = Math.min(wait * 2, 10000)) {
+  for (let wait = FIRST_WAIT_MS; ; wait = Math.min(wait * 2, LONGEST_WAIT_MS)) {
     try {
-      const words = await fetch("api/words", { headers: headers() });
-      if (!words.ok) { await refused(words); if (store.needsToken) return; } else {
-        store.words = await words.json();
-        const response = await fetch("api/stream", { headers: headers() });
-        if (!response.ok) await refused(response);
-        else {
-          store.link = "live"; store.message = ""; store.needsToken = false; wait = 500; changed();
-          await read(response);
-          throw new Error("the stream ended");
-        }
-      }
+      await followOnce();
+      if (store.needsToken) return;
     } catch (error) {
-      store.link = "lost"; store.message = `the page's own server does not answer: ${error.message}`; changed();
+      if (store.link === "live") wait = FIRST_WAIT_MS;
+      store.link = "lost"; store.message = `The page's server does not answer: ${error.message}.`; changed();
     }
     await new Promise((done) => setTimeout(done, wait));
   }
