@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Coroutine
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from unit.checkpoint.exact_questions import check_all, check_poor
@@ -95,6 +95,25 @@ def test_no_answer_is_ahead_where_the_copy_lost_its_tail_or_was_created_again(
 
 @pytest.mark.slow
 @settings(max_examples=EXAMPLES)
+@example(
+    seed=108,
+    steps=[
+        ("produce", 1),
+        ("produce", 1),
+        ("crash", 25),
+        ("produce", 53),
+        ("copy", 100),
+        ("produce", 107),
+        ("crash", 25),
+        ("crash", 26),
+        ("produce", 1),
+        ("rest", 0),
+    ],
+    exactly_once=False,
+    keys=2,
+    source_share=0.0,
+    target_share=0.09410850504778726,
+)
 @given(
     seed=st.integers(0, 10_000),
     steps=Steps,
