@@ -81,6 +81,8 @@ class PartitionRow:
     """The last known end of what may be copied of the source's log, from the driver or the task."""
     end_at: float = 0.0
     """When that was, in monotonic seconds."""
+    came_later: bool = False
+    """The flow had other partitions already: what the log holds when first seen was written just now."""
     grew_at: float | None = None
     """When the log was last seen to grow, in monotonic seconds; None = not since the start."""
     end_problem: KafkaError | None = None

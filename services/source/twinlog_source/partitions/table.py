@@ -160,7 +160,8 @@ class PartitionTable:
     def _choose(self, targets: Mapping[TopicPartition, str], owned: Collection[TopicPartition]) -> None:
         known = {one: row for one, row in self._leaving.items() if one in owned} | self.rows
         self._leaving = {one: known[one] for one in owned if one in known and one not in targets}
-        self.rows = {one: known.get(one) or PartitionRow(partition=one) for one in targets}
+        later = bool(self.rows)
+        self.rows = {one: known.get(one) or PartitionRow(partition=one, came_later=later) for one in targets}
         for partition, target_topic in targets.items():
             self.rows[partition].target_topic = target_topic
             self.rows[partition].is_heartbeats = self.is_heartbeats(partition.topic)

@@ -186,8 +186,10 @@ def check_movement(row: PartitionRow, *, paused: bool, now: float) -> None:
 
 
 def _set_end(row: PartitionRow, end: int, at: float) -> None:
-    if row.end is not None and end > row.end:
+    before = 0 if row.end is None and row.came_later else row.end
+    if before is not None and end > before:
         row.grew_at = at
+    row.came_later = False
     row.end, row.end_at = end, at
 
 

@@ -70,6 +70,19 @@ def test_producers_write_also_where_the_task_saw_it_first() -> None:
     assert backlog(table).source_grew_at == 6.0
 
 
+def test_producers_write_where_a_topic_came_later_and_already_holds_records() -> None:
+    new = TopicPartition("invoices", 0)
+    table = flow()
+    see(table, {DATA: 100, BEATS: 1}, 1.0)
+    table.apply(TopicsChosen(targets={DATA: "A.orders", BEATS: "A.heartbeats", new: "A.invoices"}), 2.0)
+    see(table, {new: 0}, 3.0)
+    assert backlog(table).source_grew_at is None
+    table.apply(TopicsChosen(targets={DATA: "A.orders", BEATS: "A.heartbeats"}), 4.0)
+    table.apply(TopicsChosen(targets={DATA: "A.orders", BEATS: "A.heartbeats", new: "A.invoices"}), 5.0)
+    see(table, {new: 9}, 6.0)
+    assert backlog(table).source_grew_at == 6.0
+
+
 def test_a_topic_that_was_made_again_did_not_grow() -> None:
     table = flow()
     see(table, {DATA: 100}, 1.0)
