@@ -77,18 +77,18 @@ class TopicSelector:
             return self._decision(topic, TopicReason.INTERNAL, self._internal_rule(topic))
         alias = cycle_alias(self.policy, self.flow, topic)
         if alias is not None:
-            rule = f"its name says that it came through cluster {alias}: copying it would go in a circle"
+            rule = f"its name says that it came through cluster {alias}: copying it would form a loop"
             return self._decision(topic, TopicReason.CYCLE, rule, alias=alias)
         renaming = self.policy if isinstance(self.policy, RenamingPolicy) else None
         if renaming is not None and (other := renaming.in_the_way(topic)) is not None:
             rule = (
                 f"{RENAME_KEY}: its copy would have the name of the copy of {other}: give it a rule of its"
-                " own, before the present ones, or exclude it"
+                " own, before the others, or exclude it"
             )
             return self._decision(topic, TopicReason.EXCLUDED, rule)
         remote = self.policy.format_remote_topic(self.flow.source, topic)
         if remote in self.own_topics or is_mirror_topic(self.policy, remote):
-            rule = f"its copy would be {remote}, a topic of the mirror itself"
+            rule = f"its copy would be {remote}, an internal topic of the flow"
             return self._decision(topic, TopicReason.INTERNAL, rule)
         if verdict.included:
             rule = f"{verdict.key}: pattern {verdict.pattern!r}"

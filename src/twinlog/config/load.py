@@ -256,8 +256,9 @@ def _endpoints(top: SettingsReader, service: Service) -> ServiceEndpoints:
 def same_address(key: str, other: str, address: Address) -> ConfigError:
     """Two keys that exclude each other on one machine."""
     return ConfigError(
-        f"{key}: {address} is that of {other}, and one port has one server: choose another port for one of"
-        " them (0 takes a free one)",
+        f"{key}: {address} is that of {other}, and only one server can use a port: choose another port for"
+        " one"
+        " of them (0 takes a free one)",
         reason="ADDRESS_IN_USE",
         metadata={"key": key, "address": str(address)},
     )
@@ -294,7 +295,7 @@ def _check_authentication(master: str, conf: Mapping[str, str], findings: Findin
     if conf.get(_SPARK_AUTHENTICATE) == "false":
         findings.warning(
             key,
-            "is false: all who reach the ports of Spark's driver and executors can run code in them",
+            "is false: everybody who reaches the ports of Spark's driver and executors can run code in them",
         )
     elif master.startswith(_STANDALONE) and not any(secret in conf for secret in _SPARK_SECRETS):
         findings.problem(

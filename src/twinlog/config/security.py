@@ -180,16 +180,18 @@ def _oidc(top: SettingsReader, findings: Findings) -> OidcSettings | None:
     if not issuer:
         if audience:
             findings.problem(
-                "twinlog.auth.oidc.issuer", "missing: without it no token is taken, and no caller is asked"
+                "twinlog.auth.oidc.issuer",
+                "missing: without it no token is accepted, and callers are not authenticated",
             )
         return None
     if not audience:
         findings.problem(
-            "twinlog.auth.oidc.audience", "missing: without it a token for any other service would be taken"
+            "twinlog.auth.oidc.audience",
+            "missing: without it a token for any other service would be accepted",
         )
     algorithms = top.elements("twinlog.auth.oidc.algorithms")
     if not algorithms:
-        findings.problem("twinlog.auth.oidc.algorithms", "empty: no token would be taken")
+        findings.problem("twinlog.auth.oidc.algorithms", "empty: no token would be accepted")
     jwks_url = top.text("twinlog.auth.oidc.jwks.url")
     for key, url in (("twinlog.auth.oidc.issuer", issuer), ("twinlog.auth.oidc.jwks.url", jwks_url)):
         if url and not is_trusted_url(url):

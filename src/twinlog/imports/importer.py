@@ -25,7 +25,7 @@ _PROPERTIES = re.compile(
 )
 """A line that the properties files of connectors and of mirrors have."""
 _TAKEN_AS_IT_IS = (
-    "this is a file of MirrorMaker 2's dedicated mode, which Twinlog takes as it is: `twinlog preflight`"
+    "this is a file of MirrorMaker 2's dedicated mode, which Twinlog reads as it is: `twinlog preflight`"
     " checks it (docs/migration/mirrormaker2.md)"
 )
 _MIRROR_MAKER_1 = (
@@ -100,7 +100,7 @@ def _told(line: Line, without_effect: Mapping[str, str]) -> Line:
 def _raise_nothing(file: str, report: Report) -> None:
     told = [(f"line {line.line}, " if line.line else "", line) for line in report.lines[:3]]
     why = "; ".join(f"{where}{line.place}: {line.text}" for where, line in told)
-    raise ConfigError(f"{file}: there is no mirroring in it{f' ({why})' if why else ''}")
+    raise ConfigError(f"{file}: it contains no replication{f' ({why})' if why else ''}")
 
 
 class _Reading:

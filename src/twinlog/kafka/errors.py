@@ -98,7 +98,7 @@ KAFKA_REASONS: dict[int, Reason] = {
     ),
     ErrorCode.ILLEGAL_SASL_STATE: _fatal("AUTHENTICATION_FAILED", "the broker refused the credentials"),
     ErrorCode.UNSUPPORTED_VERSION: _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request"),
-    ErrorCode.TOPIC_ALREADY_EXISTS: _fatal(KafkaReason.TOPIC_EXISTS, "the topic is there already"),
+    ErrorCode.TOPIC_ALREADY_EXISTS: _fatal(KafkaReason.TOPIC_EXISTS, "the topic exists already"),
     ErrorCode.INVALID_PARTITIONS: _fatal(
         "PARTITIONS_INVALID", "the partition count is not above the present one"
     ),

@@ -72,7 +72,7 @@ def _expected(topic: NewTopic, rule: OffsetsRule, left: int, *, exactly_once: bo
     most, total = max(topic.log_starts, default=0), sum(topic.log_starts)
     objection: tuple[str, str, str] | None = None
     if wanted is OffsetsMode.TRANSLATED:
-        objection = ExpectedReason.OFFSETS_CONFIGURED, "the configuration says so", "twinlog.offsets"
+        objection = ExpectedReason.OFFSETS_CONFIGURED, "it is configured", "twinlog.offsets"
     elif not exactly_once:
         objection = (
             ExpectedReason.TRANSACTIONS_DISABLED,

@@ -92,14 +92,16 @@ def parse_renames(text: str) -> RenameMap:
             if other is not None:
                 raise _wrong(rule.written, f"{topic!r} would be called {name!r}, and so would {other!r}")
             if not _TOPIC.fullmatch(name):
-                raise _wrong(rule.written, f"{topic!r} would be called {name!r}, which is no topic's name")
+                raise _wrong(
+                    rule.written, f"{topic!r} would be called {name!r}, which is not a valid topic name"
+                )
     return renames
 
 
 def _rule(written: str) -> Rule:
     left, arrow, right = (part.strip() for part in written.partition(_ARROW))
     if not arrow or not left or not right:
-        raise _wrong(written, "it has to be 'TOPIC -> NEW NAME'")
+        raise _wrong(written, "it must have the form 'TOPIC -> NEW NAME'")
     before = _shape(written, left)
     groups = {part.number: part for part in before if isinstance(part, Group)}
     after: list[Part] = []
@@ -113,7 +115,7 @@ def _rule(written: str) -> Rule:
     used = [part.number for part in after if isinstance(part, Group)]
     if sorted(used) != sorted(groups):
         raise _wrong(
-            written, "each pair of parentheses has to be used exactly once, else no name can be read back"
+            written, "each pair of parentheses must be used exactly once, so that names can be mapped back"
         )
     return Rule(written=written, before=before, after=tuple(after))
 
@@ -143,9 +145,7 @@ def _shape(written: str, text: str) -> Shape:
 
 def _text(written: str, text: str) -> str:
     if not _TEXT.fullmatch(text):
-        raise _wrong(
-            written, f"{text!r} is no part of a topic's name: regular expressions stand in parentheses"
-        )
+        raise _wrong(written, f"{text!r} is not part of a topic name: put regular expressions in parentheses")
     return text
 
 

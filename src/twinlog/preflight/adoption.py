@@ -124,7 +124,7 @@ def _refusals(facts: AdoptionFacts, stored: Mapping[TopicPartition, int]) -> Ite
     before, after, name = facts.before, facts.after, facts.config.source.connector_name
     by_twinlog = max(before.twinlog_members, after.twinlog_members) > 0
     if by_twinlog:
-        yield f"Twinlog runs {facts.flow} already"
+        yield f"Twinlog already runs {facts.flow}"
         return
     members = max(before.connect_members, after.connect_members)
     if members:
@@ -173,11 +173,11 @@ def _continuation(
         return _new(facts, partition, log, target)
     remark = ""
     if position > log.end:
-        remark = "the source's log ends before it: the topic was made again, or lost its tail"
+        remark = "the source's log ends before this position: the topic was recreated, or lost its tail"
     elif position < log.start:
-        remark = "the source has deleted records that were not copied: a gap"
+        remark = "the source has deleted records that were not copied: they become a gap"
     elif target not in facts.target_topics:
-        remark = "its copy is not on the target: it is created, and begins with what is new"
+        remark = "the target has no copy: it is created, and begins at this position"
     return Continuation(
         partition=partition,
         target_topic=target,
@@ -207,22 +207,22 @@ def _new(facts: AdoptionFacts, partition: TopicPartition, log: Log, target: str)
         start=start,
         position=position,
         lag=None if position is None else log.end - position,
-        remark="no position is stored, though there is a copy on the target" if there else "",
+        remark="no position is stored, although the target has a copy" if there else "",
     )
 
 
 def _changes(facts: AdoptionFacts) -> Iterator[str]:
     source, configsync = facts.config.source, facts.config.configsync
     if source.exactly_once:
-        yield "records and positions are committed in one transaction: each record is there once"
+        yield "records and positions are committed in one transaction, so each record is copied exactly once"
     if source.read_committed:
         yield "records of aborted transactions are not copied"
     yield (
-        f"new topics are looked for every {configsync.refresh_topics_interval_seconds:g} s"
+        f"Twinlog looks for new topics every {configsync.refresh_topics_interval_seconds:g} s"
         if configsync.refresh_topics_enabled
-        else "new topics are not looked for"
+        else "Twinlog does not look for new topics"
     )
-    yield "MirrorMaker 2's Connect group and its topics of configuration and status are not used"
+    yield "MirrorMaker 2's Connect group, config topic and status topic are not used"
     if facts.missing_topics:
         yield f"Twinlog creates its own topics: {', '.join(facts.missing_topics)}"
-    yield f"the way back: stop Twinlog, start MirrorMaker 2 again; it reads {facts.positions.topic}"
+    yield f"to go back: stop Twinlog and start MirrorMaker 2 again; it reads {facts.positions.topic}"

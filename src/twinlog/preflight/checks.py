@@ -69,10 +69,10 @@ def check_listens(facts: Facts) -> Iterator[Finding]:
         yield make(
             name,
             "listen address",
-            f"{address} is reached from other machines, and there is no {missing}: all who reach it may"
-            " change what is copied",
+            f"{address} can be reached from other machines, and there is no {missing}: everybody who reaches"
+            " it may change what is copied",
             f"set the twinlog.tls and twinlog.auth keys (docs/security.md), or twinlog.{name}.listen to"
-            f" 127.0.0.1; twinlog.{name}.insecure = true lets it start as it is",
+            f" 127.0.0.1; twinlog.{name}.insecure = true allows it to start anyway",
         )
 
 
@@ -91,7 +91,7 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
         yield error(
             cluster.alias,
             "version",
-            f"Kafka {cluster.release} or so is too old: {OLDEST_RELEASE} is the oldest that works",
+            f"Kafka {cluster.release} is too old: at least {OLDEST_RELEASE} is required",
         )
     else:
         yield fine(cluster.alias, "version", f"Kafka {cluster.release} or later")
@@ -101,7 +101,7 @@ def _remedy(alias: str, failure: KafkaError) -> str:
     if failure.reason in _LOGIN:
         return f"check {alias}.sasl.mechanism and {alias}.sasl.jaas.config, and that the user exists"
     if failure.reason in _TOKEN:
-        return f"check {alias}.sasl.oauthbearer.* and the server or file that gives the token"
+        return f"check {alias}.sasl.oauthbearer.* and the token server or file"
     return f"check {alias}.bootstrap.servers, and {alias}.security.protocol and {alias}.ssl.*"
 
 
@@ -123,7 +123,7 @@ def check_ends(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> I
         yield warning(
             about,
             "topics",
-            "no topic that the source shows passes the rules",
+            "the rules select no topic of the source",
             "check topics and topics.exclude, and the right to DESCRIBE the topics: --acls prints it",
         )
 
@@ -194,8 +194,8 @@ def check_topic(flow: FlowFacts, topic: TopicFacts, target: ClusterFacts) -> Ite
         yield warning(
             about,
             "name",
-            f"{topic.target_name} exists on {flow.flow.target}: records are added to whatever is in it",
-            "make sure that nothing else writes into it",
+            f"{topic.target_name} exists on {flow.flow.target}: records are added to its content",
+            "make sure that nothing else writes to it",
         )
     if isinstance(topic.source_configs, KafkaError):
         return
@@ -215,7 +215,8 @@ def _check_sizes(
         yield warning(
             about,
             "message size",
-            f"the source takes {allowed.value} bytes, the target will take {there}: larger ones are refused",
+            f"the source takes {allowed.value} bytes, the target will take {there}: larger records will be"
+            " refused",
             f"set max.message.bytes on the source topic, or message.max.bytes on {target.alias}'s brokers",
         )
 

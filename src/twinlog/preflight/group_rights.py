@@ -15,7 +15,7 @@ from twinlog.preflight.unchecked import not_checked
 
 FAILING_OVER: Final = "needed only for failover, which commits offsets of groups there"
 FAILING_BACK: Final = "needed only for failback, which commits offsets of groups there"
-ELECTING: Final = "a second process with this flow does not stand by without it"
+ELECTING: Final = "without it a second process with this flow cannot stand by"
 _NAMED: Final = 5
 """So many groups are named one by one; above, the command is for all groups."""
 _FORBIDDEN: Final = "GROUP_UNAUTHORIZED"
@@ -51,7 +51,7 @@ def unchecked_groups(flow: FlowFacts) -> Iterator[Finding]:
             f"groups of {source} on which {flow.source_principal or 'the principal'} has no right",
             f"{source} does not list them, so they are not translated; {len(groups.on_source)} groups that"
             " the rules take can be seen",
-            "grant DESCRIBE on all groups to translate, or on the prefixes of those that you mean",
+            "grant DESCRIBE on all groups to translate, or on their prefixes",
         )
     if groups.not_asked:
         yield not_checked(

@@ -25,11 +25,11 @@ def check_loops(facts: Facts) -> Iterator[Finding]:
         yield error(
             flows,
             "loops",
-            f"{', '.join(sorted(topics))} would go round for ever, since these flows keep names",
+            f"{', '.join(sorted(topics))} would be copied in a loop, because these flows keep names",
             "use the default policy, or exclude the topics in one of the flows",
         )
     if facts.flows and not rings:
-        yield fine("all flows", "loops", "no topic comes back to where it was")
+        yield fine("all flows", "loops", "no topic is copied in a loop")
     yield from _collisions(facts.flows)
 
 
@@ -44,6 +44,7 @@ def _collisions(flows: Sequence[FlowFacts]) -> Iterator[Finding]:
             yield warning(
                 f"{target} {name}",
                 "name collision",
-                f"{' and '.join(origins)} are copied into one topic: offsets cannot be translated there",
+                f"{' and '.join(origins)} are copied to the same topic, so their offsets cannot be"
+                " translated",
                 "use the default policy, or exclude the topic in all flows but one",
             )

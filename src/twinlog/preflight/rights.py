@@ -41,7 +41,7 @@ def check_rights(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts])
         yield fine(
             str(flow.flow),
             "rights",
-            "both ends allow what is needed on topics, groups, transactional ids and clusters",
+            "both clusters grant the necessary rights on topics, groups, transactional ids and clusters",
         )
 
 
@@ -82,8 +82,8 @@ def _unchecked(flow: FlowFacts) -> Iterator[Finding]:
     for client, principal in flow.other_principals.items():
         yield not_checked(
             flow,
-            f"rights of {principal}, as whom the {client} logs in",
-            "preflight asks as the admin client does",
+            f"rights of {principal}, the principal of the {client}",
+            "preflight only checks the rights of the admin client",
             "grant it the rights that --acls prints",
         )
 
@@ -98,14 +98,14 @@ def _is_unknown(operations: frozenset[str] | KafkaError) -> TypeGuard[KafkaError
 def _on_clusters(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Right]:
     config = flow.config
     source: dict[str, str] = {}
-    target: dict[str, str] = {"DESCRIBE_CONFIGS": "the brokers' defaults are not known without it"}
+    target: dict[str, str] = {"DESCRIBE_CONFIGS": "without it the brokers' defaults are unknown"}
     if config.checkpoint.enabled:
         source |= {"DESCRIBE": FENCING, "ALTER": FENCING}
     if config.configsync.sync_acls_enabled:
         source["DESCRIBE"] = "ACLs are not copied without it"
         target |= dict.fromkeys(("DESCRIBE", "ALTER"), "ACLs are not copied without it")
     if config.configsync.sync_quotas_enabled:
-        source["DESCRIBE_CONFIGS"] = "quotas are not copied without it"
+        source["DESCRIBE_CONFIGS"] = "without it quotas are not copied"
         target["ALTER_CONFIGS"] = ""
     if _is_older(clusters[flow.flow.target], _LETS_WRITERS_BE_IDEMPOTENT):
         target["IDEMPOTENT_WRITE"] = ""
@@ -130,7 +130,7 @@ def _is_older(cluster: ClusterFacts, release: tuple[int, ...]) -> bool:
 def _on_source_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[Right]:
     needed = {"DESCRIBE": "", "READ": "", "DESCRIBE_CONFIGS": ""}
     if not flow.config.configsync.sync_configs_enabled:
-        needed["DESCRIBE_CONFIGS"] = "limits of the topic are not known without it"
+        needed["DESCRIBE_CONFIGS"] = "without it the limits of the topic are unknown"
     granted = topic.source_operations
     if _is_unknown(granted):
         return
@@ -152,9 +152,9 @@ def _on_target_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[Right]:
     needed = {
         "DESCRIBE": "",
         "WRITE": "",
-        "READ": "without it groups are not committed on it, and a new copy is translated",
-        "ALTER": "partitions are not added without it",
-        "DESCRIBE_CONFIGS": "its configs are not compared without it",
+        "READ": "without it no group offsets are committed on it, and a new copy is translated",
+        "ALTER": "without it no partitions are added",
+        "DESCRIBE_CONFIGS": "without it its configs are not synced",
     }
     if config.checkpoint.sync_group_offsets_enabled:
         needed["READ"] = ""

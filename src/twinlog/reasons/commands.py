@@ -49,13 +49,13 @@ COMMANDS: Final = ReasonGroup(
         ),
         OwnReason(
             "POSITION_NOT_MOVED",
-            "the target did not take a new position in time; the command was withdrawn",
-            "try again when the target takes records: `twinlog status`",
+            "the target did not store a new position in time; the command was withdrawn",
+            "try again when the target accepts records: `twinlog status`",
         ),
         OwnReason(
             "POSITION_BEING_SET",
             "`twinlog positions set` is moving it, or has failed and is being withdrawn",
-            "nothing; if it stays, check that the target takes records",
+            "nothing; if it stays, check that the target accepts records",
         ),
         OwnReason(
             "OFFSETS_PRESERVED",
@@ -66,14 +66,14 @@ COMMANDS: Final = ReasonGroup(
         ),
         OwnReason(
             "POSITION_UNCERTAIN",
-            "it is not known whether a position was moved: its task ended meanwhile, or did not answer",
+            "it is unknown whether a position was moved: its task ended meanwhile, or did not answer",
             "`twinlog positions get`, and set it again if necessary",
         ),
-        OwnReason("INVALID_SCOPE", "the scope is not one that this command takes", READ_THE_MESSAGE),
+        OwnReason("INVALID_SCOPE", "this command does not support the scope", READ_THE_MESSAGE),
         OwnReason("INVALID_LIMIT", "a limit must be 0 (none) or more bytes per second", "give another one"),
         OwnReason(
             "INVALID_TARGET",
-            "this is no place to move positions to",
+            "the target of the move is not valid",
             "give an offset, earliest, latest or a time",
         ),
         OwnReason("INVALID_GROUP", "this is not a valid id of a consumer group", READ_THE_MESSAGE),

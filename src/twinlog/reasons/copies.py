@@ -99,7 +99,9 @@ COPIES: Final = ReasonGroup(
     "Offsets of copies (`twinlog partitions`, `twinlog explain topic`): why a copy is translated",
     (
         OwnReason(
-            "OFFSETS_CONFIGURED", "`twinlog.offsets` or `twinlog.offsets.translated.topics` says so", NOTHING
+            "OFFSETS_CONFIGURED",
+            "it is configured by `twinlog.offsets` or `twinlog.offsets.translated.topics`",
+            NOTHING,
         ),
         OwnReason(
             "TRANSACTIONS_DISABLED",
@@ -154,8 +156,8 @@ COPIES: Final = ReasonGroup(
         OwnReason(
             "SOURCE_TRUNCATED",
             "the source lost records that were copied (unclean election, an old disk): their offsets in"
-            " the copy are taken, so records that the source wrote there since cannot be copied to the"
-            " same offsets",
+            " the copy are taken, so later records of the source cannot be copied to these"
+            " offsets",
             "see why the source lost records; to have the source's offsets, replace the target topic"
             " (docs/offsets.md)",
         ),
@@ -210,7 +212,7 @@ GAPS: Final = ReasonGroup(
             "RETENTION",
             "retention or DeleteRecords on the source overtook the copy: these offsets will never be on the"
             " target",
-            "set a longer retention, or make the copy faster",
+            "set a longer retention on the source, or make the copy faster",
         ),
         OwnReason(
             "TRUNCATION",
@@ -268,8 +270,8 @@ VERIFY: Final = ReasonGroup(
         ),
         OwnReason(
             "NOT_COPIED_YET",
-            "they come after the stored position of the flow: they are lag, not lost",
-            "run the command again when the copy has arrived, or give it longer with `--wait`",
+            "they are after the stored position of the flow: lag, not loss",
+            "run the command again when they are copied, or wait longer with `--wait`",
         ),
         OwnReason(
             "TARGET_OPEN_TRANSACTION",

@@ -7,7 +7,7 @@ from twinlog.reasons.rows import NOTHING, READ_THE_MESSAGE, OwnReason, ReasonGro
 FLOWS: Final = ReasonGroup(
     "Flows (`twinlog status`)",
     (
-        OwnReason("STARTING", "the flow has just been started and does nothing yet", NOTHING),
+        OwnReason("STARTING", "the flow has just been started", NOTHING),
         OwnReason(
             "SAME_CLUSTER",
             "source and target of the flow have the same cluster id",
@@ -136,7 +136,7 @@ FLOWS: Final = ReasonGroup(
         OwnReason(
             "HEARTBEAT_MISSING",
             "heartbeats are written on the source and do not arrive on the target",
-            "nothing while the flow is paused; else see what `twinlog status` says of its partitions",
+            "nothing while the flow is paused; otherwise see the state of its partitions in `twinlog status`",
         ),
     ),
 )

@@ -40,12 +40,12 @@ GROUPS: Final = ReasonGroup(
         OwnReason(
             "BACKLOG_NOT_COPIED",
             "not all of the source's records were copied in time",
-            "the message names the partitions, each with the cause; run the command again to wait longer",
+            "the message names the partitions and causes; run the command again to wait longer",
         ),
         OwnReason(
             "MOVE_CANCELLED",
-            "an operator stopped the run; what it has done stays, also a fence",
-            "`run` continues it, `abort` removes its fence",
+            "an operator stopped the run; its changes stay, including a fence",
+            "`twinlog failover run` continues it, `twinlog failover abort` removes its fence",
         ),
         OwnReason(
             "NO_MOVE",

@@ -33,7 +33,7 @@ PROCESSES: Final = ReasonGroup(
         ),
         OwnReason(
             "COPY_MISSING",
-            "the copy for which the exported state has a position was deleted",
+            "the target topic of an exported position was deleted",
             "it is copied from the beginning; if `auto.offset.reset` is not `earliest`, change that first",
         ),
         OwnReason(
@@ -43,7 +43,7 @@ PROCESSES: Final = ReasonGroup(
         ),
         OwnReason(
             "POSITION_NOT_DERIVABLE",
-            "more was copied since the export, and the logs do not show how much",
+            "more was copied since the export, and the logs do not show up to which record",
             "delete the copy of that topic, so that it is copied from the beginning; or `--allow-repeats`,"
             " which copies again what was copied since the export",
         ),
@@ -63,7 +63,7 @@ PROCESSES: Final = ReasonGroup(
             "report it",
         ),
         OwnReason(
-            "LOOP_EXITED", "a part of a service ended by itself: a bug; the service restarts", "report it"
+            "LOOP_EXITED", "a part of a service ended unexpectedly: a bug; the service restarts", "report it"
         ),
         OwnReason("KAFKA", "a failure of Kafka without a more specific reason", READ_THE_MESSAGE),
         OwnReason(

@@ -88,7 +88,7 @@ def last_words(lines: Sequence[str], exit_code: int) -> str:
     """
     signal_name = _signal_name(exit_code)
     if exit_code == _BY_SIGKILL:
-        return f"ended by {signal_name}: killed by somebody, or by the system for its memory"
+        return f"ended by {signal_name}: killed by a user, or by the system because of its memory"
     for line in reversed(lines):
         fields = _parse(line)
         if fields is None:
@@ -98,7 +98,7 @@ def last_words(lines: Sequence[str], exit_code: int) -> str:
         if fields.get("level") in ("error", "critical"):
             return redact_text(str(fields.get("message", fields["event"])))
     printed = [line for line in lines if line.strip() and _parse(line) is None]
-    words = redact_text(printed[-1]) if printed else "nothing said why"
+    words = redact_text(printed[-1]) if printed else "no reason was logged"
     return f"ended by {signal_name}; {words}" if signal_name else words
 
 

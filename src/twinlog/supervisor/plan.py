@@ -174,7 +174,8 @@ def _refuse_a_second_run(
         for service in services:
             if service in run.listens and configuration.endpoints[service].listen_is_default:
                 raise ConfigError(
-                    f"{request.config} runs already, as process {run.pid}: end that first. To run it twice on"
+                    f"{request.config} is already running, as process {run.pid}: stop that first. To run it"
+                    " twice on"
                     f" purpose give the second its own addresses, as `--set twinlog.{service}.listen="
                     "127.0.0.1:0`.",
                     reason="RUNS_ALREADY",
@@ -202,8 +203,8 @@ def _services(names: tuple[str, ...]) -> tuple[Service, ...]:
     for service in services:
         if find_spec(_module(service)) is None:
             raise ConfigError(
-                f"the {service} service is not installed beside this twinlog: install twinlog-{service},"
-                f" or leave it out by naming the others with --service",
+                f"the {service} service is not installed here: install twinlog-{service}, or name the"
+                f" other services with --service",
                 reason="SERVICE_NOT_INSTALLED",
                 metadata={"service": service},
             )

@@ -124,8 +124,8 @@ async def test_its_commands_grant_what_it_misses(guarded: GuardedPair, tmp_path:
                     "level": "ok",
                     "about": "A->B",
                     "check": "rights",
-                    "message": "both ends allow what is needed on topics, groups, transactional ids and"
-                    " clusters",
+                    "message": "both clusters grant the necessary rights on topics, groups, transactional ids"
+                    " and clusters",
                     "remedy": "",
                 }
             ]

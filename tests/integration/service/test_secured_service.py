@@ -79,7 +79,7 @@ async def refused(directory: Path, properties: str, *arguments: str) -> str:
 
 async def test_a_port_beyond_loopback_does_not_open_without_tls_and_authentication(tmp_path: Path) -> None:
     log = await refused(tmp_path, "", "--listen", "0.0.0.0:0")
-    assert "twinlog-heartbeat: twinlog.heartbeat.listen: 0.0.0.0:0 is reached from other machines" in log
+    assert "twinlog-heartbeat: twinlog.heartbeat.listen: 0.0.0.0:0 can be reached from other machines" in log
     assert "twinlog.heartbeat.insecure = true" in log
 
 

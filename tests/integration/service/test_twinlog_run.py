@@ -241,7 +241,7 @@ async def test_runs_of_two_files_live_side_by_side_and_a_second_of_one_file_is_r
         )
         _, refusal = await again.communicate()
         assert again.returncode == 2
-        assert f"runs already, as process {runs[0].process.pid}:" in refusal.decode()
+        assert f"is already running, as process {runs[0].process.pid}:" in refusal.decode()
         for run in runs:
             run.process.send_signal(signal.SIGTERM)
             await run.ends_cleanly()

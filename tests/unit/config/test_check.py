@@ -119,11 +119,11 @@ def test_a_producer_setting_that_does_not_reach_the_records() -> None:
         ),
         (
             "B->A.emit.heartbeats.enabled = true ",
-            "reads as false where MM2 looks for flows, because of the blank behind the value",
+            "MM2 reads it as false, because of the blank after the value",
         ),
         (
             "groups = g[a,b]",
-            "'g[a' looks cut in two: a comma always separates, also inside an expression",
+            "'g[a' looks like half of an expression: a comma always separates elements",
         ),
     ],
 )

@@ -22,11 +22,11 @@ def test_a_rule_is_a_topic_and_its_settings() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("orders", "names no setting=value"),
+        ("orders", "has no setting=value"),
         ("orders retention.ms", "is not setting=value"),
         ("orders retention.ms = 1", "is not setting=value"),
         ("orders retention.ms=1 retention.ms=2", "says retention.ms twice"),
-        ("orders min.insync.replicas=two", "is no whole number"),
+        ("orders min.insync.replicas=two", "is not a whole number"),
     ],
 )
 def test_a_rule_that_says_nothing_clear_is_refused(text: str, said: str) -> None:

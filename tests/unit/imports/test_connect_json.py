@@ -174,7 +174,7 @@ def test_other_connectors_are_named_and_left_out() -> None:
         ("[\n" * 100_000, "estate:62: nested too deeply"),
         ("[\n" * 100 + "]" * 100, "estate:62: nested too deeply"),
         ('{"name": "x", "config": {}}', "the format is not known"),
-        (json.dumps({"config": {"connector.class": "com.example.Sink"}}), "there is no mirroring in it"),
+        (json.dumps({"config": {"connector.class": "com.example.Sink"}}), "it contains no replication"),
     ],
 )
 def test_what_is_malformed_is_an_error(text: str, problem: str) -> None:

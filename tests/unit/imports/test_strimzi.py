@@ -324,7 +324,7 @@ spec:
             "estate:3: spec has to be a table",
         ),
         ("apiVersion: v1\nkind: Pod\n", "the format is not known"),
-        ("apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n", "there is no mirroring in it"),
+        ("apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n", "it contains no replication"),
     ],
 )
 def test_what_is_malformed_is_an_error_with_its_line(text: str, problem: str) -> None:

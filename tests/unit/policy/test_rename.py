@@ -73,19 +73,19 @@ def test_selected_topics_never_share_a_copy(names: set[str], policy_class: str) 
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        ("orders", "has to be 'TOPIC -> NEW NAME'"),
-        ("orders -> ", "has to be 'TOPIC -> NEW NAME'"),
-        ("team.* -> x", "regular expressions stand in parentheses"),
+        ("orders", "must have the form 'TOPIC -> NEW NAME'"),
+        ("orders -> ", "must have the form 'TOPIC -> NEW NAME'"),
+        ("team.* -> x", "put regular expressions in parentheses"),
         ("(team) -> x", "exactly once"),
         ("(a)(b) -> $1$1", "exactly once"),
         ("(a) -> $2", r"\$2 names no parentheses"),
         ("((a)b) -> $1", "none inside another"),
         ("([) -> $1", "no valid regular expression"),
-        ("a -> b/c", "no part of a topic's name"),
+        ("a -> b/c", "not part of a topic name"),
         ("(.*)-(.*) -> $2-$1", "and so would"),
         ("a -> c; b -> c", "'b' would be called 'c', and so would 'a'"),
         ("x(.*) -> y$1; y(a) -> y$1", "and so would"),
-        (f"(.*) -> {'n' * 249}$1", "no topic's name"),
+        (f"(.*) -> {'n' * 249}$1", "not a valid topic name"),
     ],
 )
 def test_rules_that_cannot_be_read_back_are_refused_before_anything_starts(rules: str, said: str) -> None:

@@ -60,7 +60,7 @@ def test_each_partition_continues_where_mirror_maker_2_stopped() -> None:
         (Signs(newest_heartbeat_ms=1), Signs(newest_heartbeat_ms=2), "writes heartbeats"),
         (Signs(), Signs(newest_heartbeat_ms=2), "writes heartbeats"),
         (Signs(positions_written=1), Signs(positions_written=2), "writes positions"),
-        (Signs(), Signs(twinlog_members=1), "Twinlog runs A->B already"),
+        (Signs(), Signs(twinlog_members=1), "Twinlog already runs A->B"),
     ],
 )
 def test_it_is_refused_while_somebody_works_at_the_flow(before: Signs, after: Signs, word: str) -> None:
@@ -103,7 +103,7 @@ def test_what_the_source_has_lost_meanwhile_is_told() -> None:
     [gap, truncated] = adoption.continuations
     assert (gap.lost, gap.lag) == (3, 5)
     assert "a gap" in gap.remark
-    assert "ends before it" in truncated.remark
+    assert "ends before this position" in truncated.remark
 
 
 def test_partitions_that_the_file_does_not_select_are_named() -> None:

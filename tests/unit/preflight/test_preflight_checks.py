@@ -122,7 +122,7 @@ def test_minus_one_is_judged_by_the_brokers_default(configure: Configure) -> Non
         ({"groups": GroupRights(sees_all=False)}, "A does not list them, so they are not translated"),
         ({"groups": GroupRights(not_asked=7)}, "rights on 7 more groups"),
         ({"groups": GroupRights(elections={"twinlog-source-A-B": AWAY})}, "group twinlog-source-A-B of B"),
-        ({"other_principals": {"B producer": "User:writer"}}, "User:writer, as whom the B producer logs in"),
+        ({"other_principals": {"B producer": "User:writer"}}, "User:writer, the principal of the B producer"),
         (
             {"internal": (InternalTopic(cluster="B", name="mm2-failover.A.internal", operations=AWAY),)},
             "rights on mm2-failover.A.internal of B",

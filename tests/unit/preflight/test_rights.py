@@ -68,7 +68,7 @@ def test_rights_on_groups_are_missing_where_they_are_needed(configure: Configure
     assert [(each.level, each.message.partition("lacks ")[2]) for each in found] == [
         (
             Level.WARNING,
-            f"READ on {ELECTIONS} of B: a second process with this flow does not stand by without it",
+            f"READ on {ELECTIONS} of B: without it a second process with this flow cannot stand by",
         ),
         (
             Level.WARNING,

@@ -89,8 +89,8 @@ def test_a_stream_that_is_gone_does_not_stop_the_run() -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([], "nothing said why"),
-        (['{"event": "spark_started", "level": "info"}'], "nothing said why"),
+        ([], "no reason was logged"),
+        (['{"event": "spark_started", "level": "info"}'], "no reason was logged"),
         (["just text", '{"event": "spark_started", "level": "info"}'], "just text"),
         (["just text"], "just text"),
         (
@@ -111,7 +111,7 @@ def test_the_cause_of_an_end_by_a_signal_is_the_signal() -> None:
     lines = ["a panic", '{"event": "bad", "level": "error", "message": "long ago"}']
     assert last_words(lines, 137).startswith("ended by SIGKILL")
     assert last_words(["a panic"], 134) == "ended by SIGABRT; a panic"
-    assert last_words([], 139) == "ended by SIGSEGV; nothing said why"
+    assert last_words([], 139) == "ended by SIGSEGV; no reason was logged"
 
 
 def test_what_was_said_of_the_configuration_is_said_once() -> None:

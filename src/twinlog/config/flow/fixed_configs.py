@@ -62,8 +62,8 @@ def _rule(text: str) -> FixedRule:
         if match["name"] in values:
             raise ValueError(f"{text!r} says {match['name']} twice")
         if match["name"] == MIN_ISR and not match["value"].isdecimal():
-            raise ValueError(f"{setting!r} of {text!r} is no whole number")
+            raise ValueError(f"{setting!r} of {text!r} is not a whole number")
         values[match["name"]] = match["value"]
     if not values:
-        raise ValueError(f"{text!r} names no setting=value")
+        raise ValueError(f"{text!r} has no setting=value")
     return FixedRule(topics=PatternList(FIXED_CONFIGS_KEY, (pattern,)), values=values)

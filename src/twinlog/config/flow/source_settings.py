@@ -99,7 +99,7 @@ def _copy_until(read: SettingsReader, findings: Findings) -> str:
         parse_until(text)
     except ValueError as error:
         findings.problem(
-            "twinlog.copy.until", f"is no JSON of source offsets by topic and partition: {error}"
+            "twinlog.copy.until", f"is not JSON of source offsets by topic and partition: {error}"
         )
     return text
 

@@ -24,12 +24,10 @@ def check_values(raw: Settings, findings: Findings) -> None:
             text = "' #…' is part of the value: a comment has to be on a line of its own"
             findings.warning(key, text, line=prop.line)
         if name in _RAW_SWITCHES and prop.value != prop.value.strip():
-            text = "reads as false where MM2 looks for flows, because of the blank behind the value"
+            text = "MM2 reads it as false, because of the blank after the value"
             findings.warning(key, text, line=prop.line)
         if name in _PATTERN_LISTS:
             for element in split_list(prop.value):
                 if element.count("{") != element.count("}") or element.count("[") != element.count("]"):
-                    text = (
-                        f"{element!r} looks cut in two: a comma always separates, also inside an expression"
-                    )
+                    text = f"{element!r} looks like half of an expression: a comma always separates elements"
                     findings.warning(key, text, line=prop.line)

@@ -29,7 +29,8 @@ def refuse_open_port(configuration: Configuration, service: Service) -> None:
 def _refusal(service: Service, listen: Address, missing: str) -> ConfigError:
     key = f"twinlog.{service}.listen"
     return ConfigError(
-        f"{key}: {listen} is reached from other machines, and there is no {missing}: all who reach it could"
+        f"{key}: {listen} can be reached from other machines, and there is no {missing}: all who reach it"
+        " could"
         f" change what is copied. Set the twinlog.tls and twinlog.auth keys (docs/security.md), listen on"
         f" 127.0.0.1, or, inside a network you trust, set twinlog.{service}.insecure = true.",
         reason="INSECURE_LISTEN",

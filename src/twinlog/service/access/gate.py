@@ -33,7 +33,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 AUTHORIZATION = "authorization"
 _BEARER = re.compile(r"[Bb]earer +([^\s]{1,8192})")
 _REMEDY = (
-    "show a client certificate (twinlog.client.tls.certificate.file) or a token (twinlog.client.token.file)"
+    "use a client certificate (twinlog.client.tls.certificate.file) or a token (twinlog.client.token.file)"
 )
 
 _caller: ContextVar[Caller | None] = ContextVar("twinlog_caller", default=None)
@@ -124,7 +124,7 @@ class Gate:
         if self._workers and needed == access_pb2.ROLE_WORKER:
             return
         if needed == access_pb2.ROLE_UNSPECIFIED or caller.role < needed:
-            word = "none that exists" if needed == access_pb2.ROLE_UNSPECIFIED else Role(needed).word
+            word = "an unknown role" if needed == access_pb2.ROLE_UNSPECIFIED else Role(needed).word
             raise ForbiddenError(
                 f"{caller.name or 'the caller'} has the role {caller.role.word}; {method} needs {word}: name"
                 f" one of the caller's principals in twinlog.auth.{word}s",

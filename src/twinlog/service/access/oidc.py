@@ -100,7 +100,7 @@ class OidcVerifier:
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError) as error:
-            raise _invalid("it is no JWT") from error
+            raise _invalid("it is not a JWT") from error
         if header.get("alg") not in self._settings.algorithms:
             raise _invalid("its algorithm is not among twinlog.auth.oidc.algorithms")
         wanted = str(header.get("kid", ""))
@@ -115,13 +115,13 @@ class OidcVerifier:
             await asyncio.wait({self._refreshing}, timeout=ANSWER_SECONDS)
         if self._age() > MAX_AGE_SECONDS:
             raise PeerUnavailableError(
-                f"the keys of {self._settings.issuer} are not known: {self._problem}; see whether it is up,"
+                f"the keys of {self._settings.issuer} are not known: {self._problem}; check that it is up,"
                 " and twinlog.auth.oidc.jwks.url",
                 reason="TOKEN_SERVER_UNAVAILABLE",
                 metadata={"issuer": self._settings.issuer},
             )
         if wanted not in self._keys:
-            raise _invalid("its key is none of the provider's")
+            raise _invalid("its key is not one of the provider's")
         return self._keys[wanted]
 
     def _is_due(self, *, known: bool) -> bool:
@@ -150,7 +150,7 @@ class OidcVerifier:
 
 def _invalid(why: str) -> UnauthenticatedError:
     return UnauthenticatedError(
-        f"the token is not taken: {why}; it must be of twinlog.auth.oidc.issuer, for"
+        f"the token is not accepted: {why}; it must be of twinlog.auth.oidc.issuer, for"
         " twinlog.auth.oidc.audience",
         reason="TOKEN_INVALID",
     )

@@ -159,7 +159,7 @@ def _read(files: TlsFiles, now: datetime) -> Pem:
     if chain[0].not_valid_before_utc > now:
         raise _unusable(
             files.certificate,
-            f"the certificate is not valid before {chain[0].not_valid_before_utc.isoformat()}: look at this"
+            f"the certificate is not valid before {chain[0].not_valid_before_utc.isoformat()}: check this"
             " machine's clock, or wait",
         )
     if chain[0].not_valid_after_utc <= now:

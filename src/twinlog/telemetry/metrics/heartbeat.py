@@ -14,7 +14,7 @@ HEARTBEAT_DELAY = MetricSpec(
     name="twinlog.heartbeat.delay",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Emission on the source to sight on the target.",
+    description="Time from the emission on the source until it was seen on the target.",
     attributes=FLOW,
     service="heartbeat",
     buckets=AGE_BUCKETS_SECONDS,
@@ -23,7 +23,7 @@ HEARTBEAT_AGE = MetricSpec(
     name="twinlog.heartbeat.age",
     kind=Kind.GAUGE,
     unit="s",
-    description="Age of the newest heartbeat that arrived: grows while the path is cut.",
+    description="Age of the newest heartbeat that arrived: grows while the path does not work.",
     attributes=FLOW,
     service="heartbeat",
 )

@@ -52,8 +52,8 @@ REPLICATION_LATENCY = MetricSpec(
     name="twinlog.replication.latency",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Source timestamp of a record to its acknowledgement on the target. A sample of the records: "
-    "at most about a hundred a second for each topic and task, distributed as all of them.",
+    description="Time from the source timestamp of a record to its acknowledgement on the target. A sample: "
+    "at most about a hundred records a second for each topic and task, with the same distribution.",
     attributes=(*FLOW, DESTINATION),
     service="source",
     buckets=AGE_BUCKETS_SECONDS,
@@ -105,8 +105,8 @@ REPLICATION_LAG = MetricSpec(
     name="twinlog.replication.lag",
     kind=Kind.GAUGE,
     unit="{record}",
-    description="End of the source log that may be copied, less the next offset to copy; control records and "
-    "what compaction took count too. Absent while one of the two is not known.",
+    description="Offsets from the next one to copy to the end of what may be copied, including control "
+    "records and offsets that compaction removed. Absent while one of the two is unknown.",
     attributes=(*FLOW, DESTINATION, PARTITION),
     service="source",
     mm2_name="records-lag of the consumer",
@@ -124,7 +124,7 @@ REPLICATION_FAILURES = MetricSpec(
     name="twinlog.replication.failures",
     kind=Kind.COUNTER,
     unit="{failure}",
-    description="Failures by reason, of partitions, rounds and the flow: after each the copy tries again.",
+    description="Failures of partitions, rounds and the flow, by reason; the copy retries after each.",
     attributes=(*FLOW, ERROR_TYPE),
     service="source",
 )
@@ -140,8 +140,8 @@ REPLICATION_FOREIGN = MetricSpec(
     name="twinlog.replication.foreign",
     kind=Kind.COUNTER,
     unit="{record}",
-    description="Records that another producer wrote into a copy, as the source service finds them."
-    " Alert on any.",
+    description="Foreign records (of other producers) that the source service has found in copies."
+    " Alert above 0.",
     attributes=(*FLOW, DESTINATION),
     service="source",
 )
@@ -158,8 +158,8 @@ REPLICATION_SOURCE_END = MetricSpec(
     name="twinlog.replication.source.end",
     kind=Kind.GAUGE,
     unit="{offset}",
-    description="Last known ends of a topic's partitions on the source, added up: grows while producers "
-    "write; of all topics but heartbeats. Drops while partitions become known after a start.",
+    description="Sum of the last known ends of a topic's partitions on the source: grows while producers "
+    "write. Not for heartbeats. Drops while partitions become known after a start.",
     attributes=(*FLOW, DESTINATION),
     service="source",
 )
@@ -185,7 +185,7 @@ REPLICATION_THROTTLED = MetricSpec(
     name="twinlog.replication.throttled",
     kind=Kind.GAUGE,
     unit="{task}",
-    description="Tasks that a quota of a cluster delays now, by `twinlog.end`: source, target.",
+    description="Tasks that a quota of a cluster is delaying now, by `twinlog.end`: source, target.",
     attributes=(*FLOW, END),
     service="source",
 )

@@ -64,7 +64,7 @@ FLOW_OWNER_CHANGES = MetricSpec(
     name="twinlog.flow.owner.changes",
     kind=Kind.COUNTER,
     unit="{change}",
-    description="How often the owner of the flow changed, as far as this process noticed.",
+    description="How often this process has seen the owner of the flow change.",
     attributes=(*FLOW, TWINLOG_SERVICE),
     service="every",
 )
@@ -140,7 +140,7 @@ PROCESS_SOCKETS = MetricSpec(
     name="twinlog.process.connections",
     kind=Kind.GAUGE,
     unit="{connection}",
-    description="Sockets among them: connections to brokers, peers, callers and Spark, and listeners.",
+    description="Open sockets: connections to brokers, services, callers and Spark, and listeners.",
     attributes=(),
     service="every",
 )

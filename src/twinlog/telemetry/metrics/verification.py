@@ -14,7 +14,7 @@ VERIFIED_AGE = MetricSpec(
     name="twinlog.verified.age",
     kind=Kind.GAUGE,
     unit="s",
-    description="Time since that was found; absent before the first time.",
+    description="Time since the last result of continuous verification; absent before the first.",
     attributes=(*FLOW, DESTINATION, PARTITION),
     service="source",
 )

@@ -37,7 +37,7 @@ async def the_answer(flow: FlowUnderTest, topic: str) -> Explanation:
         (
             "B.orders",
             Verdict.CYCLE,
-            "its name says that it came through cluster B: copying it would go in a circle",
+            "its name says that it came through cluster B: copying it would form a loop",
         ),
         (
             "orders-2",

@@ -309,7 +309,7 @@ def test_a_changed_rule_that_would_make_a_loop_is_refused(tmp_path: Path) -> Non
     )
     flow, _ = configsync_flows(load(file, environ={}))
     assert flow.with_values({"topics": "orders, carts"}).selector.selects("carts")
-    with pytest.raises(ConfigError, match="round for ever"):
+    with pytest.raises(ConfigError, match="in a loop"):
         flow.with_values({"topics": "orders, u.*"})
 
 
