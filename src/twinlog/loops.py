@@ -172,7 +172,7 @@ def _keys(ring: Ring) -> str:
 
 def _round_text(ring: Ring, topic: str) -> str:
     return (
-        f"{ring_text(ring)} would copy topics round for ever ({topic!r}, for example): they keep names "
+        f"{ring_text(ring)} would copy topics in a loop ({topic!r}, for example): they keep names "
         "(IdentityReplicationPolicy), and each selects what the other writes. "
         f"Make {_keys(ring)} distinct, exclude the topics in one of the flows (topics.exclude), or use the "
         "default replication.policy.class"
