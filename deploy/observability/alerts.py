@@ -68,14 +68,14 @@ ALERTS: tuple[Alert, ...] = (
             ]
         ),
         held="2m",
-        summary="{{ $labels.twinlog_service }}{{ $labels.instance }}: a service of Twinlog shows no metrics",
+        summary="{{ $labels.twinlog_service }}{{ $labels.instance }}: a service exports no metrics",
     ),
     Alert(
         name="TwinlogServiceNotReady",
         severity=Severity.WARNING,
         expression="min by (twinlog_service, instance) (twinlog_service_ready) == 0",
         held="5m",
-        summary="{{ $labels.twinlog_service }} runs, and does not work at all of its flows",
+        summary="{{ $labels.twinlog_service }} runs and is not ready: a flow has no owner at work",
     ),
     Alert(
         name="TwinlogClusterUnreachable",
@@ -94,7 +94,10 @@ ALERTS: tuple[Alert, ...] = (
             'or absent(twinlog_flow_owner{twinlog_service="source"})'
         ),
         held="5m",
-        summary=f"{_FLOW_WORDS}: there is something to copy, and nothing has been copied for 5 minutes",
+        summary=(
+            f"{{{{ if $labels.twinlog_source_cluster }}}}{_FLOW_WORDS}: there is something to copy, and"
+            " nothing has been copied for 5 minutes{{ else }}no process of Twinlog copies any flow{{ end }}"
+        ),
     ),
     Alert(
         name="TwinlogLagOverRpo",
@@ -124,7 +127,7 @@ ALERTS: tuple[Alert, ...] = (
         severity=Severity.CRITICAL,
         expression=f'sum by ({FLOW}) (twinlog_replication_partitions{{twinlog_state="FAULTED"}}) > 0',
         held="1m",
-        summary=f"{_FLOW_WORDS}: {_VALUE} partitions are not copied until somebody acts",
+        summary=f"{_FLOW_WORDS}: {_VALUE} partitions are FAULTED and not copied until somebody acts",
     ),
     Alert(
         name="TwinlogDataLost",
@@ -133,14 +136,14 @@ ALERTS: tuple[Alert, ...] = (
             f"{_grew('twinlog_replication_lost_total', 'messaging_destination_name', 'error_type')} > 0"
         ),
         held="0s",
-        summary=f"{_TOPIC}: {_VALUE} source offsets can never be copied ({{{{ $labels.error_type }}}})",
+        summary=f"{_TOPIC}: {_VALUE} source offsets are lost ({{{{ $labels.error_type }}}})",
     ),
     Alert(
         name="TwinlogForeignWriter",
         severity=Severity.CRITICAL,
         expression=f"{_grew('twinlog_replication_foreign_total', 'messaging_destination_name')} > 0",
         held="0s",
-        summary=f"{_TOPIC}: somebody else wrote {_VALUE} records into this copy within an hour",
+        summary=f"{_TOPIC}: another producer wrote {_VALUE} records into this copy within an hour",
     ),
     Alert(
         name="TwinlogCopyDiffers",
@@ -192,7 +195,7 @@ ALERTS: tuple[Alert, ...] = (
         ),
         held="5m",
         summary=f"{_FLOW_WORDS}: somebody changes {{{{ $labels.twinlog_resource_type }}}} of the target,"
-        " and Twinlog changes it back, again and again",
+        " and Twinlog keeps changing it back",
     ),
     Alert(
         name="TwinlogTargetOutOfStep",
@@ -209,7 +212,7 @@ ALERTS: tuple[Alert, ...] = (
             f"max by ({FLOW}, twinlog_service) (increase(twinlog_flow_owner_changes_total[15m])) > 3"
         ),
         held="1m",
-        summary=f"{_FLOW_WORDS}: its owner changes again and again ({{{{ $labels.twinlog_service }}}})",
+        summary=f"{_FLOW_WORDS}: its owner keeps changing ({{{{ $labels.twinlog_service }}}})",
     ),
     Alert(
         name="TwinlogCertificateExpires",
@@ -241,7 +244,7 @@ ALERTS: tuple[Alert, ...] = (
         severity=Severity.WARNING,
         expression=f'max by ({FLOW}) (twinlog_replication_throttled{{twinlog_end="target"}}) > 0',
         held="10m",
-        summary=f"{_FLOW_WORDS}: a quota of the target holds {_VALUE} copying tasks up",
+        summary=f"{_FLOW_WORDS}: a quota of the target slows down {_VALUE} copying tasks",
     ),
 )
 

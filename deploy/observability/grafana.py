@@ -26,8 +26,12 @@ class Panel:
     unit: str = "short"
     width: int = 8
     height: int = 7
+    base: str = "green"
+    """The colour below all limits."""
     limits: tuple[tuple[str, float], ...] = ()
-    """(colour, from this value on), after green from the beginning."""
+    """(colour, from this value on)."""
+    least: float | None = 0.0
+    """Where the axis of a time series begins; None: where its values do."""
     words: tuple[tuple[float, str, str], ...] = ()
     """(value, text, colour): what a number means."""
 
@@ -115,7 +119,7 @@ def _variable(name: str, label: str) -> dict[str, Any]:
 
 
 def _panel_json(panel: Panel, number: int, *, x: int, y: int) -> dict[str, Any]:
-    steps: list[dict[str, Any]] = [{"color": "green", "value": None}]
+    steps: list[dict[str, Any]] = [{"color": panel.base, "value": None}]
     steps += [{"color": colour, "value": value} for colour, value in panel.limits]
     defaults: dict[str, Any] = {
         "thresholds": {"mode": "absolute", "steps": steps},
@@ -132,6 +136,8 @@ def _panel_json(panel: Panel, number: int, *, x: int, y: int) -> dict[str, Any]:
         if panel.words
         else [],
     }
+    if panel.kind == "timeseries" and panel.least is not None:
+        defaults["min"] = panel.least
     return {
         "datasource": DATA_SOURCE,
         "description": panel.meaning,
@@ -152,7 +158,7 @@ def _panel_json(panel: Panel, number: int, *, x: int, y: int) -> dict[str, Any]:
             for index, query in enumerate(panel.queries)
         ],
         "title": panel.title,
-        "transformations": [_LABELS_ONLY] if panel.kind == "table" else [],
+        "transformations": [_columns(panel)] if panel.kind == "table" else [],
         "type": panel.kind,
     }
 
@@ -166,12 +172,28 @@ _NO_COLUMNS = (
     "otel_scope_version",
     "otel_scope_schema_url",
 )
-_LABELS_ONLY = {
-    "id": "organize",
-    "options": {
-        "excludeByName": dict.fromkeys(_NO_COLUMNS, True),
-    },
+_COLUMNS = {
+    "twinlog_source_cluster": "source",
+    "twinlog_target_cluster": "target",
+    "messaging_destination_name": "topic",
+    "messaging_destination_partition_id": "partition",
+    "messaging_consumer_group_name": "group",
+    "twinlog_end": "end",
+    "twinlog_state": "state",
+    "twinlog_verdict": "verdict",
+    "error_type": "reason",
 }
+"""How a person reads a label."""
+
+
+def _columns(panel: Panel) -> dict[str, Any]:
+    return {
+        "id": "organize",
+        "options": {
+            "excludeByName": dict.fromkeys(_NO_COLUMNS, True),
+            "renameByName": {**_COLUMNS, "Value": "for" if panel.unit == "s" else "count"},
+        },
+    }
 
 
 def _options(panel: Panel) -> dict[str, Any]:

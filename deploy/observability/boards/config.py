@@ -16,7 +16,7 @@ CONFIG = Board(
     panels=(
         panel(
             "Out of step",
-            "Changes that the target refuses, or that wait for `twinlog apply`.",
+            "Changes that the target refuses, or that wait for `twinlog apply`; `twinlog plan` lists them.",
             (
                 f"max by ({FLOW}, twinlog_resource_type) ({of('twinlog_configsync_drift')})",
                 FLOWS + " {{twinlog_resource_type}}",
@@ -26,14 +26,14 @@ CONFIG = Board(
         ),
         panel(
             "Last comparison",
-            "How long ago.",
+            "Time since source and target were last compared.",
             (by_flow("max", "twinlog_configsync_age_seconds"), FLOWS),
             unit="s",
             width=12,
         ),
         panel(
             "Changes",
-            "Made on the target, by kind and outcome.",
+            "Changes on the target in an hour, by kind and outcome.",
             (
                 (
                     f"sum by (twinlog_resource_type, twinlog_outcome)"
@@ -45,7 +45,7 @@ CONFIG = Board(
         ),
         panel(
             "Topics by state",
-            "As configsync has decided.",
+            "READY: the topic is copied. The other states: `twinlog topics` says why not.",
             (
                 f"max by ({FLOW}, twinlog_state) ({of('twinlog_configsync_topics')})",
                 FLOWS + " {{twinlog_state}}",

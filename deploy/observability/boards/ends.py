@@ -15,9 +15,9 @@ ENDS = Board(
     meaning="What holds the copy up: reading, writing, a quota, a limit.",
     panels=(
         panel(
-            "What is behind waits for",
-            "Partitions with something left to copy, by state and reason;"
-            " TARGET_SLOW is the target, an empty reason is a copy at work.",
+            "What partitions with lag wait for",
+            "Partitions with records to copy, by state and reason."
+            " TARGET_SLOW: the target is slow. RUNNING without a reason: they are being copied.",
             (
                 f"sum by (twinlog_state, error_type) ({of('twinlog_replication_behind')})",
                 "{{twinlog_state}} {{error_type}}",
@@ -26,14 +26,14 @@ ENDS = Board(
         ),
         panel(
             "Quotas",
-            "Tasks that a quota of a cluster holds up.",
+            "Copying tasks that a quota of a cluster slows down.",
             (f"sum by (twinlog_end) ({of('twinlog_replication_throttled')})", "{{twinlog_end}}"),
             width=12,
         ),
         panel(
             "Age when read",
-            "Of records as they come from the source: high while latency is not much"
-            " higher means that reading is behind. 99th percentile.",
+            "Age of records when they are read from the source, 99th percentile. If it is almost as high as"
+            " the latency, reading is slow; if it is low, writing is.",
             (
                 percentile(0.99, "twinlog_replication_record_age_seconds"),
                 FLOWS,
@@ -42,7 +42,7 @@ ENDS = Board(
         ),
         panel(
             "Latency",
-            "To the acknowledgement on the target, 99th percentile.",
+            "From a record's timestamp to its acknowledgement on the target, 99th percentile.",
             (
                 percentile(0.99, "twinlog_replication_latency_seconds"),
                 FLOWS,
@@ -51,25 +51,25 @@ ENDS = Board(
         ),
         panel(
             "Clusters reached",
-            "By the last probe of each service.",
+            "Whether every service reached the cluster when it last tried.",
             ("min by (twinlog_cluster) (twinlog_cluster_reachable)", "{{twinlog_cluster}}"),
             words=YES,
         ),
         panel(
             "Rounds",
-            "Committed and aborted, a second.",
+            "Transactions on the target that were committed and aborted, a second.",
             (rates("twinlog_replication_transactions_total", by="twinlog_outcome"), "{{twinlog_outcome}}"),
             unit="ops",
         ),
         panel(
             "How records are copied",
-            "UNOPENED is the cheap way; others say why batches were opened.",
+            "UNOPENED: batches are copied as they are, the cheapest way. Others: why they were opened.",
             (rates("twinlog_replication_lane_records_total", by="twinlog_lane"), "{{twinlog_lane}}"),
             unit="cps",
         ),
         panel(
             "Limits",
-            "Of an operator, for a flow or a topic; none when empty.",
+            "Limits set by `twinlog throttle`, for a flow or a topic; empty without one.",
             (of("twinlog_replication_throttle_bytes_per_second"), FLOWS + " {{messaging_destination_name}}"),
             unit="Bps",
         ),

@@ -18,13 +18,13 @@ FLOWS_BOARD = Board(
     panels=(
         panel(
             "Records copied",
-            "Acknowledged on the target, a second.",
+            "Records a second that the target has acknowledged.",
             (rates("twinlog_replication_records_total"), FLOWS),
             unit="cps",
         ),
         panel(
             "Bytes copied",
-            "Of record batches, a second.",
+            "Bytes of record batches, a second.",
             (rates("twinlog_replication_io_bytes_total"), FLOWS),
             unit="Bps",
         ),
@@ -41,7 +41,7 @@ FLOWS_BOARD = Board(
         ),
         panel(
             "Latency",
-            "Source timestamp of a record to its acknowledgement on the target, 99th percentile.",
+            "From a record's timestamp to its acknowledgement on the target, 99th percentile.",
             (
                 percentile(0.99, "twinlog_replication_latency_seconds"),
                 FLOWS,
@@ -50,19 +50,19 @@ FLOWS_BOARD = Board(
         ),
         panel(
             "Partitions by state",
-            "RUNNING is well; STALLED and FAULTED are not.",
+            "RUNNING is as it should be; STALLED and FAULTED need somebody.",
             (f"sum by (twinlog_state) ({of('twinlog_replication_partitions')})", "{{twinlog_state}}"),
         ),
         panel(
             "Worst topics",
-            "Furthest behind, in offsets.",
+            "The ten topics with the largest lag, in offsets.",
             (f"topk(10, {LAG_OF_TOPICS})", ""),
             kind="table",
             width=12,
         ),
         panel(
-            "Partitions that stand",
-            "With the reason, and for how long.",
+            "Partitions that do not move",
+            "With the reason, and for how long they have not moved.",
             (f"topk(10, {of('twinlog_replication_stalled_seconds')})", ""),
             kind="table",
             unit="s",

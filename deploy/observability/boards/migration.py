@@ -49,25 +49,25 @@ MIGRATION = Board(
         ),
         panel(
             "Both ends equal",
-            "The standing proof finds no difference; nothing where it is off.",
+            "Continuous verification finds no difference; empty where it is off.",
             (f"sum({of('twinlog_verified_differences')}) == bool 0", "go"),
             **_GO,
         ),
         panel(
             "Nothing lost",
-            "Since the services started; `twinlog gaps` has the ledger.",
+            "No source offset is lost since the services started; `twinlog gaps` lists those before.",
             (f"{LOST} == bool 0", "go"),
             **_GO,
         ),
         panel(
             "Groups translated",
-            "Every partition of every group has an answer that repeats nothing.",
+            "Every partition of every group has an offset on the target with which no record is repeated.",
             (f"(sum({_UNCERTAIN}) or {_NO_GROUP}) == bool 0", "go"),
             **_GO,
         ),
         panel(
             "Resumed on the target",
-            "Partitions of groups that have members there.",
+            "Partitions that are read by groups with members on the target.",
             (f"sum({ACTIVE})", "partitions"),
             kind="stat",
             width=3,
@@ -75,7 +75,7 @@ MIGRATION = Board(
         ),
         panel(
             "Fenced topics",
-            "Topics to which nobody may write because of a failover or failback, by cluster.",
+            "Topics that a failover or failback has fenced: nobody may write to them, by cluster.",
             (
                 f"sum by ({FLOW}, twinlog_end) ({of('twinlog_failover_fenced')})",
                 FLOWS + " {{twinlog_end}}",
@@ -86,23 +86,24 @@ MIGRATION = Board(
         ),
         panel(
             "Drained in",
-            "At the pace of the last 5 minutes; negative: it is falling further behind.",
+            "Time until nothing is left to copy, at the pace of the last 5 minutes. Negative: the lag grows.",
             (f"0 * (sum{LAG} == 0) or sum{LAG} / -{_LAG_GROWS}", "left"),
             unit="s",
-            limits=(),
+            base="red",
+            limits=(("green", 0.0),),
             width=3,
             height=5,
             kind="stat",
         ),
         panel(
             "What is left",
-            "Offsets that are not copied.",
+            "Offsets that are not copied yet.",
             (f"sum by ({FLOW}) {LAG}", FLOWS),
             width=12,
         ),
         panel(
             "Writing against copying",
-            "Source and copy, a second: they meet when the flow is caught up.",
+            "Records a second that producers write, and that are copied.",
             (f"sum(deriv({of('twinlog_replication_source_end')}[5m]))", "written on the source"),
             (f"sum(rate({of('twinlog_replication_records_total')}[5m]) {OF_PRODUCERS})", "copied"),
             width=12,
@@ -110,7 +111,7 @@ MIGRATION = Board(
         ),
         panel(
             "Topics that hold it up",
-            "By what is left.",
+            "Topics by the offsets that are left to copy.",
             (
                 f"topk(20, {LAG_OF_TOPICS} > 0)",
                 "",
@@ -121,7 +122,7 @@ MIGRATION = Board(
         ),
         panel(
             "Groups that hold it up",
-            "Partitions by a verdict that is not certain.",
+            "Partitions of groups without an exact offset on the target, by verdict.",
             (f"max by ({FLOW}, twinlog_verdict) ({_UNCERTAIN}) > 0", ""),
             kind="table",
             width=12,
@@ -129,13 +130,13 @@ MIGRATION = Board(
         ),
         panel(
             "Groups on the target",
-            "Partitions of groups that have members there.",
+            "Partitions that are read by groups with members on the target.",
             (ACTIVE, FLOWS),
             width=12,
         ),
         panel(
             "Groups still behind on the target",
-            "Records they have not read there.",
+            "Records that groups have not read on the target.",
             (f"topk(20, max by ({FLOW}, messaging_consumer_group_name) ({_LAG_ON_TARGET}))", ""),
             kind="table",
             width=12,

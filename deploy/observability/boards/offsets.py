@@ -18,7 +18,7 @@ OFFSETS = Board(
     panels=(
         panel(
             "Verdicts",
-            "Partitions of groups. PRESERVED, EXACT and UP_TO_DATE lose and repeat nothing.",
+            "Partitions of groups by verdict. PRESERVED, EXACT and UP_TO_DATE lose and repeat no record.",
             (
                 f"max by ({FLOW}, twinlog_verdict) ({of('twinlog_checkpoint_partitions')}) > 0",
                 FLOWS + " {{twinlog_verdict}}",
@@ -27,31 +27,32 @@ OFFSETS = Board(
         ),
         panel(
             "Resumed on the target",
-            "Partitions of groups that have members there: they own their offsets.",
+            "Partitions that are read by groups with members on the target; their offsets are left alone.",
             (ACTIVE, FLOWS),
             width=12,
         ),
         panel(
             "Age of the translation",
-            "Since all groups were translated last.",
+            "Time since the offsets of all groups were last translated.",
             (by_flow("max", "twinlog_checkpoint_age_seconds"), FLOWS),
             unit="s",
         ),
-        panel("Groups", "Known on the source.", (by_flow("max", "twinlog_checkpoint_groups"), FLOWS)),
+        panel("Groups", "Groups of the source.", (by_flow("max", "twinlog_checkpoint_groups"), FLOWS)),
         panel(
             "Offset syncs",
-            "Read up to this offset; flat while records are copied is wrong.",
+            "Offset up to which offset syncs are read. It grows while records are copied.",
             (by_flow("max", "twinlog_offset_sync_position"), FLOWS),
+            least=None,
         ),
         panel(
             "Failures",
-            "Of passes and of groups, by reason.",
+            "Failed translations, a second, by reason.",
             (rates("twinlog_checkpoint_failures_total", by="error_type"), "{{error_type}}"),
             unit="ops",
         ),
         panel(
             "Groups furthest behind",
-            "On the source and on the target, in records.",
+            "The largest lags of groups, in records, on the source and on the target.",
             (
                 (
                     f"topk(20, max by ({FLOW}, messaging_consumer_group_name, twinlog_end)"

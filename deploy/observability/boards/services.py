@@ -17,7 +17,7 @@ SERVICES = Board(
     panels=(
         panel(
             "Ready",
-            "Each process.",
+            "Whether each process has an owner at work for each of its flows.",
             (
                 "min by (twinlog_service, instance) (twinlog_service_ready)",
                 "{{twinlog_service}} {{instance}}",
@@ -27,7 +27,7 @@ SERVICES = Board(
         ),
         panel(
             "Who works at a flow",
-            "1: the process works at it; the others stand by.",
+            "1: the process owns the flow. 0: it stands by.",
             (
                 f"max by ({FLOW}, twinlog_service, instance) ({of('twinlog_flow_owner')})",
                 FLOWS + " {{twinlog_service}} {{instance}}",
@@ -36,40 +36,40 @@ SERVICES = Board(
         ),
         panel(
             "CPU",
-            "Of the processes without Spark's.",
+            "Cores that each service uses, without Spark.",
             (f"sum by (instance) (rate(process_cpu_time_seconds_total[{RATE}]))", "{{instance}}"),
         ),
         panel(
             "Memory",
-            "Resident.",
+            "Resident memory of each service.",
             ("sum by (instance) (process_memory_usage_bytes)", "{{instance}}"),
             unit="bytes",
         ),
         panel(
             "Memory of Spark and its tasks",
-            "On the machine of the source service.",
+            "Resident memory on the machine of the source service.",
             ("sum by (instance) (twinlog_tasks_memory_bytes)", "{{instance}}"),
             unit="bytes",
         ),
         panel(
             "Connections",
-            "Sockets of each process.",
+            "Open sockets of each process.",
             ("sum by (instance) (twinlog_process_connections)", "{{instance}}"),
         ),
         panel(
             "File descriptors",
-            "Open.",
+            "Open file descriptors of each process.",
             ("sum by (instance) (process_unix_file_descriptor_count)", "{{instance}}"),
         ),
         panel(
             "Up for",
-            "Since the process began.",
+            "Time since each process started.",
             ("min by (instance) (process_uptime_seconds)", "{{instance}}"),
             unit="s",
         ),
         panel(
             "RPCs",
-            "A second, by status.",
+            "Calls a second, by status.",
             (
                 f"sum by (rpc_response_status_code) (rate(rpc_server_call_duration_seconds_count[{RATE}]))",
                 "{{rpc_response_status_code}}",
@@ -78,7 +78,7 @@ SERVICES = Board(
         ),
         panel(
             "Time of RPCs",
-            "99th percentile.",
+            "99th percentile, by method.",
             (
                 (
                     "histogram_quantile(0.99, sum by (rpc_method, le)"
@@ -90,7 +90,7 @@ SERVICES = Board(
         ),
         panel(
             "Length of epochs",
-            "Median, of Spark.",
+            "Median duration of the epochs that Spark runs.",
             (
                 percentile(0.5, "twinlog_pipeline_batch_duration_seconds", "15m"),
                 FLOWS,
@@ -99,26 +99,28 @@ SERVICES = Board(
         ),
         panel(
             "Certificate expires in",
-            "Of the gRPC port, and of the login to each cluster; nothing without TLS.",
+            "Certificate of the gRPC port, and of the login to each cluster; empty without TLS.",
             ("min by (instance) (twinlog_certificate_expiry_seconds)", "{{instance}}"),
             (
                 "min by (twinlog_cluster) (twinlog_login_certificate_expiry_seconds)",
                 "login to {{twinlog_cluster}}",
             ),
             unit="s",
+            least=None,
         ),
         panel(
             "Token expires in",
-            "Of the login to each cluster by OAUTHBEARER, and of the one for the other services.",
+            "Token of the OAUTHBEARER login to each cluster, and of calls to other services; empty without.",
             (
                 "min by (instance, twinlog_cluster) (twinlog_token_expiry_seconds)",
                 "{{instance}} {{twinlog_cluster}}",
             ),
             unit="s",
+            least=None,
         ),
         panel(
-            "Owners",
-            "Changes of owner in an hour.",
+            "Changes of owner",
+            "How often the owner of each flow changed in an hour.",
             (
                 f"sum by ({FLOW}, twinlog_service) (increase({of('twinlog_flow_owner_changes_total')}[1h]))",
                 FLOWS + " {{twinlog_service}}",

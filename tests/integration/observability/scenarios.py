@@ -33,8 +33,8 @@ Panel = tuple[str, str]
 ONLY_IN_TROUBLE: frozenset[Panel] = frozenset(
     {
         ("twinlog-1-glance", "Failures"),
-        ("twinlog-2-flows", "Partitions that stand"),
-        ("twinlog-3-ends", "What is behind waits for"),
+        ("twinlog-2-flows", "Partitions that do not move"),
+        ("twinlog-3-ends", "What partitions with lag wait for"),
         ("twinlog-3-ends", "Limits"),
         ("twinlog-4-offsets", "Failures"),
         ("twinlog-6-migration", "Topics that hold it up"),
@@ -73,7 +73,7 @@ SCENARIOS: dict[str, Scenario] = {
         may_fire=frozenset({"TwinlogLagOverRpo"}),
         shows=frozenset(
             {
-                ("twinlog-3-ends", "What is behind waits for"),
+                ("twinlog-3-ends", "What partitions with lag wait for"),
                 ("twinlog-6-migration", "Topics that hold it up"),
             }
         ),
@@ -168,6 +168,8 @@ SCENARIOS: dict[str, Scenario] = {
         fires=frozenset({"TwinlogPartitionFaulted"}),
         may_fire=frozenset({"TwinlogLagOverRpo"}),
         stays=True,
-        shows=frozenset({("twinlog-1-glance", "Failures"), ("twinlog-2-flows", "Partitions that stand")}),
+        shows=frozenset(
+            {("twinlog-1-glance", "Failures"), ("twinlog-2-flows", "Partitions that do not move")}
+        ),
     ),
 }

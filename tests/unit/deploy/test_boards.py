@@ -116,6 +116,61 @@ def test_a_board_is_what_grafana_reads(board: Board) -> None:
         assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= WIDTH
 
 
+def colour(board: str, title: str, value: float) -> str:
+    """Of a figure, as Grafana finds it: by its words, else by the last limit that it reaches."""
+    (found,) = [
+        panel
+        for each in BOARDS
+        if each.uid == board
+        for panel in json.loads(render(each))["panels"]
+        if panel["title"] == title
+    ]
+    defaults = found["fieldConfig"]["defaults"]
+    for mapping in defaults["mappings"]:
+        if f"{value:g}" in mapping["options"]:
+            return str(mapping["options"][f"{value:g}"]["color"])
+    reached = [
+        step for step in defaults["thresholds"]["steps"] if step["value"] is None or value >= step["value"]
+    ]
+    return str(reached[-1]["color"])
+
+
+@pytest.mark.parametrize(
+    ("board", "title", "colours"),
+    [
+        ("twinlog-1-glance", "Up", {0: "red", 3: "red", 4: "green"}),
+        ("twinlog-1-glance", "Ready", {0: "red", 1: "green"}),
+        ("twinlog-1-glance", "Late", {0: "green", 60: "orange", 300: "red"}),
+        ("twinlog-1-glance", "Lost", {0: "green", 1: "red"}),
+        ("twinlog-1-glance", "Path", {0: "orange", 1: "green", 2: "red"}),
+        ("twinlog-6-migration", "Drained in", {-5: "red", 0: "green", 300: "green"}),
+        ("twinlog-6-migration", "Nothing lost", {0: "red", 1: "green"}),
+    ],
+)
+def test_the_colour_of_a_figure_says_whether_it_is_well(
+    board: str, title: str, colours: dict[int, str]
+) -> None:
+    assert {value: colour(board, title, value) for value in colours} == colours
+
+
+def test_columns_of_tables_have_names_for_people() -> None:
+    for board in BOARDS:
+        for panel in (each for each in board.panels if each.kind == "table"):
+            (found,) = [each for each in json.loads(render(board))["panels"] if each["title"] == panel.title]
+            (columns,) = found["transformations"]
+            names = columns["options"]["renameByName"]
+            hidden = columns["options"]["excludeByName"]
+            labels = {label for query in panel.queries for label in kept_labels(query.expression)}
+            assert labels | {"Value"} <= names.keys() | hidden.keys(), (board.uid, panel.title)
+
+
+def kept_labels(expression: str) -> set[str]:
+    """Of an answer: those that it is grouped by, else all of its metrics."""
+    if grouped(expression):
+        return grouped(expression)
+    return set().union(*(catalogue()[name] for name in series(expression))) - {"le"}
+
+
 @each_board
 def test_panels_of_a_board_do_not_cover_each_other(board: Board) -> None:
     taken: set[tuple[int, int]] = set()
