@@ -20,6 +20,7 @@ from twinlog.config.security import AuthSettings, OidcSettings
 from twinlog.errors import TwinlogError
 from twinlog.service.access.oidc import (
     MAX_AGE_SECONDS,
+    MAX_TEXT,
     MIN_REFRESH_SECONDS,
     REFRESH_SECONDS,
     Keys,
@@ -163,6 +164,16 @@ async def test_a_claim_that_is_wrong_or_missing_refuses_the_token(
     provider: Provider, claims: dict[str, Any], expected: str
 ) -> None:
     assert await reason(provider.verifier(), provider.token(**claims)) == expected
+
+
+async def test_names_of_any_length_are_never_cut_into_those_of_others(provider: Provider) -> None:
+    long = "a" * MAX_TEXT
+    auth = AuthSettings(viewers=("*",), operators=(f"sub:{long}",), admins=(f"group:{long}",))
+    settings = OidcSettings(issuer=provider.issuer, audience="twinlog")
+    verifier = OidcVerifier(settings, auth, clock=FakeClock())
+    assert (await verifier.verify(provider.token(groups=[long]))).role is Role.ADMIN
+    assert (await verifier.verify(provider.token(groups=[f"{long}b"]))).role is Role.VIEWER
+    assert await reason(verifier, provider.token(sub=f"{long}b")) == "TOKEN_INVALID"
 
 
 async def test_clocks_may_differ_by_the_skew_that_is_configured(provider: Provider) -> None:

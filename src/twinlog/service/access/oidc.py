@@ -38,7 +38,7 @@ ANSWER_SECONDS = 2 * FETCH_SECONDS + 1
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_KEYS = 64
 MAX_TEXT = 256
-"""A subject or a group may have so many characters."""
+"""A subject or a group may have so many characters. Longer ones are not cut: others may be called so."""
 
 _PUBLIC_KINDS = ("RSA", "EC", "OKP")
 """Kinds of keys that are taken. A shared one (`oct`) would let anybody who reads it sign tokens."""
@@ -91,7 +91,9 @@ class OidcVerifier:
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             # Its words name the claim that is wrong, never the token.
             raise _invalid(str(error) or type(error).__name__) from error
-        subject = str(claims["sub"])[:MAX_TEXT]
+        subject = str(claims["sub"])
+        if len(subject) > MAX_TEXT:
+            raise _invalid(f"its subject has more than {MAX_TEXT} characters")
         groups = _values(claims, self._settings.roles_claim)
         principals = (f"sub:{subject}", *(f"group:{group}" for group in groups))
         return Caller(name=f"sub:{subject}", role=role_of(principals, self._auth), via="oidc")
@@ -162,8 +164,9 @@ def _values(claims: Any, path: str) -> list[str]:
     for name in [path] if path in claims else path.split("."):
         claims = claims.get(name) if isinstance(claims, dict) else None
     if isinstance(claims, str):
-        return claims.split()
-    return [each[:MAX_TEXT] for each in claims if isinstance(each, str)] if isinstance(claims, list) else []
+        claims = claims.split()
+    names = claims if isinstance(claims, list) else []
+    return [each for each in names if isinstance(each, str) and len(each) <= MAX_TEXT]
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
