@@ -1,7 +1,7 @@
 """The script `twinlog` and `python -m twinlog`.
 
-Little is imported here: importing the command line takes a moment, in which a signal must already end the
-process as it will later.
+It imports little: importing the command line takes a moment, in which a signal must already end the process
+as it does later.
 """
 
 import os
@@ -12,9 +12,8 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line. While it is being loaded signals end the process without a word: `run` with 0, as
-    nothing has been started yet, other commands as an interrupt does.
-    """
+    """Run the command line. While it is imported, signals end the process silently: `run` with 0, because
+    nothing has been started yet, other commands like an interrupt."""
     runs = sys.argv[1:2] == ["run"]
     exit_code = 0 if runs else _INTERRUPTED
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if runs else (signal.SIGINT,):

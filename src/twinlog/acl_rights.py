@@ -1,7 +1,7 @@
-"""How Kafka's authorizer reads ACLs: which binding speaks about which name, principal and operation. Pure.
+"""How Kafka's authorizer evaluates ACLs: which binding applies to which name, principal and operation. Pure.
 
-DENY wins over ALLOW. An ALLOW of some operations implies DESCRIBE (or DESCRIBE_CONFIGS); a DENY implies
-nothing but itself, and ALL stands for every operation.
+DENY wins over ALLOW. An ALLOW of some operations implies DESCRIBE (or DESCRIBE_CONFIGS). A DENY implies
+nothing else, and ALL means every operation.
 """
 
 from typing import Final
@@ -26,13 +26,13 @@ _IMPLIES: Final = {
 
 
 def granted_operations(operation: str) -> frozenset[str]:
-    """What an ALLOW of this operation allows, ALL apart (it allows everything)."""
+    """The operations that an ALLOW of this operation allows, except for ALL (which allows everything)."""
     implied = _IMPLIES.get(operation)
     return frozenset({operation} if implied is None else {operation, implied})
 
 
 def names_overlap(first: AclBinding, second: AclBinding) -> bool:
-    """Whether there may be a resource that both speak about."""
+    """Whether there may be a resource to which both bindings apply."""
     if first.resource_type != second.resource_type:
         return False
     if WILDCARD in (first.resource_name, second.resource_name):
@@ -50,7 +50,7 @@ def names_overlap(first: AclBinding, second: AclBinding) -> bool:
 
 
 def is_group_pattern(binding: AclBinding) -> bool:
-    """Whether it speaks about groups that it does not name."""
+    """Whether the binding applies to groups that it does not name."""
     is_name = binding.pattern_type == LITERAL and binding.resource_name != WILDCARD
     return binding.resource_type == "GROUP" and not is_name
 
@@ -63,7 +63,7 @@ def covers(binding: AclBinding, name: str) -> bool:
 
 
 def limits(denial: AclBinding, allowance: AclBinding) -> bool:
-    """Whether a DENY may take away something of what an ALLOW gives."""
+    """Whether a DENY may limit an ALLOW."""
     principals = {denial.principal, allowance.principal}
     hosts = {denial.host, allowance.host}
     return (
@@ -79,7 +79,7 @@ def limits(denial: AclBinding, allowance: AclBinding) -> bool:
 
 
 def acl_text(binding: AclBinding) -> str:
-    """One line for people, in the order in which kafka-acls takes it."""
+    """One line, with the fields in the order of kafka-acls."""
     return (
         f"{binding.permission} {binding.principal} {binding.operation} on {binding.pattern_type} "
         f"{binding.resource_type} {binding.resource_name} from {binding.host}"
@@ -87,6 +87,6 @@ def acl_text(binding: AclBinding) -> str:
 
 
 def is_write_grant(binding: AclBinding) -> bool:
-    """Whether it lets somebody write to one topic, and says nothing else."""
+    """Whether the binding only allows writing to one topic."""
     kind = (binding.resource_type, binding.pattern_type, binding.operation, binding.permission)
     return kind == ("TOPIC", LITERAL, "WRITE", ALLOW) and binding.resource_name != WILDCARD

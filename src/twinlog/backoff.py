@@ -1,40 +1,39 @@
-"""How long to wait before something is tried again: the one formula. Pure."""
+"""The wait before a retry: one formula for all. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
 _MOST_DOUBLINGS = 30
-"""So that the power stays a number; every longest wait is reached before."""
+"""Keeps the power finite; every longest wait is reached before."""
 
 
 class Jitter(Enum):
-    """Which part of the wait is random, so that those that failed together do not return together."""
+    """Which part of the wait is random, so that clients that failed together do not retry together."""
 
     FULL = 1.0
     EQUAL = 0.5
-    """Half of it."""
+    """Half of the wait is random."""
     NONE = 0.0
 
 
 def backoff_seconds(
     failures: int, *, first: float, longest: float, jitter: Jitter = Jitter.NONE, random: float = 0.0
 ) -> float:
-    """Seconds to wait after so many failures in a row before this one: `first`, then twice as long each time,
-    at most `longest`. `random` in [0, 1).
-    """
+    """Seconds to wait after this many failures in a row: `first`, then twice as long each time, at most
+    `longest`. `random` is in [0, 1)."""
     bound = min(first * 2.0 ** min(failures, _MOST_DOUBLINGS), longest)
     return bound * (1.0 - jitter.value + jitter.value * random)
 
 
 @dataclass(slots=True, kw_only=True)
 class Backoff:
-    """Growing waits of one thing that is tried again and again."""
+    """Growing waits for one operation that is retried."""
 
     initial_seconds: float
     max_seconds: float
     random: Callable[[], float]
-    """Uniform in [0, 1)."""
+    """Returns uniform numbers in [0, 1)."""
     jitter: Jitter = Jitter.FULL
     _failures: int = field(init=False, default=0)
 
@@ -50,5 +49,5 @@ class Backoff:
         )
 
     def reset(self) -> None:
-        """Start again from `initial_seconds`: call it after a success."""
+        """Start again from `initial_seconds`; call it after a success."""
         self._failures = 0

@@ -1,4 +1,4 @@
-"""The body of a record: what follows its offset delta, and reads the same in every batch.
+"""The body of a record: the bytes after its offset delta, which are the same in every batch.
 
 key length varint (-1 = null), key, value length, value, header count, and per header key length, key, value
 length, value.
@@ -10,22 +10,22 @@ from twinlog.batches.varint import SMALL_VARINTS, decode_varint, encode_varint
 from twinlog.errors import WireFormatError
 
 OpenRecord = tuple[int, int, bytes]
-"""(offset, timestamp in ms, body). A bare tuple: one is made per record."""
+"""(offset, timestamp in ms, body). A plain tuple, because one is created per record."""
 
 LEAST_BYTES_PER_RECORD = 64
-"""What a record takes of the memory that a batch may take, however small it is: an open one is three
-objects."""
+"""The least memory that a record takes, however small it is: an open record is three objects."""
 
 RawHeaders = tuple[tuple[bytes, bytes | None], ...]
 
 _NULL = b"\x01"
 _NO_HEADERS = b"\0"
 _ONE_BYTE = 0x80
-"""Below it a varint is one byte, as most lengths are: read and written without a call for the number."""
+"""Numbers below this have a varint of one byte, as most lengths do; they are read and written inline."""
 
 
 class DecodedRecord(NamedTuple):
-    """A record with its parts as bytes; header keys too, as producers may write what is not UTF-8."""
+    """A record with its parts as bytes, including header keys, because producers may write keys that are not
+    UTF-8."""
 
     offset: int
     timestamp_ms: int
@@ -44,7 +44,7 @@ def encode_body(key: bytes | None, value: bytes | None, headers: RawHeaders = ()
 
 
 def decode_record(record: OpenRecord) -> DecodedRecord:
-    """Take a body apart. Raises WireFormatError (CORRUPT_BATCH) when it is not exactly one record."""
+    """Parse a body. Raises WireFormatError (CORRUPT_BATCH) when it is not exactly one record."""
     offset, timestamp_ms, body = record
     key, position = _take_nullable(body, 0)
     value, position = _take_nullable(body, position)

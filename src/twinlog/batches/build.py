@@ -1,4 +1,4 @@
-"""Batches of records we make ourselves: positions, gaps, control records."""
+"""Builds batches of Twinlog's own records: positions, gaps, control records."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,7 +18,7 @@ class NewRecord(NamedTuple):
 
 
 def build_batch(records: Sequence[NewRecord], *, codec: Codec = Codec.NONE) -> OutgoingBatch:
-    """One batch of at least one record; its source offsets are simply 0, 1, 2, …."""
+    """One batch of at least one record; its source offsets are 0, 1, 2, …."""
     opened = [
         (index, record.timestamp_ms, encode_body(record.key, record.value, record.headers))
         for index, record in enumerate(records)

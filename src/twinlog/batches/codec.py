@@ -17,7 +17,7 @@ from twinlog.errors import WireFormatError
 
 
 class Codec(IntEnum):
-    """Numbers are those of the attributes field of a batch (bits 0-2)."""
+    """The numbers are those in the attributes field of a batch (bits 0-2)."""
 
     NONE = 0
     GZIP = 1
@@ -34,15 +34,14 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = struct.Struct(">i")
 
 MAX_OPEN_BYTES = 128 << 20
-"""What one batch may be uncompressed, unless a caller says otherwise. Kafka does not limit it: 3 KB of zstd
-can stand for 100 MB."""
+"""The default limit of one uncompressed batch. Kafka does not limit it: 3 KB of zstd can expand to 100 MB."""
 _MOST_EXPANSION = {Codec.GZIP: 1_032, Codec.LZ4: 255}
-"""Bytes that one byte can stand for. One of zstd can stand for 32,768."""
+"""The most bytes to which one compressed byte can expand. For zstd this is 32,768."""
 _FIRST_ROOM_BYTES = 4 * 1024
 _FIRST_EXPANSION = 16
 _MORE_EXPANSION = 16
 _NO_ROOM = "failed to write whole buffer"
-"""cramjam's words when what it is to write into is full."""
+"""cramjam's message when the output buffer is full."""
 
 
 def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
@@ -66,8 +65,8 @@ def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
 def decompress(codec: Codec, data: memoryview | bytes | bytearray, max_bytes: int = MAX_OPEN_BYTES) -> bytes:
     """Decompress the records of one batch.
 
-    Raises WireFormatError: CORRUPT_BATCH when the stream is damaged, BATCH_TOO_LARGE when it stands for more
-    than `max_bytes`. Never takes much more memory than twice that.
+    Raises WireFormatError: CORRUPT_BATCH when the stream is damaged, BATCH_TOO_LARGE when it expands to more
+    than `max_bytes`. Takes at most about twice that much memory.
     """
     try:
         if codec is Codec.NONE:
@@ -88,7 +87,7 @@ def decompress(codec: Codec, data: memoryview | bytes | bytearray, max_bytes: in
 
 
 def too_large(what: str) -> WireFormatError:
-    """BATCH_TOO_LARGE: to open the batch would take more memory than a batch may take."""
+    """BATCH_TOO_LARGE: opening the batch would take more memory than a batch may take."""
     return WireFormatError(
         f"a batch {what}: raise twinlog.batch.max.uncompressed.bytes if it is no attack",
         reason="BATCH_TOO_LARGE",
@@ -106,7 +105,7 @@ def _into_room(
     data: memoryview | bytes | bytearray,
     max_bytes: int,
 ) -> bytes:
-    """Decompress into a room that grows to `max_bytes` when it turns out too small."""
+    """Decompress into a buffer that grows up to `max_bytes` when it is too small."""
     room_bytes = max(_FIRST_ROOM_BYTES, _FIRST_EXPANSION * len(data))
     while True:
         room = bytearray(min(room_bytes, max_bytes))
@@ -127,7 +126,7 @@ def _gunzip(data: bytes, max_bytes: int) -> bytes:
     is_small = len(data) * _MOST_EXPANSION[Codec.GZIP] <= max_bytes
     while data:
         member = zlib.decompressobj(wbits=31)
-        # One byte more than there is room for tells "full" from "more than full"; 0 would be no limit.
+        # One byte more than the limit distinguishes "full" from "too large"; 0 would mean no limit.
         out.append(member.decompress(data) if is_small else member.decompress(data, room_bytes + 1))
         room_bytes -= len(out[-1])
         if room_bytes < 0:
@@ -139,7 +138,7 @@ def _gunzip(data: bytes, max_bytes: int) -> bytes:
 
 
 def _snappy_compress(data: bytes) -> bytes:
-    """Xerial framing, 32 KB blocks, as the Java producer writes it: what every Kafka client reads."""
+    """Xerial framing with 32 KB blocks, as the Java producer writes it; every Kafka client can read this."""
     out = BytesIO()
     out.write(_XERIAL_HEADER)
     view = memoryview(data)
@@ -151,7 +150,8 @@ def _snappy_compress(data: bytes) -> bytes:
 
 
 def _snappy_decompress(data: bytes, max_bytes: int) -> bytes:
-    """Xerial framing, or one raw block as librdkafka and the Go clients write it. A block says its length."""
+    """Xerial framing, or one raw block as librdkafka and the Go clients write it. Each block has its
+    length."""
     if not data.startswith(_XERIAL_MAGIC):
         if cramjam.snappy.decompress_raw_len(data) > max_bytes:
             raise _too_large(Codec.SNAPPY, max_bytes)

@@ -1,7 +1,7 @@
-"""Counting and finding visible records by batch headers, as far as headers tell.
+"""Counts and finds visible records by batch headers where possible.
 
-A dense batch says how many records lie in any part of it; only a batch with holes (or of an old format) that
-is cut by a bound has to be opened. Both walkers are fed fetch by fetch and say where to read on.
+A dense batch tells how many records lie in any part of it. Only a batch with holes (or of an old format) that
+crosses a bound has to be opened. Both classes are fed fetch by fetch, and tell where to read next.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ class VisibleCounter:
     """Counts the visible records with offsets in [next_offset, stop_offset)."""
 
     next_offset: int
-    """Where to fetch from next; begins as the first offset to count."""
+    """Where to fetch from next; initially the first offset to count."""
     stop_offset: int
     records: int = 0
     batches_opened: int = 0
@@ -28,7 +28,7 @@ class VisibleCounter:
         return self.next_offset >= self.stop_offset
 
     def feed(self, batches: Iterable[Batch], aborted: Iterable[AbortedTransaction] = ()) -> None:
-        """Count on through one fetch response that began at `next_offset`.
+        """Continue with one fetch response that began at `next_offset`.
 
         Raises WireFormatError (CORRUPT_BATCH) from a batch that had to be opened.
         """
@@ -58,12 +58,12 @@ class VisibleCounter:
 @dataclass(slots=True)
 class RecordLocator:
     """Finds the offset of the visible record that has `records_before` visible ones between `next_offset` and
-    it."""
+    itself."""
 
     next_offset: int
-    """Where to fetch from next; begins as the offset to count from."""
+    """Where to fetch from next; initially the offset to count from."""
     records_before: int
-    """How many visible records are still to be passed."""
+    """How many visible records still have to be passed."""
     found_offset: int | None = None
     batches_opened: int = 0
     read_committed: bool = True
@@ -73,7 +73,7 @@ class RecordLocator:
         return self.found_offset is not None
 
     def feed(self, batches: Iterable[Batch], aborted: Iterable[AbortedTransaction] = ()) -> None:
-        """Go on through one fetch response that began at `next_offset`.
+        """Continue with one fetch response that began at `next_offset`.
 
         Raises WireFormatError (CORRUPT_BATCH) from a batch that had to be opened.
         """

@@ -1,4 +1,4 @@
-"""The head of a batch: its records before an offset, as a batch of their own."""
+"""The head of a batch: its records before an offset, as a separate batch."""
 
 import google_crc32c
 
@@ -19,9 +19,9 @@ from twinlog.batches.varint import encode_varint, wrap_int64
 
 
 def head_before(batch: Batch, end_offset: int, *, max_open_bytes: int = MAX_OPEN_BYTES) -> bytes:
-    """A batch, not compressed, of the records before `end_offset`; it ends at that offset.
+    """An uncompressed batch of the records before `end_offset`, which ends at that offset.
 
-    Whose transaction it is and whose timestamps it has stays. Raises as `open_records`.
+    It keeps the transaction and the timestamps. Raises as `open_records`.
     """
     header = batch.header
     records = [

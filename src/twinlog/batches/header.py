@@ -1,7 +1,7 @@
-"""Record batches as a fetch response holds them: one after the other, the last one possibly cut.
+"""Record batches in a fetch response: one after the other, the last one possibly incomplete.
 
 Format v2 (magic 2) has a header of 61 bytes; its CRC-32C covers everything from the attributes on. Before it
-(magic 0 and 1, Kafka below 0.11) each entry is a message, compressed ones wrapping a whole message set.
+(magic 0 and 1, Kafka below 0.11) each entry is a message, and a compressed message wraps a whole message set.
 Source: Kafka's "Record Batch" protocol page, DefaultRecordBatch.java and AbstractLegacyRecordBatch.java.
 """
 
@@ -17,7 +17,7 @@ from twinlog.errors import WireFormatError
 
 HEADER_BYTES = 61
 LOG_OVERHEAD_BYTES = 12
-"""Base offset and length: what `batch_length` does not count."""
+"""Base offset and length, which `batch_length` does not include."""
 CRC_COVERS_FROM = 21
 CURRENT_MAGIC = 2
 
@@ -42,10 +42,10 @@ _LENGTH_POSITION = 8
 
 
 class BatchHeader(NamedTuple):
-    """The fixed part of a batch. A NamedTuple, as one is made per batch in the hot path.
+    """The fixed part of a batch. A NamedTuple, because one is created per batch in the hot path.
 
-    For an old message (magic 0 or 1) it is filled as far as that is known without opening it: `base_offset`
-    is the entry's own offset, which for a compressed wrapper is its *last* record's; `record_count` is then
+    An old message (magic 0 or 1) is described as far as possible without opening it: `base_offset` is the
+    entry's own offset, which for a compressed wrapper is that of its *last* record; `record_count` is then
     UNKNOWN_COUNT.
     """
 
@@ -65,17 +65,18 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included: what a topic's max.message.bytes limits."""
+        """The size of the whole batch with its header, which a topic's max.message.bytes limits."""
         return LOG_OVERHEAD_BYTES + self.batch_length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record the batch was made with; compaction may have removed that record."""
+        """The offset of the last record with which the batch was created; compaction may have removed that
+        record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Where reading continues after this batch, whatever was done with it."""
+        """Where reading continues after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -104,12 +105,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Every offset from first to last has its record: no compaction holes."""
+        """Whether every offset from first to last has its record: there are no compaction holes."""
         return self.record_count == self.last_offset_delta + 1
 
 
 class Batch(NamedTuple):
-    """A batch where it lies in the fetched bytes: nothing is copied."""
+    """A batch inside the fetched bytes, which are not copied."""
 
     header: BatchHeader
     data: memoryview
@@ -117,12 +118,12 @@ class Batch(NamedTuple):
 
 
 def read_batches(data: memoryview | bytes | bytearray) -> list[Batch]:
-    """Split fetched bytes into batches; a cut last one is left out. Raises as `iter_batches`."""
+    """Split fetched bytes into batches, without an incomplete last one. Raises as `iter_batches`."""
     return list(iter_batches(data))
 
 
 def iter_batches(data: memoryview | bytes | bytearray) -> Iterator[Batch]:
-    """Go through fetched bytes batch by batch; a cut last one is left out. Raises as `read_batch`."""
+    """Iterate over the batches of fetched bytes, without an incomplete last one. Raises as `read_batch`."""
     view = memoryview(data)
     position = 0
     while batch := read_batch(view, position):
@@ -131,7 +132,7 @@ def iter_batches(data: memoryview | bytes | bytearray) -> Iterator[Batch]:
 
 
 def iter_following(data: memoryview | bytes | bytearray, offset: int, log_end_offset: int) -> Iterator[Batch]:
-    """As `iter_batches`, for an answer to a fetch from `offset`: raises also as `check_place`."""
+    """As `iter_batches`, for an answer to a fetch from `offset`; also raises as `check_place`."""
     lowest_offset = 0
     for batch in iter_batches(data):
         check_place(batch, lowest_offset=lowest_offset, follows=offset, log_end_offset=log_end_offset)
@@ -140,13 +141,13 @@ def iter_following(data: memoryview | bytes | bytearray, offset: int, log_end_of
 
 
 def check_place(batch: Batch, *, lowest_offset: int, follows: int, log_end_offset: int) -> None:
-    """Raise WireFormatError (CORRUPT_BATCH) for an offset that cannot be at this place of an answer.
+    """Raise WireFormatError (CORRUPT_BATCH) for an offset that is impossible at this place of an answer.
 
-    The base offset is outside the checksum: a false one would silently move data behind the position, or the
-    position past everything that is still to come. A batch lies at or after `lowest_offset`, where the one
-    before ended. It leaves a hole (after `follows` too, what was asked for) only below `log_end_offset`, the
-    answer's high watermark: logs are compacted only there, and what was written while the answer was made
-    follows without one.
+    The checksum does not cover the base offset: a wrong one would silently write data before the position, or
+    move the position past everything that follows. A batch lies at or after `lowest_offset`, where the
+    previous one ended. It may leave a hole (after `follows` too, what was requested) only below
+    `log_end_offset`, the answer's high watermark: logs are compacted only below it, and records that were
+    written while the answer was created follow without a hole.
     """
     header = batch.header
     offset = header.base_offset
@@ -154,14 +155,14 @@ def check_place(batch: Batch, *, lowest_offset: int, follows: int, log_end_offse
         raise _false_offset(offset, f"a batch claims offset {offset} after offset {lowest_offset - 1}")
     highest = max(lowest_offset, follows, log_end_offset)
     if header.record_count == UNKNOWN_COUNT:
-        highest += _MOST_OLD_MESSAGES  # its offset is that of its last message
+        highest += _MOST_OLD_MESSAGES  # Its offset is that of its last message.
     if offset > highest or header.next_offset > HIGHEST_OFFSET:
         raise _false_offset(offset, f"a batch claims offset {offset} in a log that ends at {highest}")
 
 
 def whole_batches_bytes(data: memoryview | bytes) -> int:
-    """How many of fetched bytes belong to whole batches; a cut last one does not count. Takes lengths as they
-    are: what cannot be one counts with all that follows it."""
+    """How many of the fetched bytes belong to complete batches. Lengths are not checked; an impossible one
+    counts with everything that follows it."""
     end, position = len(data), 0
     while position + LOG_OVERHEAD_BYTES <= end:
         overhead = data[position : position + LOG_OVERHEAD_BYTES]
@@ -175,10 +176,9 @@ def whole_batches_bytes(data: memoryview | bytes) -> int:
 
 
 def read_batch(view: memoryview, position: int) -> Batch | None:
-    """The batch that begins at `position`; None when it is cut, or nothing is there.
+    """The batch that begins at `position`; None when it is incomplete, or there is nothing.
 
-    Raises WireFormatError (CORRUPT_BATCH, with the position in bytes) when a length or a magic cannot be
-    true.
+    Raises WireFormatError (CORRUPT_BATCH, with the position in bytes) when a length or a magic is impossible.
     """
     available = len(view) - position
     if available <= _MAGIC_POSITION:
@@ -203,8 +203,8 @@ def read_batch(view: memoryview, position: int) -> Batch | None:
 
 
 def crc_is_valid(batch: Batch) -> bool:
-    """Compare the stored checksum with the bytes. Copies the batch once; the raw lane checks on its own
-    copy."""
+    """Compare the stored checksum with the bytes. This copies the batch once; the raw lane checks its own
+    copy instead."""
     if batch.header.magic == CURRENT_MAGIC:
         return bool(google_crc32c.value(bytes(batch.data[CRC_COVERS_FROM:])) == batch.header.crc)
     return zlib.crc32(batch.data[_MAGIC_POSITION:]) == batch.header.crc
@@ -225,7 +225,7 @@ def _read_old_header(view: memoryview) -> BatchHeader:
     if magic == 1 and len(view) >= _OLD_STRUCT.size + _OLD_TIMESTAMP.size:
         (timestamp_ms,) = _OLD_TIMESTAMP.unpack_from(view, _OLD_STRUCT.size)
     count = UNKNOWN_COUNT if attributes & CODEC_MASK else 1
-    # Neither idempotence nor transactions existed: those bits mean nothing here.
+    # Idempotence and transactions did not exist yet, so these bits mean nothing here.
     attributes &= CODEC_MASK | LOG_APPEND_TIME_BIT
     return BatchHeader(
         offset, length, -1, magic, crc, attributes, 0, timestamp_ms, timestamp_ms, -1, -1, -1, count

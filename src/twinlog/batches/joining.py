@@ -1,8 +1,8 @@
-"""Small batches that are ready to be sent, joined into larger ones.
+"""Joins small batches that are ready to be sent into larger ones.
 
-A produce request takes one batch of each partition, and a leader answers a batch only when every replica
-has it. So batches that wait for one another cost a round trip each; joined they cost one. `join` decides
-which ones, and leaves alone what cannot be joined; `merge` is told.
+A produce request takes one batch of each partition, and a leader answers only when every replica has it. So
+batches that wait for one another cost a round trip each; joined they cost one. `join` decides which batches
+become one, and skips those that cannot be joined; `merge` joins given ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,9 @@ from twinlog.batches.records import walk_records
 from twinlog.errors import WireFormatError
 
 JOINED_BELOW_BYTES = 16 << 10
-"""Larger batches are sent as they are: opening one costs more than it saves."""
+"""Larger batches are sent unchanged: opening one costs more than it saves."""
 JOINED_BYTES = 64 << 10
-"""Most bytes of the batches that become one."""
+"""The size limit of a joined batch."""
 _MOST_OPEN_BYTES = 1 << 20
 
 
@@ -28,7 +28,7 @@ def join(
 ) -> Sequence[OutgoingBatch]:
     """The same records in the same order, in as few batches as `JOINED_BYTES` allows.
 
-    With `keeps_offsets` only batches without a missing offset between them become one.
+    With `keeps_offsets`, only batches without a missing offset between them are joined.
     """
     if len(batches) < 2:
         return batches
@@ -54,8 +54,8 @@ def _groups(batches: Sequence[OutgoingBatch], keeps_offsets: bool) -> Iterator[l
 
 
 def merge(batches: Sequence[OutgoingBatch], *, level: int | None, max_open_bytes: int) -> OutgoingBatch:
-    """One batch of several that follow each other, with the codec of the first. Raises WireFormatError:
-    CORRUPT_BATCH, or BATCH_TOO_LARGE when they are larger than `max_open_bytes`."""
+    """Join consecutive batches into one with the codec of the first. Raises WireFormatError: CORRUPT_BATCH,
+    or BATCH_TOO_LARGE when they are larger than `max_open_bytes`."""
     records: list[OpenRecord] = []
     for batch in batches:
         max_open_bytes -= _open(batch, max_open_bytes, records)
@@ -82,8 +82,8 @@ def _joined(group: Sequence[OutgoingBatch], target: TargetTopicLimits) -> Sequen
 
 
 def _open(batch: OutgoingBatch, max_open_bytes: int, records: list[OpenRecord]) -> int:
-    """Append its records with their source offsets; how many bytes they are. Raises WireFormatError:
-    CORRUPT_BATCH when they are not as the header says, or BATCH_TOO_LARGE."""
+    """Append the batch's records with their source offsets; return their size in bytes. Raises
+    WireFormatError: CORRUPT_BATCH when they do not match the header, or BATCH_TOO_LARGE."""
     data = decompress(batch.codec, batch.records, max_open_bytes)
     found: list[OpenRecord] = []
     try:

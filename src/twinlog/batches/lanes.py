@@ -1,4 +1,4 @@
-"""Which way a batch is copied: as it is, opened and packed again, or not at all."""
+"""How a batch is copied: unopened (raw), opened and packed again (recode), or not at all."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,31 +17,31 @@ from twinlog.batches.visibility import Visibility
 
 class Lane(StrEnum):
     RAW = "RAW"
-    """The records stay compressed and unopened; only the header is rewritten."""
+    """The records stay compressed; only the header is rewritten."""
     RECODE = "RECODE"
-    """Opened, cut into records, and packed into new batches."""
+    """The batch is opened, and its records are packed into new batches."""
     DROP = "DROP"
-    """Nothing of it is copied; the position passes it."""
+    """The batch is not copied; the position moves past it."""
 
 
 class LaneReason(StrEnum):
     """Why a batch took its lane."""
 
     UNOPENED = "UNOPENED"
-    """RAW: nothing stood against it."""
+    """RAW: nothing prevents it."""
 
     OLD_MAGIC = "OLD_MAGIC"
-    """RECODE: format v0 or v1, which brokers no longer take."""
+    """RECODE: format v0 or v1, which brokers no longer accept."""
     LOG_APPEND_TIME = "LOG_APPEND_TIME"
-    """RECODE: its timestamps are the source broker's; a produced batch may only carry CreateTime."""
+    """RECODE: its timestamps are the source broker's; a producer may only send CreateTime."""
     COMPACTION_HOLES = "COMPACTION_HOLES"
-    """RECODE: offsets inside are missing; a broker takes dense batches only."""
+    """RECODE: offsets inside are missing; brokers accept dense batches only."""
     STARTS_BEFORE_POSITION = "STARTS_BEFORE_POSITION"
     """RECODE: its first records are already copied."""
     TOO_LARGE_FOR_TARGET = "TOO_LARGE_FOR_TARGET"
     """RECODE: above the target topic's max.message.bytes; split."""
     OTHER_CODEC = "OTHER_CODEC"
-    """RECODE: the target topic's compression.type names another codec; better here than in the broker's
+    """RECODE: the target topic's compression.type is another codec; recoding here spares the broker's
     threads."""
     SMALL_BATCHES = "SMALL_BATCHES"
     """RECODE: one of many small batches of a backlog, packed together."""
@@ -61,12 +61,12 @@ class LaneReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTopicLimits:
-    """What the target topic takes. Defaults are the broker's own."""
+    """The limits of the target topic. The defaults are the broker's."""
 
     max_message_bytes: int = 1_048_588
-    """`max.message.bytes`: the limit of one batch, header included, as it is sent (compressed)."""
+    """`max.message.bytes`: the limit of one batch with its header, as it is sent (compressed)."""
     codec: Codec | None = None
-    """`compression.type`; None = `producer`, that is: as it comes."""
+    """`compression.type`; None = `producer`, any codec."""
     level: int | None = None
     """Compression level for recoded batches; None = `codec.DEFAULT_LEVELS`."""
 
@@ -77,11 +77,11 @@ def choose_lane(
     target: TargetTopicLimits,
     visibility: Visibility = Visibility.VISIBLE,
 ) -> tuple[Lane, LaneReason]:
-    """Decide from the header alone.
+    """Decide by the header alone.
 
-    RAW is legal only for magic 2, not control, not aborted, as many records as offsets, CreateTime, starting
-    at or after `wanted_offset` (the next offset to copy), at most `max_message_bytes`, and a codec the target
-    topic keeps.
+    RAW is possible only for a batch with magic 2 that is neither control nor aborted, has as many records as
+    offsets and CreateTime, starts at or after `wanted_offset` (the next offset to copy), has at most
+    `max_message_bytes`, and has a codec that the target topic keeps.
     """
     attributes = header.attributes
     if attributes & CONTROL_BIT or visibility is _CONTROL_BATCH:
@@ -108,7 +108,7 @@ def choose_lane(
     return _RAW
 
 
-# Properties and enum members cost more than the decision: this runs per batch.
+# Properties and enum members cost more than the decision, which runs per batch.
 _CONTROL_BATCH, _ABORTED_BATCH = Visibility.CONTROL, Visibility.ABORTED
 _RAW = (Lane.RAW, LaneReason.UNOPENED)
 _OLD_MAGIC = (Lane.RECODE, LaneReason.OLD_MAGIC)

@@ -1,8 +1,9 @@
-"""Messages of the formats v0 and v1 (magic 0 and 1), which logs written by Kafka before 0.11 may still hold.
+"""Messages of the formats v0 and v1 (magic 0 and 1), which logs from before Kafka 0.11 may still contain.
 
 offset int64, size int32, crc int32, magic int8, attributes int8, [v1: timestamp int64], key, value (int32
-lengths, -1 = null). A compressed message's value is a message set. Inner offsets are absolute in v0; in v1
-they count up to the wrapper's own offset, which is the last one's. Source: AbstractLegacyRecordBatch.java.
+lengths, -1 = null). The value of a compressed message is a message set. Inner offsets are absolute in v0; in
+v1 they count up to the wrapper's own offset, which is that of the last message. Source:
+AbstractLegacyRecordBatch.java.
 """
 
 import struct
@@ -23,7 +24,7 @@ _OldMessage = tuple[int, int, int, bytes | None, bytes | None]
 
 
 def open_old_message(batch: Batch, max_bytes: int) -> list[OpenRecord]:
-    """Records of one entry of an old message set, bodies as of v2.
+    """The records of one entry of an old message set, with v2 bodies.
 
     Raises WireFormatError: CORRUPT_BATCH, or BATCH_TOO_LARGE when it is larger than `max_bytes`.
     """
@@ -106,8 +107,8 @@ def _decompress(codec_number: int, data: bytes, magic: int, max_bytes: int) -> b
 
 
 def _with_true_header_checksum(frame: bytes) -> bytes:
-    """Old clients computed an LZ4 frame's header checksum over the frame magic too (KAFKA-3160): put the
-    right one in."""
+    """Old clients computed the header checksum of an LZ4 frame over the frame magic too (KAFKA-3160): correct
+    it."""
     flags = frame[4]
     checksum_at = 6 + (8 if flags & 0x08 else 0)
     checksum = _xxh32_short(frame[4:checksum_at]) >> 8 & 0xFF
@@ -115,7 +116,7 @@ def _with_true_header_checksum(frame: bytes) -> bytes:
 
 
 def _xxh32_short(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes, as the LZ4 frame header needs it."""
+    """XXH32 with seed 0 for fewer than 16 bytes, for the LZ4 frame header."""
     mask = 0xFFFFFFFF
     accumulator = (374761393 + len(data)) & mask
     position = 0

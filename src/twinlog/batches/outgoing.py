@@ -1,4 +1,4 @@
-"""A batch on its way to the target: complete but for the producer's identity, which is known when it is
+"""A batch on its way to the target: complete except for the producer's identity, which is set when it is
 sent."""
 
 from typing import NamedTuple
@@ -20,16 +20,16 @@ _NO_LEADER_EPOCH = -1
 
 
 class OffsetRun(NamedTuple):
-    """`record_count` records of the source with consecutive offsets."""
+    """`record_count` records with consecutive source offsets."""
 
     first_source_offset: int
     record_count: int
 
 
 class OutgoingBatch(NamedTuple):
-    """Dense, CreateTime, at most the target's size. `records` is compressed as `codec` says.
+    """Dense, with CreateTime, at most as large as the target allows. `records` is compressed with `codec`.
 
-    A NamedTuple, as one is made per batch in the raw lane.
+    A NamedTuple, because one is created per batch in the raw lane.
     """
 
     codec: Codec
@@ -38,11 +38,11 @@ class OutgoingBatch(NamedTuple):
     max_timestamp_ms: int
     records: bytes
     runs: tuple[OffsetRun, ...]
-    """Where the records came from, in order: the whole source→target map once the target's base offset is
-    known."""
+    """Where the records came from, in order. Together with the target's base offset, this is the complete
+    mapping from source to target offsets."""
     next_source_offset: int
-    """The source position once this batch is committed: past its records and any hole or marker it
-    swallowed."""
+    """The source position once this batch is committed: past its records, and any hole or marker behind
+    them."""
     lane: Lane
     reason: LaneReason
 
@@ -60,12 +60,12 @@ class OutgoingBatch(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Source offsets have no gap: record i came from `first_source_offset + i`."""
+        """Whether the source offsets have no gap: record i came from `first_source_offset + i`."""
         return len(self.runs) == 1
 
     def target_offset(self, source_offset: int, target_base_offset: int) -> int | None:
-        """Where the record of `source_offset` lies once the batch starts at `target_base_offset`; None if not
-        here."""
+        """The target offset of the record of `source_offset` when the batch starts at `target_base_offset`;
+        None if the batch does not contain it."""
         before = 0
         for first, count in self.runs:
             if first <= source_offset < first + count:
@@ -80,13 +80,12 @@ class Seal(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    """Negative numbers are refused by brokers: mask with 0x7fffffff after 2^31 records."""
+    """Brokers refuse negative numbers: mask with 0x7fffffff after 2^31 records."""
     transactional: bool
 
 
 def sealed_header(batch: OutgoingBatch, seal: Seal) -> bytes:
-    """The 61 bytes to send before `batch.records`: base offset 0, leader epoch -1, checksum over
-    everything."""
+    """The 61 bytes to send before `batch.records`: base offset 0, leader epoch -1, and the checksum."""
     records = batch.records
     attributes = batch.codec | TRANSACTIONAL_BIT if seal.transactional else int(batch.codec)
     fields = (
@@ -110,5 +109,5 @@ def sealed_header(batch: OutgoingBatch, seal: Seal) -> bytes:
 
 
 def sealed(batch: OutgoingBatch, seal: Seal) -> bytes:
-    """The whole batch in one piece."""
+    """The whole batch as one value."""
     return sealed_header(batch, seal) + batch.records

@@ -1,4 +1,4 @@
-"""From the bytes of one partition's fetch to the batches to send: the whole copy decision in one pure
+"""Converts the bytes of one partition's fetch into the batches to send: the whole copy decision in one pure
 call."""
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ from twinlog.batches.visibility import AbortedTransaction, VisibilityTracker
 from twinlog.errors import WireFormatError
 
 _NO_EPOCH_YET = -2
-"""Unlike every leader epoch; -1 stands for none."""
+"""Different from every leader epoch; -1 means no epoch."""
 
 
 def prepare(
@@ -40,12 +40,12 @@ def prepare(
     backlog: bool = False,
     log_end_offset: int | None = None,
 ) -> Prepared:
-    """Choose a lane for every batch of a fetch and make what is to be sent.
+    """Choose a lane for every batch of a fetch, and make the batches to send.
 
-    `wanted_offset` is the position that was fetched from; `backlog` says that more waits behind these bytes
-    (only then are small batches packed together). `log_end_offset` is the high watermark of the same answer;
-    None = not known. Never raises on bad bytes, nor when memory is short: what comes before is prepared, and
-    `fault` says what stands there.
+    `wanted_offset` is the position of the fetch. `backlog` means that more records wait behind these bytes;
+    only then are small batches packed together. `log_end_offset` is the high watermark of the same answer;
+    None = unknown. Does not raise for damaged bytes, nor when memory is short: everything before is prepared,
+    and `fault` describes the problem.
     """
     tracker = VisibilityTracker(aborted, read_committed=policy.read_committed)
     work = _Preparation(policy, wanted_offset, tracker, log_end_offset)
@@ -64,8 +64,7 @@ def prepare(
 
 
 class _Preparation:
-    """The state of one `prepare` call: batches made so far, and the group of records being packed
-    together."""
+    """The state of one `prepare` call: the batches so far, and the records that are being packed together."""
 
     def __init__(
         self,
@@ -91,14 +90,14 @@ class _Preparation:
         self._group_limit_bytes = min(policy.coalesced_bytes, policy.target.max_message_bytes - HEADER_BYTES)
 
     def take_each(self, data: memoryview | bytes | bytearray) -> None:
-        """Every batch on its own."""
+        """Take every batch separately."""
         for batch in iter_batches(data):
             self._take(batch, group_below_bytes=0)
             if self._fault:
                 return
 
     def pack_together(self, data: memoryview | bytes | bytearray) -> None:
-        """Small batches into groups, others on their own."""
+        """Pack small batches into groups, and take the others separately."""
         below_bytes = self._policy.coalesce_below_bytes
         solid = bytes(data)
         view = memoryview(solid)
@@ -139,13 +138,13 @@ class _Preparation:
             self._send_alone(batch, lane, reason)
 
     def fail(self, error: WireFormatError) -> None:
-        """Stand before the damage; what was taken before it stays."""
+        """Stop before the damaged bytes; what was taken before stays."""
         self.close_group()
         if not self._fault:
             self._fault = CopyFault(reason=error.reason, offset=self._position, message=str(error))
 
     def out_of_memory(self) -> None:
-        """Stand after the last whole batch that was made; what was being packed is fetched again."""
+        """Stop after the last complete batch; records that were being packed are fetched again."""
         self._group.clear()
         self._position = self._batches[-1].next_source_offset if self._batches else self._wanted_offset
         self._fault = CopyFault(
@@ -170,7 +169,7 @@ class _Preparation:
 
     def _drop(self, batch: Batch, reason: LaneReason) -> None:
         if self._policy.check_crc and reason is not LaneReason.BEHIND_POSITION and not crc_is_valid(batch):
-            raise corrupt_checksum(batch)  # or a false bit would make data vanish as a marker
+            raise corrupt_checksum(batch)  # Otherwise a wrong bit would make data vanish as a marker.
         self._position = max(self._position, batch.header.next_offset)
 
     def _send_alone(self, batch: Batch, lane: Lane, reason: LaneReason) -> None:
@@ -201,7 +200,7 @@ class _Preparation:
         self._pack(records, codec, reason, batch.header.next_offset)
 
     def _join_plain_ones(self, data: bytes, position: int) -> int:
-        """Add as many plain small batches as there is room for; return the byte position after them."""
+        """Add as many plain small batches as fit; return the byte position after them."""
         policy = self._policy
         before = len(self._group)
         gathered = gather(
@@ -251,7 +250,7 @@ class _Preparation:
     def _pack(
         self, records: Sequence[OpenRecord], codec: Codec, reason: LaneReason, next_offset: int
     ) -> None:
-        """Pack records into batches; `next_offset` is where the source continues after the last of them."""
+        """Pack records into batches; the source continues at `next_offset` after the last of them."""
         pieces = dense_pieces(records) if self._policy.keeps_offsets else (records,)
         ends = [*(piece[0][0] for piece in pieces[1:]), next_offset]
         for piece, end in zip(pieces, ends, strict=True):

@@ -1,4 +1,4 @@
-"""How batches are made ready for the target, and what came of it: values."""
+"""The settings and the results of preparing batches for the target."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,35 +17,35 @@ class CopyPolicy:
     check_crc: bool = True
     """Kafka's `check.crcs`."""
     coalesce_below_bytes: int = 64 * 1024
-    """A backlog whose batches are smaller than this on average, and of few records, is packed together; 0
-    never does."""
+    """If the batches of a backlog are smaller than this on average, and have few records, they are packed
+    together; 0 = never."""
     coalesced_bytes: int = 1 << 20
-    """What packing together aims at, uncompressed, below the target's limit. As much as one fetch brings of a
-    partition by default: a little less would leave a small batch over from each."""
+    """The target size of packed batches, uncompressed, below the target's limit. By default as much as one
+    fetch brings of a partition: a little less would leave a small batch over from each."""
     max_open_bytes: int = MAX_OPEN_BYTES
-    """What a batch that has to be opened may take uncompressed; a larger one is a fault."""
+    """The uncompressed size limit of a batch that has to be opened; a larger one is a fault."""
     keeps_offsets: bool = False
-    """A batch ends where source offsets are missing: the copy has them at the same offsets
+    """A batch ends where source offsets are missing, because the copy has the same offsets
     (docs/adr/0008)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyFault:
-    """Why a partition cannot continue: a value, as the others of its group do continue."""
+    """Why a partition cannot continue. A value, because the other partitions of the fetch continue."""
 
     reason: str
     """RECORD_TOO_LARGE, BATCH_TOO_LARGE or CORRUPT_BATCH, as in docs/reasons.md."""
     offset: int
-    """The source position that cannot be passed: the record's offset (RECORD_TOO_LARGE), or where the batch
-    begins (the others)."""
+    """The source position that cannot be passed: the record's offset (RECORD_TOO_LARGE), or the batch's
+    beginning (the others)."""
     message: str
     size_bytes: int | None = None
     limit_bytes: int | None = None
 
 
 class LeaderEpoch(NamedTuple):
-    """From `offset` on, batches were written under `epoch`. A log that was cut off and went on shows another
-    one."""
+    """From `offset` on, batches were written under `epoch`. A log that was truncated and continued has
+    another one."""
 
     epoch: int
     offset: int
@@ -53,12 +53,13 @@ class LeaderEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The outcome for one partition."""
+    """The result for one partition."""
 
     batches: tuple[OutgoingBatch, ...]
     """To be sent in this order."""
     next_offset: int
-    """The source position once all of `batches` are committed: past dropped batches too, before a fault."""
+    """The source position once all of `batches` are committed: also past dropped batches, but before a
+    fault."""
     fault: CopyFault | None = None
     leader_epochs: tuple[LeaderEpoch, ...] = ()
     """The source's leader epochs of the batches up to `next_offset`, in order: one entry for each change,

@@ -1,4 +1,5 @@
-"""The raw lane: a batch goes over unopened. One copy of its bytes, two passes of CRC-32C (20 GB/s)."""
+"""The raw lane: a batch is copied unopened, with one copy of its bytes and two passes of CRC-32C (20
+GB/s)."""
 
 from twinlog.batches.header import Batch
 from twinlog.batches.lanes import Lane, LaneReason
@@ -7,10 +8,10 @@ from twinlog.batches.records import payload
 
 
 def take_raw(batch: Batch, *, check_crc: bool = True) -> OutgoingBatch:
-    """Make a batch for which `choose_lane` said RAW ready for sending.
+    """Prepare a batch with lane RAW for sending.
 
-    With `check_crc` (Kafka's check.crcs) damage on the way is found here, before a new checksum would hide
-    it. Raises WireFormatError (CORRUPT_BATCH).
+    With `check_crc` (Kafka's check.crcs) damage is found here, before a new checksum would hide it. Raises
+    WireFormatError (CORRUPT_BATCH).
     """
     header = batch.header
     return OutgoingBatch(

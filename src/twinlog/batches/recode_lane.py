@@ -1,4 +1,5 @@
-"""The recode lane: records taken out of their batches and packed into new ones the target takes."""
+"""The recode lane: takes records out of their batches and packs them into new ones that the target
+accepts."""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -25,7 +26,7 @@ class RecordTooLarge(NamedTuple):
 class Packed(NamedTuple):
     batches: tuple[OutgoingBatch, ...]
     too_large: RecordTooLarge | None
-    """The first record that fits no batch; `batches` then end before it."""
+    """The first record that fits into no batch; `batches` end before it."""
 
 
 def pack(
@@ -38,8 +39,8 @@ def pack(
 ) -> Packed:
     """Pack records, in order, into as few batches as the target's limit allows.
 
-    One batch is tried first; when it is too large (its compressed size is only known afterwards) it is
-    halved. `next_source_offset` is where the source continues after the last of them.
+    First one batch is tried; if it is too large (its compressed size is only known afterwards) it is halved.
+    The source continues at `next_source_offset` after the last of them.
     """
     done: list[OutgoingBatch] = []
     waiting = [(records, next_source_offset)]
@@ -63,11 +64,9 @@ def pack(
 def transcode(
     batch: Batch, *, codec: Codec, target: TargetTopicLimits, check_crc: bool, max_open_bytes: int
 ) -> OutgoingBatch | None:
-    """Change only the codec of a batch that is otherwise fit for the raw lane: no record is looked at.
-
-    None when the result is above the target's limit. Raises WireFormatError: CORRUPT_BATCH, or
-    BATCH_TOO_LARGE when it is larger than `max_open_bytes`.
-    """
+    """Change only the codec of a batch that otherwise fits the raw lane, without reading its records. None
+    when the result is above the target's limit. Raises WireFormatError: CORRUPT_BATCH, or BATCH_TOO_LARGE
+    when it is larger than `max_open_bytes`."""
     header = batch.header
     opened = decompress(header.codec, payload(batch, check_crc=check_crc), max_open_bytes)
     records = compress(codec, opened, target.level)
@@ -109,7 +108,7 @@ def encode(
 
 
 def dense_pieces(records: Sequence[OpenRecord]) -> tuple[Sequence[OpenRecord], ...]:
-    """The records cut where offsets are missing between them."""
+    """The records, split where offsets are missing."""
     pieces = []
     begin = 0
     for at in range(1, len(records)):

@@ -1,9 +1,9 @@
-"""Records inside a batch: found, not decoded.
+"""Finds records inside a batch without decoding them.
 
-Copying needs a record's offset and timestamp; the rest (key, value, headers) is one run of bytes that means
-the same in every batch. So records are moved as `OpenRecord(offset, timestamp, body)`, and null against
-empty, header keys that are not UTF-8, a thousand headers or a later Kafka's surprises survive because nothing
-looks at them. `decode_record` is for those who do want to look (translation, verification, tests).
+Copying needs the offset and the timestamp of a record; the rest (key, value, headers) is one range of bytes
+that is the same in every batch. So records are moved as `OpenRecord(offset, timestamp, body)`. Null and empty
+values, header keys that are not UTF-8, thousands of headers and extensions of later versions survive, because
+nothing reads them. `decode_record` is for code that does read them (translation, verification, tests).
 
 Record (magic 2): length varint, attributes int8, timestamp delta varlong, offset delta varint, then the body.
 """
@@ -31,14 +31,14 @@ _INT64_LIMIT = 1 << 63
 _INT32_SHIFT = 28
 """Where the bits of a varint's fifth byte go, the last one."""
 _INT64_SHIFT = 63
-"""Where the bits of a varlong's tenth byte go, the last one."""
+"""The shift of a varlong's tenth and last byte."""
 _NO_ATTRIBUTES = b"\0"
 _COPY_TWICE_BELOW_BYTES = 16 * 1024
-"""Below it a second copy is cheaper than a second call of the checksum."""
+"""For fewer bytes a second copy is cheaper than a second call of the checksum."""
 
 
 def payload(batch: Batch, *, check_crc: bool) -> bytes:
-    """The bytes after the header of a v2 batch, copied, compressed as they are.
+    """A copy of the bytes after the header of a v2 batch, still compressed.
 
     With `check_crc` (Kafka's check.crcs) raises WireFormatError (CORRUPT_BATCH) on damage.
     """
@@ -60,10 +60,10 @@ def payload(batch: Batch, *, check_crc: bool) -> bytes:
 def open_records(
     batch: Batch, *, check_crc: bool = False, max_bytes: int = MAX_OPEN_BYTES
 ) -> list[OpenRecord]:
-    """Decompress a batch of any magic and find its records, holes and all.
+    """Decompress a batch of any magic and find its records, also with holes.
 
-    Raises WireFormatError: CORRUPT_BATCH when lengths or offsets do not fit or the count of the header is not
-    met, BATCH_TOO_LARGE when it is larger than `max_bytes`, or has more records than fit into as much memory.
+    Raises WireFormatError: CORRUPT_BATCH when lengths, offsets or the header's count do not fit,
+    BATCH_TOO_LARGE when it is larger than `max_bytes`, or has more records than fit into that much memory.
     """
     header = batch.header
     if header.magic != CURRENT_MAGIC:
@@ -92,7 +92,7 @@ def open_records(
 
 
 def _within(batch: Batch, first_offset: int, records: list[OpenRecord]) -> list[OpenRecord]:
-    """The records, if their offsets are those of the batch."""
+    """Return the records if their offsets are those of the batch."""
     if records and not first_offset <= records[0][0] <= records[-1][0] <= batch.header.last_offset:
         raise _corrupt(
             batch,
@@ -105,12 +105,12 @@ def _within(batch: Batch, first_offset: int, records: list[OpenRecord]) -> list[
 def walk_records(  # noqa: C901 (one call for each number would cost more than the number)
     data: bytes, base_offset: int, base_timestamp_ms: int, most: int, append: Callable[[OpenRecord], None]
 ) -> int:
-    """Cut the decompressed records of a batch apart, `most` at most: the inner loop of everything that opens
-    one. Returns how many bytes are left.
+    """Split the decompressed records of a batch, at most `most`; this is the inner loop of everything that
+    opens a batch. Returns how many bytes are left.
 
-    A length that reaches past the end, and a number of more bytes than Kafka gives it (5; 10 for a
-    timestamp), raise IndexError, after records before it were appended. Timestamps wrap at 64 bits, as they
-    do in Java.
+    Raises IndexError for a length that reaches past the end, and for a number with more bytes than Kafka
+    allows (5; 10 for a timestamp), after the records before it were appended. Timestamps wrap at 64 bits, as
+    in Java.
     """
     position = 0
     end = len(data)
@@ -137,7 +137,7 @@ def walk_records(  # noqa: C901 (one call for each number would cost more than t
         if after > end or after <= position:
             raise IndexError
 
-        # The attributes byte before the timestamp delta carries nothing in any version of Kafka.
+        # The attributes byte before the timestamp delta has no meaning in any version of Kafka.
         number = data[position + 1]
         position += 2
         timestamp_ms = base_timestamp_ms

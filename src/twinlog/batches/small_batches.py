@@ -1,8 +1,8 @@
-"""Many small batches taken apart in one loop.
+"""Opens many small batches in one loop.
 
-A backlog of one-record batches is the worst load of a mirror: what is done per batch is done per record. The
-general way (a header object, a lane, a body each) costs three times what this loop does. It takes only
-batches about which nothing has to be asked, and stops at the first other one, which goes the general way.
+A backlog of one-record batches is the worst load of a replicator, because everything that is done per batch
+is done per record. The general way (a header object, a lane, a body each) costs three times as much as this
+loop. The loop takes only simple batches, and stops at the first other one, which goes the general way.
 """
 
 import struct
@@ -26,10 +26,10 @@ from twinlog.errors import WireFormatError
 
 _CODECS = tuple(Codec)
 _FIELDS = struct.Struct(">qiibIhiq22xi")
-"""What is looked at of a v2 header: neither the max timestamp nor the producer."""
+"""The fields of a v2 header that are read; neither the max timestamp nor the producer."""
 _SHORT_HEAD = struct.Struct(">5B")
-"""Two bytes of length, attributes, timestamp delta, offset delta: so begin the first records of a batch that
-have 64 bytes to 8 KB. Read at once they cost half."""
+"""Two bytes of length, attributes, timestamp delta, offset delta: the first records of a batch with 64 bytes
+to 8 KB begin like this. Reading them at once costs half."""
 _SHORT_HEAD_BYTES = 5
 _MOST_OPEN_BYTES = 8 << 20
 _NO_WRAP_BELOW_MS = 1 << 62
@@ -38,22 +38,23 @@ _SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 
 class Gathered(NamedTuple):
-    """What one run through the loop took."""
+    """The result of one run of the loop."""
 
     position: int
-    """Byte position of the first batch that was not taken."""
+    """The byte position of the first batch that was not taken."""
     next_offset: int
     batch_count: int
     record_bytes: int
-    """What the records taken may have in a larger batch, uncompressed."""
+    """The uncompressed size of the taken records in a larger batch."""
     codec: Codec
     """The codec of the first batch taken."""
 
 
 FEW_RECORDS = 100
-"""Per batch. Measured: a record costs about 1 µs to open and write, a batch some 50 µs to send and store."""
+"""Per batch. Measured: opening and writing a record costs about 1 µs, sending and storing a batch about 50
+µs."""
 PACKED_HEAD_BYTES = 10
-"""The head of a record in a large batch: length 3, attributes 1, timestamp delta 3 (17 minutes),
+"""The size of a record's head in a large batch: length 3, attributes 1, timestamp delta 3 (17 minutes),
 offset delta 3."""
 _HEAD_GROWTH_BYTES = PACKED_HEAD_BYTES - 4
 _LOOKED_AT = 100
@@ -64,10 +65,10 @@ _LAST_OFFSET_DELTA_AT = 23
 
 
 def worth_packing(data: memoryview | bytes | bytearray, below_bytes: int) -> bool:
-    """Whether there are at least two batches, on average smaller than `below_bytes` and of few records. The
-    first hundred speak for all.
+    """Whether there are at least two batches, on average smaller than `below_bytes` and with few records. The
+    first hundred are representative.
 
-    Opening many records costs more than sending their batch as it is, however small it is compressed.
+    Opening many records costs more than sending their batch unchanged, however small it is compressed.
     """
     end = len(data)
     position = count = records = 0
@@ -97,11 +98,13 @@ def gather(
     leader_epoch: int,
     log_end_offset: int,
 ) -> Gathered:
-    """Append to `records` those of the plain small batches from `position` on, until another one or no room.
+    """Append to `records` those of the plain small batches from `position` on, until another batch, or until
+    there is no room.
 
-    Plain: v2, not control, CreateTime, dense, at or after `next_offset` (after a hole only up to
-    `log_end_offset`), below `below_bytes`, checksum right, written under `leader_epoch`, none of
-    `skipped_bits` in its attributes. What is damaged is not plain: the general way says how.
+    Plain means: v2, not control, CreateTime, dense, at or after `next_offset` (after a hole only up to
+    `log_end_offset`), below `below_bytes`, with a correct checksum, written under `leader_epoch`, and with
+    none of `skipped_bits` in its attributes. A damaged batch is not plain: the general way reports the
+    damage.
     """
     end = len(data)
     begin = position
@@ -142,7 +145,7 @@ def gather(
         before = len(records)
         try:
             if number:
-                # A small batch that is a large one when it is open goes the general way.
+                # A small batch that is large when opened goes the general way.
                 payload = decompress(_CODECS[number], payload, _MOST_OPEN_BYTES)
             size_bytes = len(payload)
             packed_bytes = record_bytes + size_bytes + _HEAD_GROWTH_BYTES * record_count

@@ -1,6 +1,6 @@
-"""Kafka's zigzag varints (varint and varlong), written once for the whole package.
+"""Kafka's zigzag varints (varint and varlong).
 
-Reading is done inline by the walkers, where a call per number would cost more than the number.
+The loops over records read them inline, because a call per number would cost more than the number.
 """
 
 from twinlog.errors import WireFormatError
@@ -20,7 +20,7 @@ def _encode(value: int) -> bytes:
 
 
 SMALL_VARINTS: tuple[bytes, ...] = tuple(_encode(value) for value in range(_TABLE_SIZE))
-"""Encoded forms of 0, 1, 2, …: offset deltas, lengths and most timestamp deltas are found here."""
+"""The encoded forms of 0, 1, 2, …: offset deltas, lengths and most timestamp deltas."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -29,7 +29,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return (value, position after it). Raises WireFormatError when the number has no end."""
+    """Return (value, position after it). Raises WireFormatError when the number does not end."""
     shift = 0
     zigzag = 0
     while shift < 70:
@@ -47,6 +47,6 @@ def decode_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def wrap_int64(value: int) -> int:
-    """Bring a sum or difference of two 64-bit numbers back into range, as Java's arithmetic does."""
+    """Wrap a sum or difference of two 64-bit numbers into 64 bits, as Java does."""
     value &= _UINT64_MASK
     return value - (1 << 64) if value >> 63 else value

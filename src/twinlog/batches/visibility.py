@@ -1,8 +1,8 @@
-"""Which fetched batches a reader may see: control batches never, aborted ones not under read_committed.
+"""Which fetched batches a reader may see: control batches never, aborted ones not with read_committed.
 
-The rule is the Java consumer's (CompletedFetch): the broker lists, per fetch, the aborted transactions of the
-range as (producer id, first offset); a producer's batches are hidden from that offset until its abort marker.
-Producers without a marker in the fetched bytes stay hidden to their end.
+The rule is the Java consumer's (CompletedFetch): for each fetch the broker lists the aborted transactions of
+the range as (producer id, first offset); a producer's batches are hidden from that offset until its abort
+marker. Without a marker in the fetched bytes they are hidden to the end.
 """
 
 import heapq
@@ -40,9 +40,9 @@ VisibleBatch = tuple[Batch, Visibility]
 
 
 class VisibilityTracker:
-    """Goes along with the batches of one fetch response, in order, and says which may be seen.
+    """Takes the batches of one fetch response, in order, and tells which are visible.
 
-    `aborted` is that same response's list; it is not looked at under read_uncommitted.
+    `aborted` is the list of the same response; it is ignored with read_uncommitted.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = (), *, read_committed: bool = True) -> None:
@@ -54,11 +54,11 @@ class VisibilityTracker:
 
     @property
     def hides_some(self) -> bool:
-        """Whether any batch from here on may be of an aborted transaction."""
+        """Whether any batch from here on may belong to an aborted transaction."""
         return bool(self._waiting or self._hidden)
 
     def see(self, batch: Batch) -> Visibility:
-        """The next batch; batches that are not transactional may be left out."""
+        """Take the next batch; batches that are not transactional may be left out."""
         header = batch.header
         waiting, hidden = self._waiting, self._hidden
         while waiting and waiting[0][0] <= header.last_offset:
@@ -81,14 +81,14 @@ def classify(
         yield batch, tracker.see(batch)
 
 
-# Members are looked up once: this runs per batch.
+# Members are looked up once, because this runs per batch.
 _END_MARKERS = frozenset(EndMarker)
 _VISIBLE, _CONTROL, _ABORTED = Visibility.VISIBLE, Visibility.CONTROL, Visibility.ABORTED
 
 
 def end_marker(batch: Batch) -> EndMarker | None:
-    """How a control batch ends its producer's transaction. None: it is no such marker, or was emptied by
-    compaction."""
+    """How a control batch ends its producer's transaction. None: it is not such a marker, or compaction
+    emptied it."""
     if not batch.header.is_control or batch.header.record_count < 1:
         return None
     record = bytes(batch.data[HEADER_BYTES:])

@@ -1,4 +1,4 @@
-"""The `twinlog` command. A new sub-command is a module of its own and one line in COMMANDS."""
+"""The `twinlog` command. A new sub-command is a module and a line in COMMANDS."""
 
 import os
 import sys
@@ -181,7 +181,8 @@ def twinlog(
 
 
 _DRAW_THEMSELVES = (["run"], ["mirror-maker"], ["demo"], ["local"])
-"""They move the cursor, or write whatever their children say; names of others come to none of them raw."""
+"""These commands move the cursor, or pass on their children's output; names from other programs never reach
+them unescaped."""
 
 
 def main() -> None:
@@ -194,7 +195,7 @@ def main() -> None:
         sys.exit(app(complete_var=COMPLETE_VARIABLE))
     from twinlog.cli.common.tracing import traced
 
-    # Services that `run` starts tell of themselves; what is behind the name may be secret.
+    # Services that `run` starts set their own titles; the arguments after the name may be secret.
     command = next((name for name in sys.argv[1:2] if name in COMMANDS), "")
     with traced(command, os.environ) if command not in ("", "run") else nullcontext():
         sys.exit(app(complete_var=COMPLETE_VARIABLE))

@@ -1,4 +1,4 @@
-"""`twinlog completion`: what makes a shell complete commands and options."""
+"""`twinlog completion`: completion of commands and options in a shell."""
 
 from enum import StrEnum
 from typing import Annotated

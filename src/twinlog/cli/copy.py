@@ -1,4 +1,4 @@
-"""`twinlog copy A->B --until …`: a copy that ends by itself, verified."""
+"""`twinlog copy A->B --until …`: a finite copy, verified."""
 
 import re
 from dataclasses import replace
@@ -101,7 +101,7 @@ copy_command.__doc__ = _HELP
 
 
 async def _reported(config: Path, name: str, topics: list[str], until: Any, timeout: float) -> "FlowReport":
-    """Copy, and report how the copy ended, also when it failed. Raises ConfigError."""
+    """Copy, and report the result, also of a failure. Raises ConfigError."""
     from twinlog.verify.report import FlowFailure, FlowReport
 
     began_at_ms = SystemClock().now_ms()
@@ -164,7 +164,7 @@ async def _copied(config: Path, name: str, topics: list[str], until: Any, timeou
 
 
 def until_of(text: str) -> Any:
-    """Raises ConfigError when it is none of the three."""
+    """Raises ConfigError for anything else than `now`, a time or offsets."""
     until = engine("ends").Until
     if text == "now":
         return until()

@@ -1,4 +1,4 @@
-"""Runs configsync and source for one flow as children, until every partition is where the copy ends."""
+"""Runs configsync and source for one flow as child processes, until every partition has reached its end."""
 
 import asyncio
 import sys
@@ -23,9 +23,9 @@ _GONE_EVERY_SECONDS = 5.0
 _START_SECONDS = 120.0
 _STOP_SECONDS = 120.0
 _FAULTED_SECONDS = 60.0
-"""When all that is left has been set aside for so long, nobody comes but an operator."""
+"""When all remaining partitions have been set aside for this long, only an operator can help."""
 _REFUSALS = frozenset(each.name for each in KAFKA_REASONS.values() if not each.retriable) - {"TOPIC_UNKNOWN"}
-"""Answers of Kafka that stay the same until somebody acts. A topic may be about to be created."""
+"""Kafka's answers that stay the same until somebody acts. (An unknown topic may be about to be created.)"""
 _MOST_ARGUMENT_BYTES = 100_000
 _SHOWN_LINES = 15
 
@@ -35,29 +35,29 @@ class CopyProgress:
     total_offsets: int
     done_offsets: int
     troubles: Mapping[str, str]
-    """By partition: what stands in its way, in words."""
+    """By partition: its problem."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Arrivals:
-    """How far the partitions are. Pure: told what the service says, at which monotonic second."""
+    """The progress of the partitions. Pure: takes the service's answers with monotonic seconds."""
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
-    """Where the partitions end that have something to copy, or no copy yet."""
+    """The ends of partitions with something to copy, or without a copy yet."""
     without_copy: frozenset[TopicPartition] = frozenset()
-    """Their copies are to be created, also where there is nothing to copy."""
+    """Their copies have to be created, even if there is nothing to copy."""
     gone: frozenset[str] = frozenset()
-    """Topics that nobody can copy any more."""
+    """Topics that can no longer be copied."""
     _flow_trouble: tuple[str, str] = ("", "")
-    """Reason and words why the flow as a whole does not copy."""
+    """Reason and message of a flow that as a whole does not copy."""
     _flow_troubled_since: float | None = None
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
     _troubles: dict[TopicPartition, tuple[str, str]] = field(default_factory=dict)
     _faulted_since: float | None = None
 
     def observe(self, statuses: Collection[pb2.PartitionStatus], now: float) -> None:
-        """An empty answer says nothing: the service is being started again, or topics are not known yet."""
+        """An empty answer means nothing: the service is being restarted, or topics are not known yet."""
         for each in statuses:
             partition = TopicPartition(each.source.topic, each.source.partition)
             self._positions[partition] = each.position
@@ -75,14 +75,14 @@ class Arrivals:
             self._faulted_since = now
 
     def observe_flow(self, reason: str, message: str, now: float) -> None:
-        """Why the flow, or something of it, does not copy; empty: it does."""
+        """Why the flow, or a part of it, does not copy; empty: it copies."""
         if reason != self._flow_trouble[0]:
             self._flow_troubled_since = now
         self._flow_trouble = reason, message
 
     @property
     def left(self) -> list[TopicPartition]:
-        """Those that are not where the copy ends, and may come there."""
+        """Partitions that have not reached their end, and still may."""
         return [
             partition
             for partition, end in self.ends.items()
@@ -91,7 +91,7 @@ class Arrivals:
         ]
 
     def is_over(self, now: float) -> bool:
-        """Everything has arrived, or nothing more will without an operator."""
+        """Whether everything is copied, or the rest needs an operator."""
         if not self.left:
             return True
         since = self._flow_troubled_since if self._has_not_begun else None
@@ -101,7 +101,7 @@ class Arrivals:
 
     @property
     def _has_not_begun(self) -> bool:
-        """Kafka refuses what the flow needs before it can copy anything."""
+        """Whether Kafka refuses what the flow needs before it can copy anything."""
         return self._flow_trouble[0] in _REFUSALS and not any(each in self._positions for each in self.left)
 
     @property
@@ -142,14 +142,14 @@ class FiniteCopy:
     ends: Mapping[TopicPartition, int]
     arrivals: Arrivals
     gone: Callable[[], Awaitable[frozenset[str]]]
-    """Topics that are not on the source any more."""
+    """Topics that no longer exist on the source."""
     on_progress: Callable[[CopyProgress], None]
     timeout_seconds: float
     """0 = none."""
 
     async def run(self) -> None:
-        """Returns when everything is copied that can be, or the time is over; the services have ended then,
-        as they do when this process is killed. Raises StateError when they do not start or end early;
+        """Returns when everything possible is copied, or the time is over. The services have ended then; they
+        also end when this process is killed. Raises StateError when they do not start, or end early;
         ConfigError."""
         until = until_json(self.ends)
         if len(until.encode()) > _MOST_ARGUMENT_BYTES:
@@ -181,7 +181,7 @@ class FiniteCopy:
             yield from ("--set", f"{key}={value}")
 
     async def _endpoint(self, process: GuardedProcess, told: Path, log: Path) -> str:
-        """Where the source service is, once it serves."""
+        """The address of the source service, once it serves."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + _START_SECONDS
         while loop.time() < give_up_at and process.running:
@@ -198,7 +198,7 @@ class FiniteCopy:
             while loop.time() < give_up_at:
                 if not process.running:
                     raise _not_running("have ended unexpectedly", log)
-                with suppress(TwinlogError):  # It is started again.
+                with suppress(TwinlogError):  # It is being restarted.
                     self.arrivals.observe(await every_partition(stub, None, ""), loop.time())
                     for flow in await list_flows(stub, None):
                         self.arrivals.observe_flow(flow.reason, flow.message, loop.time())

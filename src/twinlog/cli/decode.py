@@ -1,4 +1,4 @@
-"""`twinlog decode`: what an internal topic holds, in the output format of MM2's formatters."""
+"""`twinlog decode`: the content of an internal topic in the output format of MM2's formatters."""
 
 import sys
 from pathlib import Path
@@ -161,7 +161,7 @@ def _read_properties(path: Path) -> dict[str, str]:
 
 
 def _policies(configuration: "Configuration | None") -> "list[ReplicationPolicy]":
-    """The naming of the configured flows, and MM2's default one."""
+    """The policies of the configured flows, and MM2's default one."""
     from twinlog.policy import policy_from_config
 
     configs = [{}] if configuration is None else [*(flow.policy_config for flow in configuration.flows), {}]

@@ -1,4 +1,4 @@
-"""One record of an internal topic as MM2's line and as a JSON document. Pure."""
+"""Decodes one record of an internal topic into MM2's line and a JSON document. Pure."""
 
 import json
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from twinlog.wire.source_offset import decode_connect_key, decode_source_offset,
 
 
 class Kind(StrEnum):
-    """What a topic holds: the three binary formats, Connect's offsets, and Twinlog's own JSON."""
+    """The format of a topic: the three binary formats, Connect's offsets, and Twinlog's own JSON."""
 
     OFFSET_SYNC = "offset-sync"
     CHECKPOINT = "checkpoint"
@@ -41,7 +41,7 @@ class Decoded:
 
 
 def kind_of(topic: str, policies: Iterable[ReplicationPolicy]) -> Kind:
-    """What a topic holds, by its name. Raises ConfigError when no policy knows it."""
+    """The format of a topic, by its name. Raises ConfigError when no policy knows it."""
     if topic.startswith("mm2-offsets."):
         return Kind.POSITION
     if topic.startswith(("mm2-configsync.", "mm2-failover.")):
@@ -59,7 +59,7 @@ def kind_of(topic: str, policies: Iterable[ReplicationPolicy]) -> Kind:
 
 
 def decode(kind: Kind, record: Record) -> Decoded:
-    """Raises WireFormatError when the record is not of that kind."""
+    """Raises WireFormatError when the record does not have that format."""
     match kind:
         case Kind.OFFSET_SYNC:
             return _offset_sync(record)
@@ -110,8 +110,8 @@ def _heartbeat(record: Record) -> Decoded:
 
 
 def _position(record: Record) -> Decoded:
-    """MM2 has no formatter for these: a line in the style of the others. `nextOffset` is where the copy
-    continues."""
+    """MM2 has no formatter for these: a line in the style of the others. The copy continues at
+    `nextOffset`."""
     key = decode_source_offset_key(record.key)
     if key is not None:
         next_offset = decode_source_offset(record.value)
@@ -137,7 +137,7 @@ def _position(record: Record) -> Decoded:
 
 
 def _document(record: Record) -> Decoded:
-    """Twinlog's own records: keys and values are JSON; a value that is null removes the key's."""
+    """Twinlog's own records: keys and values are JSON; null removes the key."""
     fields = {"key": _parsed(record.key), "value": _parsed(record.value)}
     key, value = (json.dumps(each, ensure_ascii=False) for each in fields.values())
     return Decoded(line=f"Record{{key={key}, value={value}}}", fields=fields)

@@ -28,7 +28,7 @@ def demo_command(
     from twinlog.errors import TwinlogError
 
     console = Console()
-    # The clients' complaints about coordinators that are still coming up would look like ours.
+    # The clients' messages about coordinators that are still starting would look like our errors.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
         held = asyncio.run(tell(console, keep=keep, ui=ui))

@@ -1,4 +1,4 @@
-"""`twinlog import FILE`: from the configuration of another mirror to a properties file."""
+"""`twinlog import FILE`: converts the configuration of another replicator into a properties file."""
 
 import sys
 from collections import Counter
@@ -109,7 +109,7 @@ def import_command(
         )
         imported = import_text(_read(file), file="stdin" if str(file) == "-" else str(file), options=options)
         if to is not None:
-            # It may hold secrets.
+            # It may contain secrets.
             write_private(to, imported.properties.encode("ascii"), replace=force)
         if output is Output.JSON:
             print_json(_as_json(imported, to))

@@ -119,7 +119,7 @@ def up(
         ]
         if len(set(wanted)) < len(wanted):
             raise ConfigError("two clusters have the same name")
-        # Here, where a progress bar can be seen.
+        # Download here, where a progress bar is visible.
         ensure_image(_VERSIONS[kafka], find_java())
         if detach:
             _show(detach_owner(specs, registry.owner_log_file(wanted)), output)

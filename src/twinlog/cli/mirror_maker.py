@@ -1,4 +1,4 @@
-"""`twinlog mirror-maker`: run as `kafka-mirror-maker.sh` did, with its two files and its options."""
+"""`twinlog mirror-maker`: runs like `kafka-mirror-maker.sh`, with its two files and its options."""
 
 import hashlib
 import os
@@ -157,7 +157,7 @@ def _read(path: Path) -> "Properties":
 
 
 def _require_sound(text: str) -> None:
-    """As the services would read it. Raises ConfigError."""
+    """Check it as the services would. Raises ConfigError."""
     from twinlog.config import load
     from twinlog.config.values.providers import LocalFileSystem
 
@@ -171,7 +171,8 @@ def _require_sound(text: str) -> None:
 
 
 def _write(consumer: Path, producer: Path, text: str) -> Path:
-    """Where the same two files find it again; for its owner alone, as it may hold secrets."""
+    """Write it where the same two files find it again; readable by its owner only, because it may contain
+    secrets."""
     from twinlog.machine.paths import state_dir
 
     names = f"{consumer.resolve()}\n{producer.resolve()}"

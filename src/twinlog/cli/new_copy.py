@@ -1,7 +1,7 @@
-"""Makes the copy of a topic again: deleted, created with its settings, copied from the start.
+"""Recreates the copy of a topic: deletes it, creates it with the same settings, and copies it from the start.
 
-Invariant: from the deletion on the topic stays paused until its copy begins from the start. What fails in
-between says what is left to do.
+Invariant: from the deletion on, the topic stays paused until its copy begins from the start. If a step fails,
+the error says what is left to do.
 """
 
 import sys
@@ -17,11 +17,11 @@ from twinlog.verify.repair import Remedy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What became of one remedy."""
+    """The outcome of one remedy."""
 
     applied: bool
     is_outdated: bool = False
-    """The copy is not as the report says any more: nothing is known of it."""
+    """The copy has changed since the report, so nothing is known about it."""
     reason: str = ""
     message: str = ""
 
@@ -31,14 +31,14 @@ class Pause:
     """The pause of a topic while it is repaired."""
 
     left_to_do: Sequence[str] = ()
-    """Commands without which the topic must not be copied: the pause stays while there are any."""
+    """Commands that have to run before the topic may be copied again: the pause stays while there are any."""
 
 
 async def make_again(
     target: KafkaCluster, remedy: Remedy, pause: Pause, set_to_start: Callable[[str], Awaitable[None]]
 ) -> Repaired:
-    """While its topic is paused. `set_to_start` is given the id of the new topic, and returns when the
-    service copies it from the start. Raises KafkaError while nothing is changed yet."""
+    """Call it while the topic is paused. `set_to_start` gets the id of the new topic, and returns when the
+    service copies it from the start. Raises KafkaError as long as nothing is changed."""
     again = await topic_as_it_is(target, remedy.target_topic)
     pause.left_to_do = remedy.commands[-2:]
     try:

@@ -1,4 +1,4 @@
-"""`twinlog preflight FILE`: everything that can be checked before anything is started."""
+"""`twinlog preflight FILE`: checks everything that can be checked before the start."""
 
 from pathlib import Path
 from typing import Annotated

@@ -49,7 +49,7 @@ def run_command(
 ) -> None:
     from twinlog.service.signals import exit_on_signals
 
-    # What follows imports and reads for a moment, and has started nothing to be ended in order.
+    # Until the services are started, there is nothing that would have to be stopped in order.
     with reported_failures(), exit_on_signals():
         from twinlog.supervisor.main import run
         from twinlog.supervisor.plan import RunRequest

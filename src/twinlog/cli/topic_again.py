@@ -1,4 +1,4 @@
-"""Deletes a topic and creates it again, empty, with its own settings."""
+"""Deletes a topic and recreates it, empty, with the same settings."""
 
 import asyncio
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from twinlog.kafka.ports import ConfigSource, KafkaCluster, NewTopic
 from twinlog.service.waiting import wait_or_stop
 
 _PATIENCE_SECONDS = 120.0
-"""For brokers to carry a deletion out."""
+"""How long brokers may take to carry a deletion out."""
 _POLL_SECONDS = 0.2
 _UNKNOWN, _EXISTS = "TOPIC_UNKNOWN", "TOPIC_EXISTS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAgain:
-    """A topic as it is, to be made again like that."""
+    """A topic and its settings, for recreating it."""
 
     topic: NewTopic
     topic_id: str
@@ -44,8 +44,8 @@ async def topic_as_it_is(cluster: KafkaCluster, name: str) -> TopicAgain:
 
 
 async def create_again(cluster: KafkaCluster, again: TopicAgain) -> str:
-    """After it was deleted: the id of the new one, once that is there. Raises KafkaError, whose words say
-    with what settings to create it."""
+    """Create it after its deletion; return the id of the new topic once it exists. Raises KafkaError, whose
+    message has the settings."""
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             return await _create(cluster, again.topic, again.topic_id)
@@ -62,7 +62,7 @@ async def create_again(cluster: KafkaCluster, again: TopicAgain) -> str:
 
 
 async def _create(cluster: KafkaCluster, new: NewTopic, old_id: str) -> str:
-    """While the old one is being deleted its name is taken; configsync may be faster than this."""
+    """While the old topic is being deleted its name is taken; configsync may be faster than this."""
     while True:
         found = (await cluster.describe_topics([new.name]))[new.name]
         if not isinstance(found, KafkaError) and found.topic_id != old_id:

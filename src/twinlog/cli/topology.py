@@ -1,4 +1,4 @@
-"""`twinlog topology`: clusters, the flows between them, and the paths that heartbeats have travelled."""
+"""`twinlog topology`: clusters, the flows between them, and the paths that heartbeats have taken."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,11 +47,11 @@ class Link:
     delay_seconds: float | None = None
     """Delay of the newest heartbeat that arrived."""
     age_seconds: float | None = None
-    """Since that one was emitted."""
+    """The age of that heartbeat."""
     reason: str = ""
     message: str = ""
     clock_skew_seconds: float | None = None
-    """How far the clock of another writer of heartbeats is ahead; None = not known."""
+    """How far the clock of another writer of heartbeats is ahead; None = unknown."""
 
     @property
     def words(self) -> str:
@@ -61,7 +61,7 @@ class Link:
 
     @property
     def _skew(self) -> str:
-        """Said where a person would wonder about the times that others show."""
+        """Shown when it is large enough to explain odd times."""
         skew = self.clock_skew_seconds
         if skew is None or abs(skew) < NOTABLE_SKEW_SECONDS:
             return ""
@@ -71,12 +71,12 @@ class Link:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     clusters: Mapping[str, str]
-    """Alias -> why it is away; empty while it answers."""
+    """Alias -> why it does not answer; empty while it does."""
     links: Sequence[Link]
     paths: Sequence[tuple[tuple[str, ...], str]]
-    """Clusters from the origin of heartbeats to where they were seen, and the topic there."""
+    """The clusters from the origin of heartbeats to where they were seen, and the topic there."""
     failure: TwinlogError | None = None
-    """Why nothing is known of heartbeats; None while it is."""
+    """Why nothing is known of heartbeats; None otherwise."""
 
 
 def topology_command(
@@ -110,7 +110,7 @@ def topology_command(
 
 
 async def _ask(config: Path | None, endpoint: list[str] | None) -> Topology:
-    """Raises TwinlogError where no service tells of a flow."""
+    """Raises TwinlogError if no service reports a flow."""
     endpoints, open_to = service_endpoints(config, endpoint), channels(config)
     try:
         return await _ask_heartbeat(open_to("heartbeat", endpoints["heartbeat"]))
@@ -122,7 +122,7 @@ async def _ask(config: Path | None, endpoint: list[str] | None) -> Topology:
 
 
 def without_heartbeats(status: Status, failure: TwinlogError) -> Topology:
-    """What services tell that know nothing of heartbeats. Pure."""
+    """The topology from services that do not know heartbeats. Pure."""
     return Topology(
         clusters={
             alias: "" if True in row.seen_by.values() or not row.notes else row.notes[0].reason
@@ -197,7 +197,7 @@ def as_json(topology: Topology) -> dict[str, Any]:
 
 
 def as_dot(topology: Topology) -> Iterator[str]:
-    """For Graphviz."""
+    """In Graphviz's format."""
     yield "digraph twinlog {"
     yield "  rankdir=LR;"
     for alias, reason in sorted(topology.clusters.items()):
@@ -218,7 +218,7 @@ def _quoted(text: str) -> str:
 
 
 def as_tree(topology: Topology) -> Iterator[str]:
-    """A tree from each cluster that nothing is copied to; of a circle, from its first cluster by name."""
+    """A tree from each cluster that is not a target; for a circle, from its first cluster by name."""
     below: dict[str, list[Link]] = {}
     for link in sorted(topology.links, key=lambda each: (each.source, each.target)):
         below.setdefault(link.source, []).append(link)

@@ -1,4 +1,4 @@
-"""For applications that live on mirrored clusters. See docs/client.md.
+"""For applications that work on replicated clusters. See docs/client.md.
 
 `MirrorClient` is MM2's class of that name, `remote_cluster_utils` its RemoteClusterUtils; `LogicalConsumer`
 reads a topic and all its remote copies as one.

@@ -23,11 +23,11 @@ class LogicalRecord:
     """One record of a logical topic."""
 
     topic: str
-    """The logical topic, as its producers call it."""
+    """The logical topic, by its producers' name."""
     origin: ClusterAlias | None
-    """The cluster where it was first written; None = the one that is read."""
+    """The cluster where it was first written; None = the cluster that is read."""
     partition: TopicPartition
-    """Where it lies on the cluster that is read."""
+    """Its partition on the cluster that is read."""
     offset: int
     timestamp_ms: int
     key: bytes | None
@@ -36,16 +36,16 @@ class LogicalRecord:
 
 
 class LogicalConsumer:
-    """A member of a consumer group over `orders` and `*.orders`. An async context manager, of one task.
+    """A member of a consumer group over `orders` and `*.orders`. An async context manager, for one task.
 
-    - Order holds within each origin's partition, as ever; between origins there is none.
+    - The order holds within each origin's partition, as usual; there is none between origins.
     - Each origin is read once, from the copy with the fewest hops. When a nearer copy appears, the group
-      moves to it and reads it from its beginning.
-    - Copies that appear later are joined within `refresh_seconds`, at the first `poll` after a `commit`.
-    - Nothing is committed but by `commit`: what was handed out before it. After a crash records come again,
-      and after a rebalance those that were handed out and not committed.
-    - A group's offsets on `A.orders` and on `orders` are its own each, so a group that failed over continues
-      with each origin where it stopped.
+      switches to it and reads it from its beginning.
+    - Copies that appear later are included within `refresh_seconds`, at the first `poll` after a `commit`.
+    - Only `commit` commits, namely everything that `poll` returned before. After a crash records are returned
+      again, and after a rebalance those that were returned and not committed.
+    - A group's offsets on `A.orders` and on `orders` are separate, so a group that failed over continues with
+      each origin where it stopped.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class LogicalConsumer:
         refresh_seconds: float = 30.0,
     ) -> None:
         """`properties` as for `MirrorClient`, and the client's own (`client.id`, `request.timeout.ms`, …).
+        `topic`: one logical topic or several. `clusters`: the aliases whose copies are read; None = all.
 
-        `topic`: one logical topic or several. `clusters`: the aliases whose copies are read, all when None.
-        Raises ConfigError for what cannot work.
+        Raises ConfigError for invalid settings.
         """
         self._group = group
         self._logical_topics = [topic] if isinstance(topic, str) else sorted(topic)
@@ -72,7 +72,7 @@ class LogicalConsumer:
         self._cluster: KafkaCluster = open_cluster(self._alias, client_properties(properties, ADMIN))
         self._members: Mapping[str, Member] = {}
         self._origins: dict[str, Member] = {}
-        """Also of topics that are read no longer: their last records may still be on their way."""
+        """Also of topics that are no longer read, whose last records may still arrive."""
         self._consumer: GroupConsumer | None = None
         self._refresh_at = 0.0
         self._handed_out: dict[TopicPartition, int] = {}
@@ -102,17 +102,17 @@ class LogicalConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the group. What was handed out and not committed comes again."""
+        """Leave the group. Records that were returned and not committed will be returned again."""
         self._consumer = None
         await self._stack.__aexit__(kind, error, trace)
 
     @property
     def topics(self) -> frozenset[str]:
-        """What is read now, by the names that the cluster has."""
+        """The topics that are read now, by their names on the cluster."""
         return frozenset(self._members)
 
     async def poll(self, *, max_wait_seconds: float, max_records: int = 500) -> Sequence[LogicalRecord]:
-        """Up to `max_records`; empty when none came in time. Raises KafkaError."""
+        """Return up to `max_records`; empty when none arrive in time. Raises KafkaError."""
         consumer = self._open()
         await self._refresh_if_due(consumer)
         records = await consumer.poll(max_wait_seconds=max_wait_seconds, max_records=max_records)
@@ -122,10 +122,10 @@ class LogicalConsumer:
         return [self._logical(record) for record in records]
 
     async def commit(self) -> None:
-        """Commit everything that `poll` has handed out so far. Raises KafkaError; then call it again.
+        """Commit everything that `poll` has returned so far. Raises KafkaError; then call it again.
 
-        What a rebalance has taken away meanwhile is not committed and no error: it comes again, here or at
-        another member.
+        What a rebalance has taken away meanwhile is not committed, which is not an error: it is returned
+        again, here or at another member.
         """
         consumer = self._open()
         self._forget_what_was_dealt_anew(consumer)
@@ -157,7 +157,8 @@ class LogicalConsumer:
         )
 
     def _forget_what_was_dealt_anew(self, consumer: GroupConsumer) -> None:
-        """Committing it later could move a partition back that another member has read on meanwhile."""
+        """Committing these later could set a partition back that another member has read further
+        meanwhile."""
         if consumer.rebalances != self._rebalances:
             self._rebalances = consumer.rebalances
             self._handed_out = {}
@@ -171,7 +172,7 @@ class LogicalConsumer:
         self._origins.update(found)
 
     async def _refresh_if_due(self, consumer: GroupConsumer) -> None:
-        """Follow copies that come and go, between a commit and the next records: a rebalance forgets
+        """Check for new and removed copies between a commit and the next records, because a rebalance forgets
         positions that are not committed."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._refresh_at or self._handed_out:

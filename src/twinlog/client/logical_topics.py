@@ -1,4 +1,4 @@
-"""Which topics of a cluster together are one logical topic. Pure."""
+"""Which topics of a cluster form one logical topic. Pure."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from twinlog.policy import ReplicationPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A topic that is part of a logical one."""
+    """A topic that is part of a logical topic."""
 
     topic: str
     """Its name on the cluster that is read."""
     logical_topic: str
     upstream: tuple[ClusterAlias, ...]
-    """The clusters its records came through, origin first; empty for the cluster's own topic."""
+    """The clusters its records passed, origin first; empty for the cluster's own topic."""
 
     @property
     def origin(self) -> ClusterAlias | None:
-        """Where the records were first written; None = here."""
+        """Where the records were first written; None = this cluster."""
         return self.upstream[0] if self.upstream else None
 
 
@@ -29,12 +29,12 @@ def members(
     logical_topics: Collection[str],
     clusters: Collection[ClusterAlias] | None = None,
 ) -> dict[str, Member]:
-    """The topics that together hold every record of `logical_topics` once, by their names on the cluster.
+    """The topics that together have every record of `logical_topics` once, by their names on the cluster.
 
     Of several copies of one origin (in a mesh `A.orders` and `C.A.orders`) the one with the fewest hops is
-    taken, the first by name among equals: every member of a group chooses alike. An ordinary topic whose name
-    only looks like a copy (`v1.orders`) is taken for one, as names are all there is to tell by, unless
-    `clusters` says which aliases there are.
+    taken, or the first by name among equals, so that every member of a group chooses the same. An ordinary
+    topic whose name looks like a copy (`v1.orders`) counts as one, because only names can tell, unless
+    `clusters` lists the aliases.
     """
     wanted = set(logical_topics)
     nearest: dict[tuple[str, ClusterAlias | None], Member] = {}
@@ -48,7 +48,7 @@ def members(
 
 
 def _candidates(policy: ReplicationPolicy, topics: Iterable[str], wanted: set[str]) -> Iterable[Member]:
-    """Each topic that is a wanted one, or a copy of one over any number of hops."""
+    """Each topic that is requested, or a copy of one over any number of hops."""
     for topic in topics:
         logical, upstream = topic, tuple[ClusterAlias, ...]()
         while logical not in wanted:

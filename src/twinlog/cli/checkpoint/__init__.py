@@ -1,1 +1,1 @@
-"""Commands about consumer groups and offsets: groups, translate, offset files."""
+"""Commands about consumer groups and offsets: groups, translate, and files of offsets."""

@@ -1,4 +1,4 @@
-"""How commands ask the checkpoint service: one channel, one deadline, our errors, shared words."""
+"""How commands call the checkpoint service: one channel, one deadline, Twinlog's errors, shared wording."""
 
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ from twinlog.service.errors_wire import error_from_rpc
 CALL_TIMEOUT_SECONDS = 60.0
 """Translating many offsets reads logs; most calls take milliseconds."""
 PAGE = 5000
-"""Rows of one answer."""
+"""Rows of one page."""
 
 Answer = TypeVar("Answer")
 
@@ -33,13 +33,13 @@ FlowOption = Annotated[
 async def checkpoint_stub(
     config: Path | None, endpoints: list[str] | None
 ) -> AsyncIterator[CheckpointServiceStub]:
-    """A stub to where checkpoint is. Raises ConfigError for a file or an option that is wrong."""
+    """A stub for the checkpoint service. Raises ConfigError for a wrong file or option."""
     async with service_channel(config, endpoints, "checkpoint") as channel:
         yield CheckpointServiceStub(channel)
 
 
 async def answered(call: Awaitable[Answer]) -> Answer:
-    """The answer of a call. Raises the error that the service told."""
+    """Return the answer of a call. Raises the service's error."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:
@@ -49,7 +49,7 @@ async def answered(call: Awaitable[Answer]) -> Answer:
 async def every_group(
     stub: CheckpointServiceStub, request: pb2.ListGroupsRequest, *, page: int = PAGE
 ) -> pb2.ListGroupsResponse:
-    """The answer with the rows of all its pages. Raises the error that the service told."""
+    """Return the answer with the rows of all its pages. Raises the service's error."""
     asked = pb2.ListGroupsRequest()
     asked.CopyFrom(request)
     asked.page_size = page
@@ -86,7 +86,7 @@ def verdict_name(verdict: "pb2.Verdict.ValueType") -> str:
 
 
 def shown(number: int | None) -> str:
-    """A number, or a dash for one that is not known."""
+    """A number, or a dash if it is unknown."""
     return "-" if number is None else str(number)
 
 

@@ -1,4 +1,4 @@
-"""`twinlog groups`: where every consumer group stands on both clusters."""
+"""`twinlog groups`: the offsets of every consumer group on both clusters."""
 
 import asyncio
 from collections.abc import Iterable
@@ -172,7 +172,7 @@ async def _watch(
 async def _draw(
     stub: CheckpointServiceStub, request: pb2.WatchCheckpointsRequest, every_seconds: float
 ) -> None:
-    """Show the present state every so often: ages grow though nothing changes."""
+    """Show the present state at an interval, because ages grow although nothing changes."""
     seen = WatchedGroups()
     never = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""How `twinlog groups` shows what it knows: rows, notes below them, and the same for programs."""
+"""How `twinlog groups` shows groups: rows, notes below them, and JSON."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 _SAY_ALL = frozenset({"PRESERVED", "EXACT", "UP_TO_DATE"})
-"""Verdicts of which the message is the same in every row; --help has it."""
+"""Verdicts whose message is the same in every row; --help has it."""
 
 
 class Order(StrEnum):
@@ -34,13 +34,13 @@ class Order(StrEnum):
 
     NAME = "name"
     LAG = "lag"
-    """On the source, the largest first; those whose lag is not known before all."""
+    """On the source, the largest first; unknown lags come before all."""
 
 
 def chosen_rows(
     rows: Iterable[pb2.GroupPartition], *, least_lag: int, order: Order
 ) -> list[pb2.GroupPartition]:
-    """Rows that lag so much on the source, or may: a lag that is not known is left out by no bound."""
+    """Rows with at least this lag on the source; an unknown lag is never left out."""
     chosen = [row for row in rows if not row.HasField("source_lag") or row.source_lag >= least_lag]
     if order is Order.NAME:
         return chosen
@@ -48,7 +48,7 @@ def chosen_rows(
 
 
 def group_cells(row: pb2.GroupPartition, confirmed_ms: int, now_ms: int) -> list[str]:
-    """`confirmed_ms`: when all groups of the flow were last looked at."""
+    """`confirmed_ms` is when all groups of the flow were last checked."""
     age_ms = max(0, now_ms - max(row.as_of.ToMilliseconds(), confirmed_ms))
     return [
         flow_name(row.flow),
@@ -66,7 +66,7 @@ def group_cells(row: pb2.GroupPartition, confirmed_ms: int, now_ms: int) -> list
 
 
 def confirmed_ms(flows: Iterable[pb2.FlowProgress], flow: types_pb2.Flow) -> int:
-    """When all groups of the flow were last looked at; 0 when never."""
+    """When all groups of the flow were last checked; 0 = never."""
     return max(
         (
             each.confirmed.ToMilliseconds()
@@ -91,7 +91,7 @@ def notes(
     clusters: Sequence[types_pb2.ClusterStatus] = (),
     unsupported: Iterable[pb2.UnsupportedGroup] = (),
 ) -> list[str]:
-    """What an operator has to know beside the rows."""
+    """What an operator has to know besides the rows."""
     lines = [
         f"{cluster.alias} does not answer: {cluster.message}"
         for cluster in clusters
@@ -115,7 +115,7 @@ def notes(
 
 
 def group_as_json(row: pb2.GroupPartition) -> dict[str, Any]:
-    """One row for programs."""
+    """One row as JSON."""
     return {
         "flow": flow_name(row.flow),
         "group": row.group,

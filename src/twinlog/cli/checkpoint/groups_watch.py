@@ -21,12 +21,12 @@ Key = tuple[str, str, str, int]
 
 @dataclass(slots=True)
 class WatchedGroups:
-    """What the stream has told so far. A snapshot takes the place of everything when it is complete."""
+    """The rows that the stream has sent so far. A complete snapshot replaces everything."""
 
     groups: dict[Key, pb2.GroupPartition] = field(default_factory=dict)
     flows: dict[Key, pb2.FlowProgress] = field(default_factory=dict)
     complete: bool = False
-    """A snapshot was received to its end."""
+    """A snapshot was received completely."""
     lost: TwinlogError | None = None
     """Why the stream is down; None while it is up."""
     _snapshot: list[pb2.WatchedItem] = field(default_factory=list)
@@ -78,7 +78,7 @@ def key_of(item: pb2.WatchedItem) -> Key:
 
 
 def event_as_json(event: WatchEvent[pb2.WatchCheckpointsResponse]) -> dict[str, Any] | None:
-    """One line for programs; None for what tells nothing new."""
+    """One line of JSON; None for an event without news."""
     match event:
         case Restarted():
             return {"event": "SNAPSHOT"}
@@ -108,9 +108,9 @@ async def follow(
     request: pb2.WatchCheckpointsRequest,
     on_event: Callable[[WatchEvent[pb2.WatchCheckpointsResponse]], None],
 ) -> None:
-    """Give every event to `on_event`, until cancelled; the service may go and come back.
+    """Pass every event to `on_event`, until cancelled; reconnects when the service was away.
 
-    Raises the error of a request that is wrong, and that of a service that was not there at first.
+    Raises the error of a wrong request, and that of a service that was down at the start.
     """
 
     def open_stream(token: bytes) -> Any:

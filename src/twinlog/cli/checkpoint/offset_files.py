@@ -1,16 +1,18 @@
-"""Files of offsets that other programs keep, read and written: CSV, Spark's offset log, JSON. Pure.
+"""Reads and writes files of offsets of other programs: CSV, Spark's offset log, JSON. Pure.
 
-- CSV: `topic,partition,offset` a line, with or without a header; a time (2026-01-31T12:00:00Z) may stand for
-  the offset. What `kafka-consumer-groups --export` writes, with a leading group column too, is such a file.
+- CSV: a line `topic,partition,offset`, with or without a header; a time (2026-01-31T12:00:00Z) may replace
+  the offset. The output of `kafka-consumer-groups --export`, which may have a leading group column, is such a
+  file.
 - Spark: a file of `<checkpoint>/offsets/`: its version, a line of metadata, then one line for each source of
   the query: a JSON object for Kafka, something else for other sources, `-` for one without offsets yet. From
   version 2 on with the source's name in front (`0:{...}`).
-- JSON: `{"topic": {"partition": offset}}`, as Spark's `startingOffsets` and many tools have it.
+- JSON: `{"topic": {"partition": offset}}`, as in Spark's `startingOffsets` and many tools.
 
-Flink keeps its offsets in binary state; what it takes as `scan.startup.specific-offsets`
-(`partition:0,offset:42;partition:1,offset:300`) is read when the topic is named.
+Flink keeps its offsets in binary state. Its `scan.startup.specific-offsets`
+(`partition:0,offset:42;partition:1,offset:300`) can be read when the topic is given.
 
-What is no offset (headers, comments, empty lines, other sources, further columns) is written as it was read.
+Everything that is not an offset (headers, comments, empty lines, other sources, further columns) is written
+unchanged.
 """
 
 import csv
@@ -69,12 +71,12 @@ class BadLine:
 
 
 Render = Callable[[Sequence[Place]], str]
-"""The file's text with other places in the place of its own, in their order."""
+"""Returns the file's text with other places instead of its own, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFile:
-    """A file as it was read: what is good in it, and what is not."""
+    """The content of a file: its places, and the lines that cannot be read."""
 
     kind: FileKind
     places: Sequence[Place]
@@ -109,9 +111,9 @@ def parse_place(text: str, *, now_ms: int) -> Place:
 
 
 def read_places(text: str, *, topic: str = "") -> OffsetFile:
-    """Everything in a file, in order; `topic` is for Flink's form. Bad lines are told, not raised.
+    """Read all places of a file, in order; `topic` is for Flink's format. Bad lines are returned, not raised.
 
-    Raises ConfigError for a file that has no offsets at all, or that does not name its topic.
+    Raises ConfigError for a file without any offsets, or without its topic.
     """
     lines = text.removeprefix("\ufeff").splitlines()
     first = next((line.strip() for line in lines if line.strip()), "")
@@ -135,11 +137,12 @@ def read_places(text: str, *, topic: str = "") -> OffsetFile:
 
 
 def _spark(lines: list[str], *, named: bool) -> OffsetFile:
-    """The lines after the version and the metadata. One that is no object of topics is of another source."""
+    """The lines after the version and the metadata. A line that is not an object of topics belongs to another
+    source."""
     places: list[Place] = []
     bad: list[BadLine] = []
     of_kafka: dict[int, tuple[str, int]] = {}
-    """By index of the line: what stands before its offsets, and how many places it has."""
+    """By index of the line: the text before its offsets, and the number of its places."""
     seen = 0
     for index, line in enumerate(lines):
         seen += bool(line.strip())
@@ -209,7 +212,7 @@ def _loaded(text: str, line: int, bad: list[BadLine]) -> Any:
         bad.append(BadLine(line=at, what=f"not JSON: {error.msg} at column {error.colno}"))
         return None
     except (ValueError, RecursionError) as error:
-        # A number of thousands of digits, or lists within lists.
+        # A number of thousands of digits, or deeply nested lists.
         bad.append(BadLine(line=line, what=f"not JSON of offsets: {error}"))
         return None
 
@@ -247,7 +250,7 @@ def _csv(lines: list[str]) -> OffsetFile:
     places: list[Place] = []
     bad: list[BadLine] = []
     rows: dict[int, list[str]] = {}
-    """By index of the line: the cells of those that hold a place."""
+    """By index of the line: the cells of lines with a place."""
     header_may_come = True
     for index, line in enumerate(lines):
         try:

@@ -1,4 +1,5 @@
-"""Reads a whole topic for the command line: every partition from its first record to its end, or for ever."""
+"""Reads a whole topic for the command line: every partition from its first record to its end, or without
+end."""
 
 import asyncio
 import sys
@@ -19,9 +20,10 @@ OnRecord = Callable[[TopicPartition, Record], None]
 async def read_topic(
     cluster: KafkaCluster, topic: str, on_record: OnRecord, *, from_beginning: bool, follow: bool
 ) -> None:
-    """Call `on_record` with each committed record, partition by partition; then, with `follow`, as they come.
+    """Call `on_record` with each committed record, partition by partition; then, with `follow`, as they
+    arrive.
 
-    Raises NotFoundError when there is no such topic, KafkaError when the cluster does not answer.
+    Raises NotFoundError when the topic does not exist, KafkaError when the cluster does not answer.
     """
     description = (await cluster.describe_topics([topic]))[topic]
     if isinstance(description, TwinlogError):

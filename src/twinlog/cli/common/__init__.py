@@ -1,1 +1,1 @@
-"""What commands share: where services are, output, tables, failures."""
+"""Shared by all commands: addresses of services, output, tables, failures."""

@@ -1,4 +1,4 @@
-"""What commands ask of every flow: one that cannot answer does not hide the others."""
+"""Asks every flow, so that one that cannot answer does not hide the others."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -25,9 +25,7 @@ class FlowFailure:
 async def ask_each(
     flows: Iterable[types_pb2.Flow], ask: Callable[[types_pb2.Flow], Awaitable[Answer]]
 ) -> list[Answer | FlowFailure]:
-    """Every flow's answer, or why there is none. Raises ConfigError: what is asked for is wrong, for
-    whichever flow.
-    """
+    """Return every flow's answer, or its failure. Raises ConfigError if the request itself is wrong."""
     answers: list[Answer | FlowFailure] = []
     for flow in flows:
         try:
@@ -40,7 +38,7 @@ async def ask_each(
 
 
 def print_failure(failure: FlowFailure) -> None:
-    """One line on stderr, as a command that failed at this flow alone would say it, and of which flow."""
+    """Print one line on stderr with the flow, as if the command had failed for this flow alone."""
     message = str(failure.error).removeprefix(f"{failure.flow}: ")
     typer.echo(f"error: {failure.flow}: {message} ({failure.error.reason})", err=True)
     typer.echo(f"next: {help_after(failure.error)}", err=True)

@@ -1,8 +1,8 @@
-"""How a command fails: a line on stderr that names the thing and the remedy, one with the command that helps,
-and an exit code. With `-o json` both are one document: error, reason, metadata, next.
+"""How a command fails: one line on stderr with the cause and the remedy, one with a command that helps, and
+an exit code. With `-o json` both are one document: error, reason, metadata, next.
 
-Exit codes of every command: 0 it did what was asked; 1 it did not; 2 the command line or the configuration is
-wrong. Where 1 is an answer (`verify`), a failure has another code, also one that nobody expected.
+Exit codes of every command: 0 = success; 1 = failure; 2 = the command line or the configuration is wrong.
+Commands for which 1 is an answer (`verify`) fail with another code, also for unexpected errors.
 """
 
 import asyncio
@@ -24,19 +24,19 @@ from twinlog.printable import printable_json
 T = TypeVar("T")
 
 ANSWERS_IN_JSON: ContextVar[bool] = ContextVar("ANSWERS_IN_JSON", default=False)
-"""Whether the command that runs was called with `-o json`."""
+"""Whether the running command was called with `-o json`."""
 
 GIVEN_FILE: ContextVar[str] = ContextVar("GIVEN_FILE", default="")
-"""The properties file that the command that runs was given; empty = none."""
+"""The properties file that was given to the running command; empty = none."""
 
 GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", default=())
-"""The addresses of services that the command that runs was given."""
+"""The addresses of services that were given to the running command."""
 
 COMMAND: ContextVar[str] = ContextVar("COMMAND", default="twinlog")
-"""The command that runs: `twinlog positions set`, however the program was started."""
+"""The running command: `twinlog positions set`, however the program was started."""
 
 FAILED: ContextVar[int] = ContextVar("FAILED", default=1)
-"""The exit code of the command that runs when it fails: 1, unless that is an answer of it."""
+"""The exit code of the running command when it fails: 1, unless that is one of its answers."""
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
@@ -45,11 +45,11 @@ EXIT_INTERRUPTED = 130
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _OF_TYPER: tuple[type[Exception], ...] = (typer.Exit, typer.Abort, _UsageError.__bases__[0])
-"""They end a command, or say how it was used wrongly: typer prints them."""
+"""They end a command, or report wrong usage: typer prints them."""
 
 
 def answers_in_json(words: Sequence[str]) -> bool:
-    """Whether a command line asks for `-o json`, as far as that can be said of one that is wrong."""
+    """Whether a command line asks for `-o json`, as far as a wrong one can tell."""
     asked = ""
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         if word == "--":
@@ -65,8 +65,8 @@ def answers_in_json(words: Sequence[str]) -> bool:
 
 @contextmanager
 def told_failures() -> Iterator[None]:
-    """The boundary of every command: also wrong use of it, and what nobody expected, are told in the form of
-    its answer."""
+    """The boundary of every command: wrong usage and unexpected errors are reported in the format of its
+    answer, too."""
     with reported_failures():
         try:
             yield
@@ -79,7 +79,7 @@ def told_failures() -> Iterator[None]:
 
 def _say_wrong_use(error: Any) -> None:
     message = error.format_message()
-    if message:  # a group without a command prints its help
+    if message:  # A group without a command prints its help.
         param = getattr(error, "param", None)
         option = getattr(error, "option_name", None) or (param.opts[0] if param is not None else "")
         _say(ConfigError(message, metadata={"key": option} if option else {}), "")
@@ -87,8 +87,8 @@ def _say_wrong_use(error: Any) -> None:
 
 @contextmanager
 def reported_failures(failed: int | None = None) -> Iterator[None]:
-    """Turn our errors, Ctrl-C, a closed pipe and what nobody expected into messages and exit codes. `failed`
-    is that of a command whose exit code 1 says something else."""
+    """Turn Twinlog's errors, Ctrl-C, a closed pipe and unexpected errors into messages and exit codes.
+    `failed` is the exit code of a command for which 1 has another meaning."""
     code = FAILED.get() if failed is None else failed
     try:
         yield
@@ -101,7 +101,7 @@ def reported_failures(failed: int | None = None) -> Iterator[None]:
 
 
 def _first(failure: Exception) -> Exception:
-    """The first leaf of what a group of tasks failed with: the others were cancelled by it."""
+    """The first leaf of an exception group; it caused the cancellation of the others."""
     while isinstance(failure, ExceptionGroup):
         failure = failure.exceptions[0]
     return failure
@@ -119,7 +119,7 @@ def _report(failure: Exception, failed: int) -> None:
     except _OF_TYPER:
         raise
     except BrokenPipeError:
-        # The reader of our output (head, less) has enough; nothing may be flushed into it at exit.
+        # The reader of our output (head, less) has enough; nothing may be flushed into the pipe at exit.
         sys.stdout = None
         raise typer.Exit(0) from None
     except Exception as error:  # noqa: BLE001 (a bug: its traceback is told as well)
@@ -128,7 +128,7 @@ def _report(failure: Exception, failed: int) -> None:
 
 
 def _say_unexpected(failure: Exception) -> None:
-    """Without values of variables: they may be secret."""
+    """Print it without values of variables, which may be secret."""
     told = "".join(traceback.format_exception(failure))
     error = TwinlogError(
         f"unexpected {type(failure).__name__}: {failure}: this is a bug of Twinlog, please report it with the"
@@ -141,7 +141,7 @@ def _say_unexpected(failure: Exception) -> None:
 
 
 def _say(error: TwinlogError, text: str) -> None:
-    """On stderr; as one JSON document where the command's answer would be JSON."""
+    """Print on stderr; as one JSON document if the command's answer would be JSON."""
     helps = help_after(error)
     if ANSWERS_IN_JSON.get():
         told = {"error": str(error), "reason": error.reason, "metadata": dict(error.metadata), "next": helps}
@@ -152,7 +152,7 @@ def _say(error: TwinlogError, text: str) -> None:
 
 
 def help_after(error: TwinlogError) -> str:
-    """The command that helps after an error of the command that runs."""
+    """The command that helps after an error of the running command."""
     return next_command(error.reason, error.metadata, command=COMMAND.get(), file=GIVEN_FILE.get())
 
 

@@ -1,4 +1,4 @@
-"""Which flow a command is about: `A->B` is its first argument. `--flow` means the same; the help hides it."""
+"""The flow of a command: `A->B` is its first argument. `--flow` means the same and is hidden in the help."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -17,7 +17,7 @@ OptionalFlowOption = Annotated[
 
 
 def chosen_flow(argument: str | None, option: str | None) -> str | None:
-    """The flow that was named either way; None when it was left out. Raises ConfigError when both differ."""
+    """The named flow; None when it was left out. Raises ConfigError when argument and option differ."""
     if argument is not None and option is not None and argument != option:
         raise ConfigError(
             f"two flows are named: {argument} and --flow {option}: name one", metadata={"key": "--flow"}
@@ -34,8 +34,8 @@ def required_flow(argument: str | None, option: str | None) -> str:
 
 
 def named_of_flow(words: Sequence[str], option: str | None, what: str) -> tuple[str | None, str]:
-    """Flow and name from `[A->B] NAME`, in either order. Raises ConfigError unless there is one name, and one
-    flow at most."""
+    """Flow and name from `[A->B] NAME`, in either order. Raises ConfigError unless there is exactly one name,
+    and at most one flow."""
     flows = [word for word in words if is_flow(word)]
     names = [word for word in words if not is_flow(word)]
     if len(names) != 1 or len(flows) > 1:
@@ -47,5 +47,5 @@ def named_of_flow(words: Sequence[str], option: str | None, what: str) -> tuple[
 
 
 def is_flow(text: str) -> bool:
-    """Whether an argument names a flow: `->` is in no topic's and no group's name that a flow could have."""
+    """Whether an argument names a flow: no name of a topic or group in a flow contains `->`."""
     return "->" in text

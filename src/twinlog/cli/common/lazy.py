@@ -13,17 +13,15 @@ from twinlog.cli.common.failures import ANSWERS_IN_JSON, COMMAND, FAILED, answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyCommand:
-    """One sub-command: where it is and what `--help` of the whole says about it."""
+    """One sub-command: its module, and its line in `--help`."""
 
     target: str
-    """`module:attribute`: a function with typer's annotations, or a typer.Typer with sub-commands of its
-    own.
-    """
+    """`module:attribute`: a function with typer's annotations, or a typer.Typer with sub-commands."""
     summary: str
     failed: int = 1
     """Its exit code when it fails."""
     negative_numbers: bool = False
-    """Arguments that begin with a minus reach the command, which refuses them in its own words."""
+    """Arguments that begin with a minus reach the command, which refuses them with its own message."""
 
 
 class LazyGroup(TyperGroup):
@@ -54,7 +52,7 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        COMMAND.set(f"twinlog {name}")  # a failure names the help of the command that failed
+        COMMAND.set(f"twinlog {name}")  # A failure names the help of the failed command.
         FAILED.set(self.lazy_commands[name].failed if name in self.lazy_commands else 1)
         return name, command, rest
 
@@ -88,7 +86,7 @@ def load(name: str, entry: LazyCommand) -> Any:
 
 
 def _write_plainly(command: Any) -> None:
-    """Have help shown as it is written: paragraphs as wide as the terminal, brackets as they are."""
+    """Make help appear as it is written: paragraphs as wide as the terminal, brackets unchanged."""
     if command.help:
         command.help = "\n\n".join(map(_plain, command.help.split("\n\n")))
     for param in command.params:

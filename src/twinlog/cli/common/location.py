@@ -22,7 +22,7 @@ SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
 
 
 def note_file(context: typer.Context, config: Path | None) -> Path | None:
-    """A failure names the command that helps, with the file where it was given."""
+    """Store the file, so that the command that a failure suggests includes it."""
     words: list[str] = []
     at: Any = context
     while at.parent is not None:
@@ -34,7 +34,7 @@ def note_file(context: typer.Context, config: Path | None) -> Path | None:
 
 
 def note_endpoints(endpoints: list[str] | None) -> list[str] | None:
-    """A command that is shown asks the same services."""
+    """Store the endpoints, so that a suggested command asks the same services."""
     GIVEN_ENDPOINTS.set(tuple(endpoints or ()))
     return endpoints
 
@@ -61,17 +61,18 @@ EndpointOption = Annotated[
 
 
 def load_config(path: Path, *, strict: bool = False) -> "Configuration":
-    """Read a properties file as the services do; `strict`: an unknown key is an error. Raises ConfigError."""
+    """Read a properties file as the services do; with `strict` an unknown key is an error. Raises
+    ConfigError."""
     from twinlog.config import load
 
     return load(path, environ=os.environ, strict=strict)
 
 
 def service_endpoints(config: Path | None, endpoints: list[str] | None) -> dict[str, str]:
-    """HOST:PORT of every service: from --endpoint, else the living run of the file, else the file itself,
-    else the default port on loopback.
+    """HOST:PORT of every service: from --endpoint, else from the running services of the file, else from the
+    file, else the default port on loopback.
 
-    Raises ConfigError for a service that does not exist and a file that does not load.
+    Raises ConfigError for an unknown service, and for a file that does not load.
     """
     from twinlog.config.keys.twinlog import DEFAULT_PORTS
     from twinlog.supervisor.runs import living_runs
@@ -87,16 +88,15 @@ def service_endpoints(config: Path | None, endpoints: list[str] | None) -> dict[
 
 
 def service_channel(config: Path | None, endpoints: list[str] | None, service: str) -> "grpc.aio.Channel":
-    """A channel to where a service is, as the file and the environment say that it is called. Raises
-    ConfigError."""
+    """A channel to a service, with the credentials of the file and the environment. Raises ConfigError."""
     return channels(config)(service, service_endpoints(config, endpoints)[service])
 
 
 def channels(config: Path | None) -> "Callable[[str, str], grpc.aio.Channel]":
-    """Opens a channel to a service by its name and HOST:PORT; calls that a process on standby refuses are
-    made at the flow's owner. Raises ConfigError for a file that does not
-    load, and, when called first for a service, for certificates and tokens that are not usable. Later calls
-    use the newest that were good: files that are half written under a live view do not end it."""
+    """Return a function that opens a channel to a service by name and HOST:PORT. Calls that a standby refuses
+    are repeated at the flow's owner. Raises ConfigError for a file that does not load; the first call for a
+    service also for unusable certificates and tokens. Later calls use the newest usable ones, so that
+    half-written files do not end a live view."""
     from twinlog.config import Service
     from twinlog.config.security import SecuritySettings
     from twinlog.service.access.environment import of_environment

@@ -1,7 +1,7 @@
-"""Which command helps after a failure: every message of an error ends with one. Pure.
+"""The command that helps after a failure; every error message ends with one. Pure.
 
-By the reason; where the error names flow, topic, group or state file the command does too. `<A->B>`,
-`<TOPIC>`, `<GROUP>`, `<STATE_FILE>` and `<FILE>` (of properties) stand for what it does not name.
+It is chosen by the reason. If the error names flow, topic, group or state file, the command does too.
+`<A->B>`, `<TOPIC>`, `<GROUP>`, `<STATE_FILE>` and `<FILE>` (of properties) are placeholders for the rest.
 """
 
 import re
@@ -138,7 +138,7 @@ _OF_REASON: Final[Mapping[str, str]] = {
 }
 
 _FROM_KAFKA: Final = _PREFLIGHT
-"""It looks at every cluster and right of the file, and changes nothing."""
+"""It checks every cluster and right of the file, and changes nothing."""
 
 _BY_REASON: Final[Mapping[str, str]] = {
     reason.name: _OF_GROUP[group.title.partition(" (")[0]]

@@ -1,4 +1,5 @@
-"""What numbers of commands may be: partitions, offsets and seconds that Kafka and the services can hold."""
+"""The limits of numbers on the command line: partitions, offsets and seconds that Kafka and the services
+support."""
 
 from typing import Final
 
@@ -7,11 +8,11 @@ from twinlog.errors import ConfigError
 MOST_PARTITION: Final = 2**31 - 1
 MOST_OFFSET: Final = 2**63 - 1
 MOST_SECONDS: Final = 366 * 86_400
-"""A year: nobody waits longer, and `inf` is no time."""
+"""A year: longer waits make no sense, and `inf` is not a time."""
 
 
 def whole_number(text: str, most: int) -> int | None:
-    """The number from 0 up to `most` that the text is; None: it is another one, or none."""
+    """The whole number from 0 to `most` in the text; None if it is anything else."""
     if not (text.isascii() and text.isdecimal()) or len(text.lstrip("0")) > len(str(most)):
         return None
     number = int(text.lstrip("0") or "0")
@@ -19,7 +20,7 @@ def whole_number(text: str, most: int) -> int | None:
 
 
 def offset_of(text: str, option: str) -> int:
-    """An offset that an option or an argument names. Raises ConfigError."""
+    """The offset in an option or an argument. Raises ConfigError."""
     return _bounded(text, MOST_OFFSET, "an offset", option)
 
 
@@ -36,7 +37,7 @@ def _bounded(text: str, most: int, what: str, option: str) -> int:
 
 
 def shortened(text: str) -> str:
-    """In quotes; of what is too long for a line only the beginning."""
+    """In quotes; of a long text only the beginning."""
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"
 
 

@@ -1,4 +1,4 @@
-"""How commands print: a table for people, JSON for programs."""
+"""How commands print: tables, or JSON."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Output(StrEnum):
 
 
 def _note(output: Output) -> Output:
-    """Failures are told in the same form."""
+    """Store the format, so that failures are reported in it."""
     ANSWERS_IN_JSON.set(output is Output.JSON)
     return output
 
@@ -49,25 +49,26 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """One document a line, for streams."""
+    """One document per line, for streams."""
     typer.echo(printable_json(json.dumps(value, ensure_ascii=False)))
 
 
 def filter_output() -> None:
-    """Let no control sequence through but colours: names come from elsewhere. For the whole process."""
+    """Let no control sequences through except colours, because names come from other programs. For the whole
+    process."""
     sys.stdout = PrintableStream(sys.stdout)
     sys.stderr = PrintableStream(sys.stderr)
 
 
 def clear_screen() -> None:
-    """Does nothing when stdout is no terminal."""
+    """Does nothing when stdout is not a terminal."""
     if sys.stdout.isatty():
         stream = sys.stdout
         typer.echo("\033[2J\033[H", nl=False, file=getattr(stream, "unfiltered", stream))
 
 
 def screen_rows() -> int | None:
-    """How many rows of a table fit the terminal under a head, with a line to spare; None in a pipe."""
+    """How many rows of a table fit the terminal below a heading, with one line to spare; None in a pipe."""
     return max(1, shutil.get_terminal_size().lines - 4) if sys.stdout.isatty() else None
 
 
@@ -79,9 +80,8 @@ def in_colour(line: str) -> str:
 def print_table(
     title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, empty: str = ""
 ) -> None:
-    """A table that fits the terminal; in a pipe one line for each row, nothing cut off. `empty` stands in its
-    place when there are no rows.
-    """
+    """A table that fits the terminal; in a pipe one line for each row, nothing cut off. `empty` is printed
+    when there are no rows."""
     cells = [*rows]
     if empty and not cells:
         typer.echo(empty)

@@ -1,4 +1,4 @@
-"""Files that commands write for their caller alone."""
+"""Writes files that only their owner may read."""
 
 import os
 import tempfile
@@ -8,7 +8,7 @@ from twinlog.errors import ConfigError
 
 
 def refuse_to_replace(file: Path, *, begins: bytes) -> None:
-    """Raises ConfigError for a file that is there, and does not begin as those that the command writes: it is
+    """Raises ConfigError for an existing file that does not begin like the command's own files: it is
     something else, such as the properties file."""
     try:
         with file.open("rb") as stream:
@@ -25,10 +25,10 @@ def refuse_to_replace(file: Path, *, begins: bytes) -> None:
 
 
 def write_private(file: Path, content: bytes, *, replace: bool = True) -> None:
-    """The whole file or nothing, and for its owner alone. Raises ConfigError, without `replace` also for a
-    file that is there."""
+    """Write the whole file or nothing, readable by its owner only. Raises ConfigError; without `replace` also
+    for an existing file."""
     try:
-        # Under a name that nobody can guess: the directory may be one that others may write into.
+        # Use a name that nobody can guess, because others may be able to write to the directory.
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         try:
             with os.fdopen(handle, "wb") as stream:
@@ -38,7 +38,7 @@ def write_private(file: Path, content: bytes, *, replace: bool = True) -> None:
             if replace:
                 Path(name).replace(file)
             else:
-                # A link, unlike a rename, replaces nothing that came in between.
+                # Unlike a rename, a link does not replace a file that was created in between.
                 file.hardlink_to(name)
         finally:
             Path(name).unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""Tables as lines of text, laid out for the width there is. Pure.
+"""Tables as lines of text, fitted to the available width. Pure.
 
-In a pipe every row is one line, whatever its length: programs cut and search it. On a terminal no line is
-longer than the terminal is wide: long cells are wrapped, and where that would leave columns of a few letters
-columns that may be spared are left out, else each row becomes a paragraph instead. `rich.table` does neither:
-it cuts cells to the width, in a pipe to 80 columns.
+In a pipe every row is one line, whatever its length, because programs process it. On a terminal no line is
+wider than the terminal: long cells are wrapped. If columns would become too narrow, dispensable columns are
+left out, or else each row becomes a paragraph. `rich.table` does neither: it cuts cells to the width, in a
+pipe to 80 columns.
 """
 
 import re
@@ -20,20 +20,20 @@ _NARROWEST: Final = 20
 _NARROWEST_NAME: Final = 44
 """Cells without blanks are names: they are broken only when they are longer than this."""
 _WIDEST_PADDING: Final = 60
-"""In a pipe longer cells stand out of their column, so that one of them does not stretch all rows."""
+"""In a pipe longer cells extend beyond their column, so that one of them does not widen all rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     title: str
     right: bool = False
-    """Numbers stand at the right."""
+    """Numbers are right-aligned."""
     spare: int = 0
-    """Where the terminal is too narrow for a table, columns are left out, the highest first; 0 = never."""
+    """If the terminal is too narrow, columns are left out, those with the highest number first; 0 = never."""
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None) -> list[str]:
-    """Head and rows; `width` in characters, None in a pipe. No line ends with a blank."""
+    """Heading and rows; `width` in characters, None in a pipe. No line ends with a blank."""
     cells = [[printable(" ".join(re.split("[\n\t]", cell))) for cell in row] for row in rows]
     natural = [
         max([len(column.title), *(len(row[index]) for row in cells)]) for index, column in enumerate(columns)
@@ -68,7 +68,7 @@ def _wrapped(columns: Sequence[Column], cells: Sequence[Sequence[str]], widths: 
 
 
 def _paragraphs(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[str]:
-    """The first cell, and below it what is in the others."""
+    """The first cell, and the others below it."""
     indent = max(len(column.title) for column in columns) + 2 * len(_GAP)
     lines: list[str] = []
     for row in cells:
@@ -84,7 +84,7 @@ def _paragraphs(columns: Sequence[Column], cells: Sequence[Sequence[str]], width
 def _fitted(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], natural: Sequence[int], width: int
 ) -> list[int] | None:
-    """Widths that fit, the widest columns cut first; None when they would become too narrow."""
+    """Widths that fit, by narrowing the widest columns first; None when they would become too narrow."""
     floors = [
         max(len(column.title), min(natural[index], _narrowest(row[index] for row in cells)))
         for index, column in enumerate(columns)
@@ -114,6 +114,6 @@ def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]
 
 
 def _wrap(cell: str, width: int) -> list[str]:
-    """Broken between words, and inside words only where one is longer than a line."""
+    """Break between words, and inside words only if one is longer than a line."""
     lines = textwrap.wrap(cell, width, break_on_hyphens=False, break_long_words=False) or [""]
     return [line[start : start + width] for line in lines for start in range(0, max(1, len(line)), width)]

@@ -1,4 +1,4 @@
-"""Times as people give them to commands: a moment of the calendar, `now`, or so long ago."""
+"""Times on the command line: a date and time, `now`, or a time before now."""
 
 import re
 from datetime import UTC, datetime
@@ -11,15 +11,13 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOST_SECONDS_AGO = 10**11
 _TOO_EARLY_MS = -1
 _LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: the last time that services and calendars can hold."""
+"""The end of the year 9999, the last time that services and calendars support."""
 EXPECTED = "2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00, now, or -10m (s, m, h, d)"
 
 
 def parse_time(text: str, *, now_ms: int | None, option: str = "TIME") -> int:
-    """Milliseconds since 1970. A time without a zone is UTC. `now_ms` None: `now` means nothing here.
-
-    Raises ConfigError, also for a time before 1970: Kafka means other things by negative ones.
-    """
+    """Milliseconds since 1970. A time without a zone is UTC. Without `now_ms`, `now` is not allowed. Raises
+    ConfigError, also for a time before 1970, because negative times have other meanings in Kafka."""
     at_ms = _read(text, now_ms)
     if at_ms is None:
         raise ConfigError(
@@ -34,7 +32,7 @@ def parse_time(text: str, *, now_ms: int | None, option: str = "TIME") -> int:
 
 
 def _read(text: str, now_ms: int | None) -> int | None:
-    """None: it is no time."""
+    """None: it is not a time."""
     plain = text.strip()
     if plain == "now" and now_ms is not None:
         return now_ms

@@ -1,6 +1,5 @@
-"""The trace of a command: calls that it makes are joined to it. Only where OpenTelemetry's variables ask for
-traces, and its exporter is installed.
-"""
+"""The trace of a command, which its calls join. Only if OpenTelemetry's variables enable traces and its
+exporter is installed."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,8 +13,7 @@ from twinlog.telemetry.tracing import incoming_context, span, under
 
 @contextmanager
 def traced(command: str, environment: Mapping[str, str]) -> Iterator[None]:
-    """While the command runs. A trace that it was started in (`TRACEPARENT`) continues in it, exported or
-    not."""
+    """Trace the running command. A trace in `TRACEPARENT` is continued, whether or not it is exported."""
     given = incoming_context({"traceparent": environment.get("TRACEPARENT", "")})
     if "TRACES" not in wanted(environment):
         with under(given):

@@ -1,6 +1,6 @@
-"""What takes back what a command has just done: the last lines of its output for people.
+"""The commands that undo what a command has just done: the last lines of its output.
 
-Only what the clusters and the service keep is taken back: records that were copied meanwhile stay.
+They undo what the clusters and the service store; records that were copied meanwhile stay.
 """
 
 import shlex
@@ -14,7 +14,7 @@ MOST_SHOWN = 10
 
 
 def undo_command(*words: str) -> str:
-    """A command line, `twinlog resume 'A->B'`, that asks the same services as the command that runs."""
+    """A command line such as `twinlog resume 'A->B'` that asks the same services as the running command."""
     file = GIVEN_FILE.get()
     places = [word for endpoint in GIVEN_ENDPOINTS.get() for word in ("--endpoint", endpoint)]
     return shlex.join(["twinlog", *words, *places, *(("--config", file) if file else ())])

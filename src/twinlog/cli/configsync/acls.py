@@ -1,4 +1,4 @@
-"""`twinlog acls`: the ACLs of both clusters of a flow, what becomes of each, and who made the copy."""
+"""`twinlog acls`: the ACLs of both clusters of a flow, their copies, and who created these."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ Exit code 1 if the ACLs of a flow cannot be read: the flow is named, with its re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowAcls:
-    """What a flow does about ACLs, as far as it was asked for."""
+    """A flow's ACLs, as far as they were requested."""
 
     flow: types_pb2.Flow
     entries: Sequence[pb2.AclEntry]
@@ -93,7 +93,7 @@ def print_acls(answers: Sequence[FlowAcls | FlowFailure], output: Output) -> Non
 
 
 def on_cluster(acls: FlowAcls, cluster: str) -> FlowAcls:
-    """Only what is, or should be, on that end of the flow."""
+    """Only those that are, or should be, on this cluster of the flow."""
     is_source = acls.flow.source == cluster
     entries = [entry for entry in acls.entries if entry.HasField("source" if is_source else "target")]
     return FlowAcls(flow=acls.flow, entries=entries)
@@ -125,7 +125,7 @@ async def _acls(
 
 
 async def every_acl(stub: ConfigSyncServiceStub, flow: types_pb2.Flow, *, page: int = PAGE) -> FlowAcls:
-    """Page by page, all as seen by one look. Raises the error that the service told."""
+    """All pages of one observation. Raises the service's error."""
     request = pb2.ListAclsRequest(flow=flow, page_size=page)
     entries: list[pb2.AclEntry] = []
     while True:
@@ -165,7 +165,7 @@ def _cells(entry: pb2.AclEntry) -> list[str]:
 
 
 def _text(binding: pb2.AclBinding) -> str:
-    """As plans show it, in the order in which kafka-acls takes it."""
+    """As in plans, in the order of kafka-acls."""
     return (
         f"{binding.permission} {binding.principal} {binding.operation} on {binding.pattern_type} "
         f"{binding.resource_type} {binding.resource_name} from {binding.host}"
@@ -173,7 +173,7 @@ def _text(binding: pb2.AclBinding) -> str:
 
 
 def _maker(entry: pb2.AclEntry) -> str:
-    """Who made the ACL that the target has."""
+    """Who created the ACL on the target."""
     if entry.made_by_twinlog:
         return "Twinlog"
     return "others" if entry.state in (pb2.ACL_STATE_IN_STEP, pb2.ACL_STATE_FOREIGN) else ""

@@ -1,4 +1,4 @@
-"""How commands ask configsync: one channel, one deadline, our errors."""
+"""How commands call configsync: one channel, one deadline, Twinlog's errors."""
 
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -18,23 +18,23 @@ from twinlog.service.errors_wire import error_from_rpc
 Answer = TypeVar("Answer")
 
 PASS_TIMEOUT_SECONDS = 90.0
-"""Looking at two clusters takes as long as their clients wait, and a pass may be under way before."""
+"""Reading two clusters takes as long as their clients wait, and another pass may have to end first."""
 
 PAGE = 5000
-"""Actions or ACLs of one answer."""
+"""Actions or ACLs of one page."""
 
 
 @asynccontextmanager
 async def configsync_stub(
     config: Path | None, endpoints: list[str] | None
 ) -> AsyncIterator[ConfigSyncServiceStub]:
-    """A stub to where configsync is. Raises ConfigError for a file or an option that is wrong."""
+    """A stub for configsync. Raises ConfigError for a wrong file or option."""
     async with service_channel(config, endpoints, "configsync") as channel:
         yield ConfigSyncServiceStub(channel)
 
 
 async def answered(call: Awaitable[Answer]) -> Answer:
-    """The answer of a call. Raises the error that the service told."""
+    """Return the answer of a call. Raises the service's error."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:
@@ -42,7 +42,7 @@ async def answered(call: Awaitable[Answer]) -> Answer:
 
 
 async def chosen_flows(stub: ConfigSyncServiceStub, name: str | None) -> list[types_pb2.Flow]:
-    """The flow of this name, or all that configsync has. Raises ConfigError for a name that is no flow."""
+    """The flow of this name, or all flows of configsync. Raises ConfigError for a name that is not a flow."""
     if name is not None:
         return [parse_flow(name)]
     answer = await answered(stub.ListFlows(pb2.ListFlowsRequest(), timeout=5.0))
@@ -52,7 +52,7 @@ async def chosen_flows(stub: ConfigSyncServiceStub, name: str | None) -> list[ty
 async def every_topic(
     stub: ConfigSyncServiceStub, flow: types_pb2.Flow, *, timeout_seconds: float
 ) -> list[pb2.ReplicatedTopic]:
-    """The topics of a flow, page by page. `timeout_seconds`: of each page. Raises AioRpcError."""
+    """All topics of a flow. `timeout_seconds` applies to each page. Raises AioRpcError."""
     request = pb2.ListTopicsRequest(flow=flow)
     found: list[pb2.ReplicatedTopic] = []
     while True:

@@ -1,4 +1,4 @@
-"""Which offsets the copy of an explained topic has, as the source service says it."""
+"""Which offsets the copy of an explained topic has, according to the source service."""
 
 import asyncio
 from collections import Counter
@@ -20,7 +20,7 @@ Partitions = Sequence[source_pb.PartitionStatus]
 async def copies_of(
     explanations: Sequence[pb2.TopicExplanation], config: Path | None, endpoint: list[str] | None
 ) -> list[Partitions | None]:
-    """The partitions of each explained topic; None where it is not copied, or nobody says."""
+    """The partitions of each explained topic; None if it is not copied, or it is unknown."""
     return [await _copies(each, config, endpoint) for each in explanations]
 
 
@@ -33,12 +33,12 @@ async def _copies(
         async with asyncio.timeout(ASK_SECONDS), source_stub(config, endpoint) as stub:
             return await every_partition(stub, explanation.flow, explanation.source_topic)
     except (TwinlogError, TimeoutError):
-        return None  # what configsync says is asked for; this is told where it is known
+        return None  # The user asked for configsync's answer; this is only added if it is known.
 
 
 def offsets_words(partitions: Partitions | None) -> str:
-    """`preserved`, `translated: COMPACTED`, `2 preserved, 1 translated: FILL_TOO_LARGE`; empty while nothing
-    is known."""
+    """`preserved`, `translated: COMPACTED`, `2 preserved, 1 translated: FILL_TOO_LARGE`; empty while
+    unknown."""
     kinds = Counter(
         f"{each.offsets}: {each.offsets_reason}" if each.offsets_reason else each.offsets
         for each in partitions or ()

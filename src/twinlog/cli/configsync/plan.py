@@ -1,4 +1,4 @@
-"""`twinlog plan` and `twinlog apply`: what would bring a target in step, and doing exactly that."""
+"""`twinlog plan` and `twinlog apply`: show the changes that sync a target, and make exactly these."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,7 +75,7 @@ def plan_command(
 def print_plans(
     planned: Sequence[pb2.Plan | FlowFailure], output: Output, *, skips: bool, check: bool
 ) -> None:
-    """Exits with 1 when a flow could not be planned, or when `check` finds something to do."""
+    """Exits with 1 when a flow could not be planned, or when `check` finds changes."""
     plans = [each for each in planned if isinstance(each, pb2.Plan)]
     unplanned = [each for each in planned if isinstance(each, FlowFailure)]
     with reported_failures():
@@ -128,7 +128,7 @@ def apply_command(
 
 
 def _require_clear(plan: str | None, scopes: list[str], output: Output, *, yes: bool) -> None:
-    """Raises ConfigError for options that leave open what is carried out."""
+    """Raises ConfigError for options that do not clearly say what to carry out."""
     if plan and scopes:
         raise ConfigError(
             "--scope and --plan exclude each other: a plan already has its scope",
@@ -149,7 +149,7 @@ def _confirmed_plan(
     *,
     yes: bool,
 ) -> str | None:
-    """The id of a plan that is made now and agreed to; None when there is nothing to do."""
+    """The id of a new plan that the user has confirmed; None when there is nothing to do."""
     plan = run_async(_plan(flow, scopes, config, endpoint))
     with reported_failures():
         if output is Output.TABLE:
@@ -179,7 +179,7 @@ async def _plan(flow: str, scopes: list[str], config: Path | None, endpoint: lis
 async def whole_plan(
     stub: ConfigSyncServiceStub, flow: types_pb2.Flow, scopes: Sequence[str], *, page: int = PAGE
 ) -> pb2.Plan:
-    """One plan, page by page. Raises the error that the service told."""
+    """One plan with all its pages. Raises the service's error."""
     request = pb2.PlanSyncRequest(flow=flow, scopes=scopes, page_size=page)
     answer = await answered(stub.PlanSync(request, timeout=PASS_TIMEOUT_SECONDS))
     plan = answer.plan

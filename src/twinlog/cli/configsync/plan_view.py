@@ -1,4 +1,4 @@
-"""Plans as a diff for people, coloured on a terminal, and as JSON."""
+"""Plans as a coloured diff on a terminal, and as JSON."""
 
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ _REMOVES: Final = frozenset(
 
 
 def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
-    """A heading, one line per action (`+` adds, `-` removes, `~` changes), and what stands in the way."""
+    """A heading, one line per action (`+` adds, `-` removes, `~` changes), and the blockers."""
     typer.secho(
         f"{flow_name(plan.flow)}: {count_of(plan.change_count, 'change')} in {', '.join(plan.scopes)}",
         bold=True,
@@ -35,13 +35,14 @@ def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
 
 
 def print_next_step(plan: pb2.Plan) -> None:
-    """The command that carries the plan out, when there is something to do."""
+    """The command that carries the plan out, if there is something to do."""
     if plan.change_count:
         typer.echo(f"  twinlog apply '{flow_name(plan.flow)}' --plan {plan.plan_id}")
 
 
 def print_outcome(outcome: pb2.ApplySyncResponse, *, shown: bool) -> None:
-    """What was done, unless its plan was `shown` before; what was refused, with the reason; both counts."""
+    """What was done, unless its plan was `shown` before; what was refused, with the reason; and the
+    counts."""
     for action in () if shown else outcome.applied:
         _print_action(action)
     for refused in outcome.refused:
@@ -81,7 +82,7 @@ def outcome_as_json(outcome: pb2.ApplySyncResponse) -> dict[str, Any]:
 
 
 def action_as_json(action: pb2.PlannedAction) -> dict[str, Any]:
-    """Only what the action has."""
+    """Only the fields that the action has."""
     fields: dict[str, Any] = {
         "offsets": offsets_as_json(action.offsets) if action.HasField("offsets") else None,
         "kind": pb2.ActionKind.Name(action.kind).removeprefix("ACTION_KIND_"),
@@ -113,7 +114,7 @@ def offsets_as_json(offsets: pb2.ExpectedOffsets) -> dict[str, Any]:
 
 
 def offsets_words(offsets: pb2.ExpectedOffsets) -> str:
-    """What a copy's offsets will be, in a line."""
+    """The expected offsets of a copy, in one line."""
     if not offsets.preserved:
         return f"offsets of its own: {offsets.message} ({offsets.reason})"
     if not offsets.filled_offsets:

@@ -177,7 +177,7 @@ def _change(
 
 
 def undo_of_change(before: pb2.Rules, after: pb2.Rules, key: str) -> list[str]:
-    """The command that brings the value back that was in force; nothing where it is the same."""
+    """The command that restores the previous value; nothing if it is the same."""
     flow = flow_name(after.flow)
     was = next((rule for rule in before.rules if rule.key == key), None)
     now = next((rule for rule in after.rules if rule.key == key), None)

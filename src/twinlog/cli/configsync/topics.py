@@ -51,7 +51,7 @@ def topics_command(
 
 
 def is_troubled(topic: pb2.ReplicatedTopic) -> bool:
-    """Whether it waits, is gone from the source, or is not in step although it is copied."""
+    """Whether it waits, was deleted on the source, or is copied but not in sync."""
     return state_name(topic) != _READY or bool(topic.reason)
 
 

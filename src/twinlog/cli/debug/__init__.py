@@ -1,1 +1,1 @@
-"""`twinlog debug bundle`: what a bug report needs, in one file without secrets."""
+"""`twinlog debug bundle`: collects what a bug report needs in one file, without secrets."""

@@ -1,4 +1,4 @@
-"""The file of a bundle: entries of bounded size, blanked, in one tar.gz."""
+"""The file of a bundle: entries of limited size, without secrets, in one tar.gz."""
 
 import io
 import json
@@ -15,17 +15,17 @@ MOST_BYTES = 24 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Archive:
-    """`add` what was found and `miss` what was not, then `content`."""
+    """Call `add` for what was found and `miss` for what was not, then `content`."""
 
     blanked: Blanker
     at_seconds: int
-    """When it is made, for the times of its entries."""
+    """When it is created, for the times of its entries."""
     entries: dict[str, bytes] = field(default_factory=dict)
     missing: list[dict[str, str]] = field(default_factory=list)
     _bytes: int = 0
 
     def add(self, name: str, text: str, *, keep_end: bool = False) -> None:
-        """Add an entry. Of a text that is too long the beginning is kept, or with `keep_end` the end."""
+        """Add an entry. A text that is too long is cut to its beginning, or with `keep_end` to its end."""
         content = self.blanked(text).encode("utf-8", "replace")
         room = max(0, min(MOST_ENTRY_BYTES, MOST_BYTES - self._bytes))
         if len(content) > room:
@@ -38,11 +38,11 @@ class Archive:
         self.add(name, json.dumps(document, indent=1, ensure_ascii=False, default=str) + "\n")
 
     def miss(self, name: str, reason: str, message: str) -> None:
-        """Why something is not here, or not whole."""
+        """Record why something is missing or incomplete."""
         self.missing.append({"what": name, "reason": reason, "message": self.blanked(message)})
 
     def content(self, summary: dict[str, Any]) -> bytes:
-        """The tar.gz; `summary` is its first entry, with what is missing."""
+        """The tar.gz; its first entry is `summary`, with what is missing."""
         first = json.dumps({**summary, "missing": self.missing}, indent=1, ensure_ascii=False, default=str)
         entries = {"summary.json": self.blanked(first).encode() + b"\n", **self.entries}
         whole = io.BytesIO()

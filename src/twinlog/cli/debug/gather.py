@@ -1,4 +1,5 @@
-"""Collects a bundle. What is away, too slow or too large is named as missing; nothing here raises for it."""
+"""Collects a bundle. Whatever does not answer, or is too slow or too large, is listed as missing; nothing is
+raised for it."""
 
 import asyncio
 import os
@@ -35,13 +36,13 @@ from twinlog.properties import Property, parse
 from twinlog.supervisor.runs import LivingRun, living_runs
 
 STEP_SECONDS = 20.0
-"""For each part; all are collected side by side."""
+"""The time-out of each part; all parts are collected concurrently."""
 MOST_PARTITIONS = 5_000
 MOST_FLOWS = 20
 _LOG_BYTES = 1 << 20
 _SECRET_FILE_BYTES = 64 << 10
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Services are asked themselves: a proxy of the environment is for the world outside."""
+"""Services are called directly: a proxy of the environment is for other networks."""
 _PACKAGES = (
     "twinlog", "twinlog-core", "twinlog-service", "twinlog-source", "twinlog-checkpoint", "twinlog-heartbeat",
     "twinlog-configsync", "aiokafka", "confluent-kafka", "grpcio", "protobuf", "pyspark", "typer", "aiohttp",
@@ -118,7 +119,7 @@ async def _bounded(archive: Archive, name: str, step: Awaitable[None]) -> None:
 
 
 def _written(config: Path) -> list[tuple[str, str]]:
-    """The properties of the file, as they stand there. Raises ConfigError."""
+    """The properties of the file as written. Raises ConfigError."""
     try:
         content = config.read_bytes()
     except OSError as error:
@@ -128,7 +129,7 @@ def _written(config: Path) -> list[tuple[str, str]]:
 
 
 def _filled(request: Request, written: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What references stand for, also in a file that does not load."""
+    """The values of references, also in a file that does not load."""
     settings = {key: Property(key=key, value=value) for key, value in written}
     resolver = configured_resolver(
         settings,
@@ -144,7 +145,7 @@ def _filled(request: Request, written: list[tuple[str, str]]) -> list[tuple[str,
 
 
 def _in_files(properties: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Secrets of the files that properties name."""
+    """The secrets in files that properties name."""
     found: list[tuple[str, str]] = []
     for name in {value for key, value in properties if is_secret_file(key)}:
         with suppress(OSError, ValueError):
@@ -156,7 +157,7 @@ def _in_files(properties: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _resolved(configuration: Configuration) -> list[tuple[str, str]]:
-    """What references in the file stand for."""
+    """The values of the references in the file."""
     found: list[tuple[str, str]] = list(configuration.spark.conf.items())
     for cluster in configuration.clusters.values():
         for client in (cluster.admin, cluster.consumer, cluster.producer):
@@ -229,7 +230,8 @@ async def _scrape(archive: Archive, service: str, address: str) -> None:
 def _add_logs(archive: Archive, named: Sequence[Path], run: LivingRun | None) -> None:
     files = list(dict.fromkeys(file.absolute() for file in named))
     if run is not None:
-        # `twinlog run` writes where its caller sent it: a file is found, a terminal or a pipe is not.
+        # `twinlog run` logs to where its caller redirected it: a file can be found, a terminal or a pipe
+        # cannot.
         for number in (2, 1):
             with suppress(OSError):
                 file = Path(f"/proc/{run.pid}/fd/{number}").readlink()
@@ -240,7 +242,7 @@ def _add_logs(archive: Archive, named: Sequence[Path], run: LivingRun | None) ->
     for index, file in enumerate(files):
         name = f"logs/{index}-{file.name}"
         if file.exists() and not file.is_file():
-            archive.miss(name, "NOT_FOUND", f"{file}: not a file")  # to read a pipe could take for ever
+            archive.miss(name, "NOT_FOUND", f"{file}: not a file")  # Reading a pipe could take for ever.
             continue
         try:
             archive.add(name, _tail(file), keep_end=True)

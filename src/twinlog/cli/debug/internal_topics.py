@@ -1,4 +1,4 @@
-"""Where a flow's internal topics begin and end, and who owns the flow, for a bundle."""
+"""The start and end of a flow's internal topics, and the owner of the flow, for a bundle."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -16,7 +16,7 @@ from twinlog.preflight.own_topics import OwnTopic, own_topics
 
 
 async def look_at_flow(archive: Archive, name: str, entry: FlowConfig, timeout_seconds: float) -> None:
-    """One entry of the bundle. A cluster that is away is named as missing."""
+    """One entry of the bundle. A cluster that does not answer is listed as missing."""
     document: dict[str, Any] = {"flow": str(entry.flow), "clusters": {}, "topics": {}, "owners": {}}
     topics = own_topics(entry, policy_from_config(entry.policy_config))
     for client in (entry.clients.source_admin, entry.clients.target_admin):

@@ -1,7 +1,7 @@
-"""What must not be in a bundle. Pure.
+"""Keeps secrets out of a bundle. Pure.
 
-Two nets, one behind the other: a value is shown only where its key is known to hold no secret, and every text
-is searched for the secrets themselves, wherever they come from.
+Two layers: a value is shown only if its key is known to hold no secret, and every text is searched for the
+secrets themselves, wherever they come from.
 """
 
 import json
@@ -14,16 +14,16 @@ from twinlog.config.keys.table import BY_ANY_NAME
 from twinlog.telemetry.redaction import REDACTED, blank_secrets, is_secret_key
 
 SHORTEST = 4
-"""Shorter ones are found by their keys alone: to blank `no` everywhere would leave nothing to read."""
+"""Shorter secrets are only found by their keys: blanking `no` everywhere would leave nothing readable."""
 
 SHORTEST_UNKNOWN = 8
-"""The same for values of keys that are not known."""
+"""The same for values of unknown keys."""
 
 _WORDS = frozenset({"true", "false", "none", "null"})
 _QUOTED = re.compile(r"([\w.\-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s\"';]+))")
 _URL = re.compile(r"\w+://[^\s:/@]*:([^\s@/]+)@")
 _URL_TOKEN = re.compile(r"\w+://([^\s:/@]{8,})@")
-"""A user's name alone may be a token."""
+"""Even a user name alone may be a token."""
 _ESCAPED = re.compile(r"\\(.)")
 _BEARER = re.compile(r"(?P<before>(?<!\w)Bearer\s++)[\w\-.~+/]{8,}+=*+", re.IGNORECASE)
 _JWT = re.compile(r"(?<![\w\-])eyJ[\w\-]++\.[\w\-]++\.[\w\-]*+")
@@ -91,7 +91,7 @@ def secrets_of(properties: Iterable[tuple[str, str]]) -> frozenset[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """As it stands in properties, in JSON, in words of Python and in URLs."""
+    """As written in properties, in JSON, in Python and in URLs."""
     for text in {secret, _ESCAPED.sub(r"\1", secret), unquote(secret)}:
         yield text
         yield from (json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
@@ -101,12 +101,12 @@ def _forms(secret: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Blanker:
-    """Blanks what looks like a secret, and what is one."""
+    """Replaces secrets, and everything that looks like one."""
 
     secrets: frozenset[str]
 
     def __call__(self, text: str) -> str:
-        # The longest first: a secret may be part of another one.
+        # The longest first, because a secret may be part of another one.
         for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, REDACTED)
         text = _BEARER.sub(lambda found: found["before"] + REDACTED, text)
@@ -114,7 +114,7 @@ class Blanker:
 
 
 def of_environment(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Variables that hold secrets by their names, and headers for a collector of telemetry."""
+    """Secrets in variables with telling names, and headers for a telemetry collector."""
     found = [(name, value) for name, value in environment.items() if is_secret_key(name.replace("_", "."))]
     for name, value in environment.items():
         if _HEADERS.fullmatch(name):
@@ -133,5 +133,5 @@ def is_secret_file(key: str) -> bool:
 
 
 def of_secret_file(content: str) -> list[tuple[str, str]]:
-    """Tokens and lines of keys."""
+    """Tokens, and lines of keys."""
     return [("password", word) for word in content.split() if len(word) >= _SHORTEST_IN_A_FILE]

@@ -1,4 +1,4 @@
-"""Plans, steps and reports of moves for programs."""
+"""Plans, steps and reports of moves as JSON."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from twinlog.cli.moves.plan_outcome import action, staying
 
 
 def step_as_json(step: pb2.MoveStep) -> dict[str, Any]:
-    """One step for programs."""
+    """One step as JSON."""
     return {
         "step": step.name,
         "state": pb2.StepState.Name(step.state).removeprefix("STEP_STATE_"),
@@ -37,7 +37,7 @@ def event_as_json(
 
 
 def plan_as_json(plan: pb2.MovePlan) -> dict[str, Any]:
-    """The plan for programs."""
+    """The plan as JSON."""
     return {
         "flow": flow_name(plan.flow),
         "from": plan.from_cluster,
@@ -86,7 +86,7 @@ def plan_as_json(plan: pb2.MovePlan) -> dict[str, Any]:
 
 
 def last_as_json(last: pb2.LastMove) -> dict[str, Any]:
-    """The move on record for programs."""
+    """The recorded move as JSON."""
     return {
         "run_id": last.run_id,
         "kind": last.kind,

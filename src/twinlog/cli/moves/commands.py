@@ -1,4 +1,4 @@
-"""The commands of a move, for either direction: `twinlog failover …` and `twinlog failback …`."""
+"""The commands of a move for both directions: `twinlog failover …` and `twinlog failback …`."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from twinlog.cli.source.client import FlowArgument
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Direction:
-    """One of the two, and what its commands say of themselves."""
+    """One direction, with the help texts of its commands."""
 
     kind: str
     """failover or failback."""

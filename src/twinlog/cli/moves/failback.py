@@ -1,4 +1,4 @@
-"""`twinlog failback`: consumer groups go back to the source."""
+"""`twinlog failback`: moves consumer groups back to the source."""
 
 from twinlog.cli.moves.commands import Direction, commands_of
 

@@ -1,4 +1,4 @@
-"""`twinlog failover`: consumer groups continue on the target."""
+"""`twinlog failover`: moves consumer groups to the target."""
 
 from twinlog.cli.moves.commands import Direction, commands_of
 

@@ -1,4 +1,4 @@
-"""What `twinlog failover` and `twinlog failback` share: options, the plan's table, the steps of a run."""
+"""Shared by `twinlog failover` and `twinlog failback`: options, the plan's table, the steps of a run."""
 
 from collections.abc import AsyncIterable
 from typing import Annotated
@@ -188,5 +188,5 @@ def _next_steps(plan: pb2.MovePlan) -> list[str]:
 
 
 def clock_time(at: Timestamp) -> str:
-    """In UTC: `2026-01-31T12:00:00Z`: operators compare it with logs."""
+    """In UTC, `2026-01-31T12:00:00Z`, because operators compare it with logs."""
     return f"{at.ToDatetime():%Y-%m-%dT%H:%M:%SZ}"

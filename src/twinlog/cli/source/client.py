@@ -1,4 +1,4 @@
-"""How commands ask the source service: one channel, one deadline, our errors; and the words they share."""
+"""How commands call the source service: one channel, one deadline, Twinlog's errors, and shared wording."""
 
 import getpass
 import os
@@ -40,13 +40,13 @@ PartitionOption = Annotated[
 
 @asynccontextmanager
 async def source_stub(config: Path | None, endpoints: list[str] | None) -> AsyncIterator[SourceServiceStub]:
-    """A stub to where source is. Raises ConfigError for a file or an option that is wrong."""
+    """A stub for the source service. Raises ConfigError for a wrong file or option."""
     async with service_channel(config, endpoints, "source") as channel:
         yield SourceServiceStub(channel)
 
 
 async def answered(call: Awaitable[Answer]) -> Answer:
-    """The answer of a call. Raises the error that the service told."""
+    """Return the answer of a call. Raises the service's error."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:
@@ -54,7 +54,7 @@ async def answered(call: Awaitable[Answer]) -> Answer:
 
 
 async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.FlowStatus]:
-    """All flows, or the one that is named. Raises ConfigError when it is not there."""
+    """All flows, or the named one. Raises ConfigError when it does not exist."""
     wanted = None if flow is None else parse_flow(flow)
     listed = await answered(stub.ListFlows(pb2.ListFlowsRequest(), timeout=CALL_TIMEOUT_SECONDS))
     found = [status for status in listed.flows if wanted is None or status.flow == wanted]
@@ -67,8 +67,8 @@ async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.Flow
 async def every_partition(
     stub: SourceServiceStub, flow: types_pb2.Flow | None, topic: str, *, from_owner: bool = False
 ) -> list[pb2.PartitionStatus]:
-    """All partitions, page by page. `from_owner` needs a flow: a process on standby knows stored positions,
-    which may be a little old. Raises the error that the service told."""
+    """All partitions, page by page. `from_owner` needs a flow; a standby only knows stored positions, which
+    may be slightly old. Raises the service's error."""
     request = pb2.ListPartitionsRequest(flow=flow, source_topic=topic, page_size=PAGE, from_owner=from_owner)
     found: list[pb2.PartitionStatus] = []
     while True:
@@ -82,7 +82,7 @@ async def every_partition(
 async def every_gap(
     stub: SourceServiceStub, flow: types_pb2.Flow | None, topic: str, *, timeout_seconds: float
 ) -> pb2.ListGapsResponse:
-    """The whole ledger, page by page. `timeout_seconds`: of each page. Raises AioRpcError."""
+    """The whole ledger, page by page. `timeout_seconds` applies to each page. Raises AioRpcError."""
     request = pb2.ListGapsRequest(flow=flow, source_topic=topic)
     whole = await stub.ListGaps(request, timeout=timeout_seconds)
     request.page_token = whole.next_page_token
@@ -111,7 +111,7 @@ def scope_name(scope: pb2.Scope) -> str:
 
 
 def scope_words(scope: pb2.Scope) -> list[str]:
-    """The scope as words of a command line."""
+    """The scope as arguments of a command line."""
     words = [flow_name(scope.flow)]
     if scope.source_topic:
         words += ["--topic", scope.source_topic]
@@ -125,11 +125,11 @@ def partition_name(partition: types_pb2.TopicPartition) -> str:
 
 
 def who(current_user: Callable[[], str] = getpass.getuser) -> str:
-    """Who asks: for the service's log and the flow's record."""
+    """The caller's name, for the service's log and the flow's records."""
     try:
         user = current_user()
     except (KeyError, OSError):
-        # Containers often run under a number that no passwd entry names.
+        # Containers often run with a user number without a passwd entry.
         user = f"uid-{os.getuid()}"
     return f"{user}@{socket.gethostname()}"
 

@@ -43,7 +43,7 @@ _ACKNOWLEDGED = Column(title="acknowledged")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the command line asks for."""
+    """The request of a command line."""
 
     acknowledge: bool
     flow: str | None
@@ -119,7 +119,7 @@ def _wish(words: Sequence[str], option: str | None) -> Wish:
 def _request(
     wish: Wish, topic: str, partition: int | None, begin: int | None, *, everything: bool
 ) -> pb2.AcknowledgeGapsRequest:
-    """Raises ConfigError for a selection that leaves open what is meant."""
+    """Raises ConfigError if the selection is not clear."""
     if everything == bool(topic):
         raise ConfigError(
             "choose the gaps: --topic (with --partition, --from), or --all for all of the flow",
@@ -132,7 +132,7 @@ def _request(
 
 
 def _unknown(ledgers: Sequence[pb2.UnknownLedger]) -> TwinlogError:
-    """Whose gaps nobody knows: an empty list would say that there are none."""
+    """Flows with unreadable gaps: an empty list would mean that there are none."""
     told = [f"the gaps of {flow_name(each.flow)} cannot be read: {each.message}" for each in ledgers]
     metadata = {"flows": ", ".join(flow_name(each.flow) for each in ledgers)}
     if len(ledgers) == 1:

@@ -1,4 +1,4 @@
-"""How one partition looks: in a table for people, as a document for programs. Pure."""
+"""One partition as a row of a table, and as JSON. Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -34,14 +34,15 @@ _WORST_FIRST = ("FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING")
 
 
 def is_troubled(status: pb2.PartitionStatus) -> bool:
-    """Whether it does not simply run, or differs. One that is held behind on purpose runs."""
+    """Whether it is not RUNNING, or differs from its source. A delayed partition is RUNNING."""
     if status.proof.verdict == "DIFFERENT" or status.foreign_records:
         return True
     return status.state != pb2.PARTITION_STATE_RUNNING or status.reason not in _NO_TROUBLE
 
 
 def worst_first(statuses: Iterable[pb2.PartitionStatus]) -> list[pb2.PartitionStatus]:
-    """Those at fault, those that do not move, …, those that run; else in the order in which they came."""
+    """Faulted partitions first, then those without progress, …, then RUNNING ones; otherwise in the original
+    order."""
     ranks = {state: rank for rank, state in enumerate(_WORST_FIRST)}
     return sorted(statuses, key=lambda each: (ranks.get(state_name(each), 0), not is_troubled(each)))
 
@@ -80,7 +81,7 @@ def lag_cell(status: pb2.PartitionStatus) -> str:
 
 
 def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:
-    """Age of the oldest record that is not copied; None when it is not known."""
+    """The age of the oldest record that is not copied; None when unknown."""
     if not status.HasField("lag_records"):
         return None
     if not status.lag_records:
@@ -91,7 +92,7 @@ def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:
 
 
 def caught_up_in_seconds(status: pb2.PartitionStatus) -> float | None:
-    """Until nothing is left to copy, at the present pace; None when it cannot be told."""
+    """Until everything is copied, at the present pace; None when unknown."""
     return status.caught_up_in.ToMilliseconds() / 1000 if status.HasField("caught_up_in") else None
 
 
@@ -131,7 +132,7 @@ def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
 
 
 def _foreign_json(status: pb2.PartitionStatus) -> dict[str, Any] | None:
-    """What somebody else wrote into the copy last, as the copier found it."""
+    """The last foreign records that the copier found in the copy."""
     if not status.HasField("foreign_write"):
         return None
     write = status.foreign_write
@@ -156,7 +157,7 @@ def _foreign_words(status: pb2.PartitionStatus) -> str:
 
 
 def _proof_json(status: pb2.PartitionStatus) -> dict[str, Any] | None:
-    """What the standing proof says; null where it is off, or has not come to this partition yet."""
+    """The result of continuous verification; null if it is off, or has not reached this partition yet."""
     if not status.HasField("proof"):
         return None
     proof = status.proof
@@ -185,7 +186,7 @@ def _proof_words(status: pb2.PartitionStatus) -> str:
 
 
 def offsets_json(status: pb2.PartitionStatus) -> dict[str, Any]:
-    """Which offsets the copy has; null while it is not decided."""
+    """Which offsets the copy has; null while undecided."""
     return {
         "offsets": status.offsets or None,
         "offsets_reason": status.offsets_reason,
@@ -199,7 +200,7 @@ def state_name(status: pb2.PartitionStatus) -> str:
 
 
 def shown_seconds(seconds: float | None) -> str:
-    """`12 s`, `5 min`, `3.2 h`, `2.0 d`; `?` when it is not known."""
+    """`12 s`, `5 min`, `3.2 h`, `2.0 d`; `?` when unknown."""
     if seconds is None:
         return UNKNOWN
     for size, unit in ((86_400, "d"), (3_600, "h")):
@@ -209,7 +210,7 @@ def shown_seconds(seconds: float | None) -> str:
 
 
 def shown_catch_up(seconds: float | None) -> str:
-    """`yes`, `in 5 min`, or `?` when it cannot be told."""
+    """`yes`, `in 5 min`, or `?` when unknown."""
     if seconds is None:
         return UNKNOWN
     return f"in {shown_seconds(seconds)}" if seconds else "yes"

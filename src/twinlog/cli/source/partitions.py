@@ -93,8 +93,8 @@ async def _follow(
     endpoint: list[str] | None,
     output: Output,
 ) -> None:
-    """Show the partitions as the service tells of them, also over its restarts. Raises what keeps it from
-    the first answer."""
+    """Show the partitions as the service sends them, also after its restarts. Raises the error of the first
+    connection."""
     known = KnownPartitions()
     asked = None if flow is None else parse_flow(flow)
     backoff = Backoff(initial_seconds=0.5, max_seconds=5.0, random=random.random)
@@ -139,7 +139,7 @@ def _print(known: KnownPartitions, told: Told, output: Output, *, trouble: bool)
 
 
 def _print_rows(found: Sequence[pb2.PartitionStatus], *, trouble: bool, most: int | None = None) -> None:
-    """The table, worst first; a screen that is redrawn holds as many as fit."""
+    """The table, worst first; on a screen that is redrawn, as many rows as fit."""
     now_ms = _now_ms()
     shown = rows.worst_first(found)[:most]
     empty = _NO_TROUBLE if trouble else _NOTHING

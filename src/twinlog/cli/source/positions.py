@@ -147,7 +147,7 @@ def set_command(
 
 
 def _require_clear(target: pb2.PositionTarget, topic: str, *, everything: bool) -> None:
-    """Raises ConfigError for what can hardly be meant."""
+    """Raises ConfigError for a request that is hardly intended."""
     if everything and topic:
         raise ConfigError("--all means every topic of the flow: omit --topic", metadata={"key": "--all"})
     if not topic and not everything and target.HasField("offset"):
@@ -161,7 +161,7 @@ def _require_clear(target: pb2.PositionTarget, topic: str, *, everything: bool) 
 def _ask(
     request: pb2.SetPositionsRequest, config: Path | None, endpoint: list[str] | None, output: Output
 ) -> None:
-    """Show what a whole flow's move means, and wait for a yes."""
+    """Show what moving a whole flow means, and ask for confirmation."""
     trial = pb2.SetPositionsRequest()
     trial.CopyFrom(request)
     trial.dry_run = True
@@ -172,7 +172,7 @@ def _ask(
 
 
 def _title(changes: Sequence[pb2.PositionChange], *, dry_run: bool) -> str:
-    """What was done, in truth."""
+    """The actual outcome."""
     if not changes:
         return "no partition is copied: nothing was changed"
     if dry_run:
@@ -186,15 +186,15 @@ def _title(changes: Sequence[pb2.PositionChange], *, dry_run: bool) -> str:
 
 
 def _meant(target: pb2.PositionTarget) -> str:
-    """How a time was understood."""
+    """How a time was interpreted."""
     if not target.HasField("timestamp"):
         return ""
     return f" (to the first records of {shown_time(target.timestamp.ToMilliseconds())} or later)"
 
 
 def undo_of_moves(flow: str, changes: Sequence[pb2.PositionChange]) -> list[str]:
-    """A command for each partition that was moved from a position that is known, and can be moved back. It
-    does not remove what is on the target twice."""
+    """A command for each partition that was moved from a known position, and can be moved back. It does not
+    remove records that are on the target twice."""
     return [
         undo_command(
             *("positions", "set", flow, "--topic", change.partition.topic),
@@ -237,7 +237,7 @@ async def _get(
 
 
 def _known(scope: pb2.Scope, found: list[pb2.PartitionStatus]) -> list[pb2.PartitionStatus]:
-    """What was found. Raises NotFoundError for a topic that the flow does not copy."""
+    """Return the partitions. Raises NotFoundError for a topic that the flow does not copy."""
     if scope.source_topic and not found:
         raise NotFoundError(
             f"{scope_name(scope)} is not copied: `twinlog partitions` shows what is",

@@ -69,9 +69,9 @@ def throttle_command(
 
 
 def _named(flow: str | None, option: str | None, rate: str | None) -> tuple[str | None, str | None]:
-    """Flow and rate, whichever way the flow is named. Raises ConfigError.
+    """Flow and rate, by argument or option. Raises ConfigError.
 
-    `throttle --flow 'A->B' 20M` puts the rate where the flow would stand.
+    In `throttle --flow 'A->B' 20M` the rate is at the place of the flow.
     """
     for text in (flow, rate):
         if text is not None and text.startswith("--"):
@@ -112,7 +112,7 @@ async def _throttle(
 
 
 def undo_of_throttle(scope: pb2.Scope, before: Iterable[pb2.Throttle], now: int) -> list[str]:
-    """The limit that was in force, or none; nothing where that is the same."""
+    """The limit that was in force, or none; nothing if it is the same."""
     was = next((each.bytes_per_second for each in before if each.scope == scope), 0)
     if was == now:
         return []

@@ -1,4 +1,4 @@
-"""What a watch of partitions has told so far. Pure."""
+"""The state that a watch of partitions has received. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ Key = tuple[str, str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What is new with a message."""
+    """The news of a message."""
 
     changed: Sequence[pb2.PartitionStatus]
     removed: Sequence[pb2.PartitionStatus] = ()
@@ -21,14 +21,14 @@ class KnownPartitions:
     _known: dict[Key, pb2.PartitionStatus] = field(default_factory=dict)
     _snapshot: dict[Key, pb2.PartitionStatus] = field(default_factory=dict)
     complete: bool = False
-    """A snapshot was told to its end."""
+    """A snapshot was received completely."""
 
     def begin(self) -> None:
-        """A snapshot begins; what is known stays until it is complete."""
+        """A snapshot begins; the known state stays until it is complete."""
         self._snapshot = {}
 
     def take(self, response: pb2.WatchPartitionsResponse) -> Told | None:
-        """What there is to show after this message; None = nothing new."""
+        """The rows to show after this message; None = no news."""
         match response.WhichOneof("event"):
             case "snapshot_items":
                 self._snapshot.update((_key(each), each) for each in response.snapshot_items.partitions)
@@ -42,7 +42,7 @@ class KnownPartitions:
                 gone = [each for each in changes.removed if self._known.pop(_key(each), None) is not None]
                 return Told(changed=sorted(changes.changed, key=_key), removed=gone)
             case _:
-                pass  # progress: the link is alive
+                pass  # A sign that the connection works.
         return None
 
     def sorted(self) -> list[pb2.PartitionStatus]:

@@ -1,1 +1,1 @@
-"""`twinlog state`: backup and restore of what a flow keeps in its internal topics."""
+"""`twinlog state`: backup and restore of a flow's state in its internal topics."""

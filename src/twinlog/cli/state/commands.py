@@ -36,7 +36,7 @@ _COPIES = (
 _TOPICS = (Column(title="topic"), Column(title="cluster"), Column(title="records", right=True))
 _MOST_ROWS = 200
 _FIRST_LINE = b'{"twinlog_state":'
-"""What each export begins with."""
+"""The beginning of each export."""
 
 
 @app.command("export")
@@ -159,7 +159,7 @@ def _flow(text: str) -> Flow:
 
 
 def _engine(module: str) -> Any:
-    """Raises ConfigError where the package is not installed."""
+    """Raises ConfigError if the package is not installed."""
     try:
         return import_module(f"twinlog_source.state.{module}")
     except ModuleNotFoundError as error:
@@ -178,7 +178,7 @@ async def _export(flow: Flow, config: Path | None) -> Any:
 
 
 async def _import(flow: Flow, config: Path | None, state: Any, options: dict[str, bool], plan: Any) -> Any:
-    """Plans; or carries a plan out."""
+    """Plan, or carry a plan out."""
     assert config is not None
     async with AsyncExitStack() as stack:
         opened = await _engine("clusters").open_flow(load_config(config), flow, SystemClock(), stack)
@@ -187,7 +187,7 @@ async def _import(flow: Flow, config: Path | None, state: Any, options: dict[str
 
 
 def _still_so(shown: Any, now: Any) -> Any:
-    """The plan as of now. Raises StateError where it is not what was agreed to."""
+    """The plan as of now. Raises StateError if it differs from the confirmed one."""
     if shown.verdicts != now.verdicts:
         raise StateError(
             "the copies have changed since the plan was shown: run the command again", reason="PLAN_STALE"

@@ -1,1 +1,1 @@
-"""`twinlog verify`, `repair` and `safe-to-delete`: proofs of copies, and what follows from them."""
+"""`twinlog verify`, `repair` and `safe-to-delete`: prove copies, and act on the result."""

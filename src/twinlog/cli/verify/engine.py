@@ -1,4 +1,4 @@
-"""How commands verify: what reads the logs comes with the source service."""
+"""How commands verify: the code that reads the logs is part of the source service."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def engine(module: str) -> Any:
-    """A module of the verification. Raises ConfigError where the package is not installed."""
+    """A module of the verification. Raises ConfigError if the package is not installed."""
     try:
         return import_module(f"twinlog_source.verify.{module}")
     except ModuleNotFoundError as error:
@@ -26,7 +26,7 @@ def engine(module: str) -> Any:
 async def verified(
     configuration: Any, request: Any, on_progress: Callable[[Any], None] = lambda _: None
 ) -> "FlowReport":
-    """Raises ConfigError for what is asked for and not there."""
+    """Raises ConfigError if the request names something that does not exist."""
     verification = engine("engine").Verification(
         configuration=configuration, request=request, clock=SystemClock(), on_progress=on_progress
     )

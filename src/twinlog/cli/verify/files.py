@@ -1,4 +1,4 @@
-"""The files that a verification writes: tried before the hours that it may take, written after it."""
+"""The files of a verification: checked before it, which may take hours, and written after it."""
 
 import json
 import re
@@ -8,11 +8,11 @@ from typing import Any
 from twinlog.errors import ConfigError
 
 _PARQUET = re.compile(r"_SUCCESS|\.?_SUCCESS\.crc|\.?part-.*\.parquet(\.crc)?")
-"""What an earlier run has left in its directory."""
+"""The files of an earlier run."""
 
 
 def check_writable(file: Path | None) -> None:
-    """Before the hours that a verification may take. Raises ConfigError."""
+    """Check before a verification that may take hours. Raises ConfigError."""
     if file is None:
         return
     if not file.resolve().parent.is_dir():
@@ -28,7 +28,7 @@ def check_writable(file: Path | None) -> None:
 
 
 def check_parquet(directory: Path | None) -> None:
-    """Spark replaces all that is in it."""
+    """Refuse a directory with other files, because Spark replaces its whole content."""
     if directory is None or not directory.exists():
         return
     if not directory.is_dir():
@@ -43,7 +43,8 @@ def check_parquet(directory: Path | None) -> None:
 
 
 def write_reports(told: dict[str, Any], report_file: Path | None, html_file: Path | None) -> None:
-    """After the report was printed: a full disk must not take the result of hours. Raises ConfigError."""
+    """Write after the report was printed, so that a full disk does not lose the result of hours. Raises
+    ConfigError."""
     if report_file is not None:
         _write(report_file, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
     if html_file is not None:

@@ -1,4 +1,4 @@
-"""What the options of verifying commands say, and whether it can be."""
+"""Parses and checks the options of verifying commands."""
 
 import re
 from typing import Annotated, Any
@@ -45,7 +45,7 @@ def instant_of(option: str, text: str | None) -> Any:
 
 
 def reads_committed(text: str | None) -> bool | None:
-    """What `--isolation` says; None = what the file says. Raises ConfigError."""
+    """The value of `--isolation`; None = as configured. Raises ConfigError."""
     if text is None:
         return None
     try:
@@ -68,8 +68,8 @@ def bytes_of(text: str) -> int:
 
 
 def check_range(begin: Any, end: Any) -> None:
-    """Refuse a range that is empty: two offsets, or two times, in the wrong order. An offset and a time can
-    be compared by the source only. Raises ConfigError."""
+    """Refuse an empty range: two offsets or two times in the wrong order. An offset and a time can only be
+    compared by the source. Raises ConfigError."""
     for of in ("offset", "timestamp_ms"):
         first, behind = getattr(begin, of, None), getattr(end, of, None)
         if first is not None and behind is not None and first >= behind:

@@ -1,4 +1,5 @@
-"""How far a verification is, and how long it will take: a bar on a terminal, else a line now and then."""
+"""The progress of a verification, and the time it will take: a bar on a terminal, otherwise a line at an
+interval."""
 
 import sys
 import time
@@ -11,7 +12,7 @@ from typing import Any
 from twinlog.printable import printable
 
 WINDOW_SECONDS = 60.0
-"""The rate is that of the last minute: a cap, or a slow cluster, shows soon."""
+"""The rate of the last minute, so that a limit or a slow cluster shows soon."""
 LINE_EVERY_SECONDS = 10.0
 _MOST_TROUBLES = 3
 _LEAST_SECONDS = 1.0
@@ -21,19 +22,19 @@ OnProgress = Callable[[Any], None]
 
 @dataclass(slots=True)
 class TimeLeft:
-    """Pure: told how much is done at which moment, in monotonic seconds."""
+    """Pure: takes the progress with monotonic seconds."""
 
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def observe(self, now: float, done: int) -> None:
         if self._seen and done < self._seen[-1][1]:
-            self._seen.clear()  # It began again, as a whole.
+            self._seen.clear()  # It began again as a whole.
         self._seen.append((now, done))
         while len(self._seen) > 2 and self._seen[1][0] <= now - WINDOW_SECONDS:
             self._seen.popleft()
 
     def seconds(self, total: int) -> float | None:
-        """None: nothing is known yet, or nothing moves."""
+        """None: unknown yet, or there is no progress."""
         if not self._seen:
             return None
         (begun_at, before), (now, done) = self._seen[0], self._seen[-1]
@@ -64,7 +65,7 @@ def progress_line(progress: Any, left: float | None) -> str:
 
 
 def copy_line(progress: Any, left: float | None) -> str:
-    """With what stands in the way of the first partitions."""
+    """With the problems of the first partitions."""
     share = progress.done_offsets / progress.total_offsets if progress.total_offsets else 1.0
     line = f"copy: {share:.0%}, {progress.done_offsets:,} of {progress.total_offsets:,} offsets, "
     troubles = [f"{name}: {words}" for name, words in sorted(progress.troubles.items())]
@@ -73,7 +74,7 @@ def copy_line(progress: Any, left: float | None) -> str:
 
 @contextmanager
 def shown_copy() -> Iterator[OnProgress]:
-    """On stderr: a line now and then."""
+    """On stderr: a line at an interval."""
     with _lines(copy_line) as show:
         yield show
 

@@ -1,4 +1,5 @@
-"""`twinlog repair --from-report FILE`: what can be done for the differences of a report, and does it."""
+"""`twinlog repair --from-report FILE`: shows the remedies for the differences of a report, and applies
+them."""
 
 import json
 import sys
@@ -81,7 +82,7 @@ repair_command.__doc__ = _HELP
 
 
 def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:
-    """Raises ConfigError where nobody can answer."""
+    """Raises ConfigError if stdin is not a terminal."""
     if not sys.stdin.isatty():
         raise ConfigError(
             "positions would be set back, or topics deleted: add --yes to do it, or --dry-run to see what"
@@ -120,8 +121,8 @@ def _show(found: "Sequence[Remedy]", done: "Sequence[Repaired]", output: Output,
 
 
 def next_steps(found: "Sequence[Remedy]", done: "Sequence[Repaired]", *, flow: str) -> list[str]:
-    """What is left to do, as commands. Nothing that deletes is proposed for a copy that may be equal by now,
-    or that holds what the source has no more."""
+    """What is left to do, as commands. No deletion is proposed for a copy that may be equal by now, or that
+    has records which the source no longer has."""
     left = [each for number, each in enumerate(found) if not done or not done[number].applied]
     outdated = {number for number, each in enumerate(done) if each.is_outdated}
     lines = [f"twinlog verify '{flow}' --report FILE"] if outdated else []

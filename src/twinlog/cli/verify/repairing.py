@@ -1,5 +1,5 @@
-"""Carries out what `twinlog repair` proposes, by the source service: it pauses a partition, verifies it once
-more, sets the position back and takes its pause back. A new copy is made while its whole topic is paused."""
+"""Applies what `twinlog repair` proposes, through the source service: pauses a partition, verifies it again,
+sets the position back, and ends its pause. A new copy is made while its whole topic is paused."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -31,20 +31,20 @@ from twinlog.verify.repair import Action, Remedy, remedies, what_was_not_seen
 from twinlog.verify.report import document
 
 _NOTICED_SECONDS = 120.0
-"""How long the services may take to notice a new topic, once they have looked at topics again."""
+"""How long the services may take to notice a new topic after they have refreshed topics."""
 _AGAIN_SECONDS = 1.0
 _NOT_YET = frozenset(("OFFSETS_PRESERVED", "PARTITION_UNKNOWN", "POSITION_NOT_MOVED", "POSITION_UNCERTAIN"))
-"""Why a position cannot be set while the service still takes the topic for the one before."""
+"""Why a position cannot be set while the service still takes the topic for the former one."""
 
 
 async def repair(
     flow: str, wanted: Sequence[Remedy], config: Path, endpoint: list[str] | None, *, new_copies: bool
 ) -> list[Repaired]:
-    """In the order of the remedies. Raises the error that the service told: what follows is not done."""
+    """Apply the remedies in order. Raises the service's error: the following ones are not applied."""
     done = []
     configuration = load_config(config)
     made: dict[str, Repaired] = {}
-    """By topic: all its partitions are copied again together."""
+    """By topic, because all its partitions are copied again together."""
     async with source_stub(config, endpoint) as stub:
         for remedy in wanted:
             if remedy.offset is None and new_copies and not remedy.holds_older:
@@ -111,9 +111,9 @@ async def _made_again(stub: SourceServiceStub, configuration: Any, flow: str, re
 async def _set_to_start(
     stub: SourceServiceStub, scope: pb2.Scope, topic_id: str, patience_seconds: float
 ) -> None:
-    """Have a topic copied from the start of the source to the target topic of this id. Returns once the
-    service knows that one: before, it would take what it copies there for what was lost with the one before.
-    A copy that keeps its source's offsets begins there by itself. Raises TwinlogError."""
+    """Copy a topic from the start of the source to the target topic with this id. Returns once the service
+    knows that topic: before, it would count what it copies there as lost with the former one. A preserved
+    copy begins there by itself. Raises TwinlogError."""
     request = pb2.SetPositionsRequest(
         scope=scope, target=pb2.PositionTarget(earliest=pb2.Earliest()), by=who()
     )
@@ -147,7 +147,7 @@ async def _set_to_start(
 
 
 async def _acknowledge(stub: SourceServiceStub, scope: pb2.Scope) -> None:
-    """What the copy before held is copied again: that it was deleted asks nobody to act. Raises
+    """Acknowledge the deletion: the content of the former copy is copied again, so nobody has to act. Raises
     TwinlogError."""
     asked = every_gap(stub, scope.flow, scope.source_topic, timeout_seconds=CALL_TIMEOUT_SECONDS)
     found = await answered(asked)
@@ -160,7 +160,7 @@ async def _acknowledge(stub: SourceServiceStub, scope: pb2.Scope) -> None:
 
 
 async def _still_holds(configuration: Any, flow: str, remedy: Remedy, offset: int) -> bool:
-    """Whether a verification of the partition as it rests asks for the same remedy."""
+    """Whether a verification of the paused partition still proposes the same remedy."""
     begin = engine("request").Instant(offset=offset) if remedy.action is Action.COPY_FROM else None
     request = engine("request").VerifyRequest(
         flow=Flow.parse(flow),
@@ -175,7 +175,7 @@ async def _still_holds(configuration: Any, flow: str, remedy: Remedy, offset: in
 
 @asynccontextmanager
 async def _paused(stub: SourceServiceStub, scope: pb2.Scope) -> AsyncIterator[Pause]:
-    """Nothing more is copied meanwhile; a pause of somebody else stays."""
+    """Pause it meanwhile; a pause by somebody else stays."""
     made = Pause()
     (status,) = await list_flows(stub, flow_name(scope.flow))
     if any(pause.scope == scope for pause in status.pauses):

@@ -1,4 +1,5 @@
-"""`twinlog safe-to-delete A->B --topic T`: up to which source offset everything is on the target, proven."""
+"""`twinlog safe-to-delete A->B --topic T`: up to which source offset everything is proven to be on the
+target."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

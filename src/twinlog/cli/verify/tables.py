@@ -1,4 +1,4 @@
-"""The report of a verification, for people."""
+"""The report of a verification as tables."""
 
 import json
 from typing import Any

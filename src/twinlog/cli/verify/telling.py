@@ -1,4 +1,4 @@
-"""How a report is told: printed first, then written to the files that were named."""
+"""Prints a report, then writes it to the named files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
