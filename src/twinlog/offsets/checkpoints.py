@@ -81,6 +81,16 @@ class CheckpointHistory:
             for read_to, written in self._written.get((group, partition), ())
         )
 
+    def wrote_further(
+        self, group: str, partition: TopicPartition, offset: int | None, *, upstream: int
+    ) -> bool:
+        """Whether `offset` was written for the group only when it had read further than `upstream`: it was
+        put back since."""
+        return any(
+            written == offset and read_to > upstream
+            for read_to, written in self._written.get((group, partition), ())
+        ) and not self.wrote(group, partition, offset, upstream=upstream)
+
     def admits(self, candidate: Checkpoint, *, lower: bool = False) -> bool:
         """Ask the guard about `candidate`; changes nothing: what was written is remembered by `remember`.
 

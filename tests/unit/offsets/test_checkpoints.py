@@ -86,3 +86,12 @@ def test_what_groups_hold_now_is_never_forgotten() -> None:
         history.remember(checkpoint(number, number, group=f"g{number}"))
     assert history.forget_old([(f"g{number}", TARGET_TP) for number in range(100)]) == 0
     assert len(history) == 100
+
+
+def test_an_offset_that_was_written_further_on_is_told_from_one_that_was_wrong() -> None:
+    history = CheckpointHistory()
+    history.remember(checkpoint(100, 90, group="g"))
+    assert history.wrote("g", TARGET_TP, 90, upstream=100)
+    assert not history.wrote_further("g", TARGET_TP, 90, upstream=100)
+    assert history.wrote_further("g", TARGET_TP, 90, upstream=40)
+    assert not history.wrote_further("g", TARGET_TP, 91, upstream=40)

@@ -90,17 +90,19 @@ class MoveRecord:
     former_grants: tuple[AclBinding, ...] = ()
     """For a failback: the grants of the failover before it, which it removes at its end."""
     stood_at: Mapping[str, GroupOffsets] = field(default_factory=dict)
-    """The offsets of the groups on the cluster that they left. If an offset of a group is larger now, or new,
-    the group continued to work there and has to be moved again."""
+    """The offsets of the groups on the cluster that they left. If an offset of a group is another one now, or
+    new, the group continued to work there, or was put back, and has to be moved again."""
 
     def after(self, step: Step) -> "MoveRecord":
         return self if step in self.done else replace(self, done=(*self.done, step))
 
-    def went_on(self, group: str, now: GroupOffsets) -> bool:
-        """Whether a group of `moved` has made progress since the run that moved it."""
+    def went_on(self, group: str, now: GroupOffsets, *, live: bool = True) -> bool:
+        """Whether a group of `moved` has made progress, or was put back, since the run that moved it. `live`:
+        the group's offsets are those of now; its last checkpoints may be older than the run."""
         then = self.stood_at.get(group)
         return then is None or any(
-            partition not in then or offset > then[partition] for partition, offset in now.items()
+            partition not in then or offset > then[partition] or (live and offset != then[partition])
+            for partition, offset in now.items()
         )
 
 

@@ -90,6 +90,14 @@ def test_a_group_goes_back_only_from_where_a_wrong_checkpoint_put_it(
 
 
 @pytest.mark.parametrize("verdict", [Verdict.EXACT, Verdict.FLOOR])
+def test_a_group_that_was_put_back_is_set_back_from_what_twinlog_committed(verdict: Verdict) -> None:
+    place = replace(place_there(150, verdict=verdict, present=180), wrote_further=True)
+    decided = decide(place, include_active=False)
+    assert (decided.action, decided.to_offset) == (MoveAction.WRITE, 150)
+    assert "put back" in decided.message
+
+
+@pytest.mark.parametrize("verdict", [Verdict.EXACT, Verdict.FLOOR])
 def test_a_groups_own_offset_past_the_end_of_the_log_is_no_place(verdict: Verdict) -> None:
     """Nothing follows it: its consumers would begin as their auto.offset.reset says."""
     decided = decide(place_there(150, verdict=verdict, present=230), include_active=False)

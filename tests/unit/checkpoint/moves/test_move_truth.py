@@ -14,6 +14,7 @@ from twinlog_checkpoint.journal.record import MoveState, Step
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState
 from twinlog_checkpoint.moves.running.runner import MoveRunner
+from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
 
@@ -207,3 +208,66 @@ async def test_a_failover_the_other_way_names_the_failback_that_is_due() -> None
         plan = await back.failover.plan(NO_WAIT)
         assert not plan.blockers
         assert not any("failback" in warning for warning in plan.warnings)
+
+
+async def test_a_group_that_was_put_back_on_the_source_is_moved_to_where_it_is_now() -> None:
+    """To read records again (kafka-consumer-groups --reset-offsets). Further on they would be left out, and
+    nobody but Twinlog committed there."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        rig.logs.source.set_group("g", {ORIGIN: 40})
+        assert actions(await rig.served.failover.plan(NO_WAIT)) == {"g": MoveAction.WRITE}
+        _, report = await run(rig.served.failover)
+        written = await offset_of(rig.logs.target, "g", COPY)
+        _, again = await run(rig.served.failover)
+    assert not report.already_done
+    rig.logs.check(40, written or 0)
+    assert again.already_done
+
+
+async def test_a_group_that_was_put_back_on_the_target_goes_home_to_where_it_is_now() -> None:
+    """What it had committed at home before it left is no progress since."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("early", {ORIGIN: 40})
+        await run(rig.served.failover)
+        lower = await offset_of(rig.logs.target, "early", COPY)
+        rig.logs.target.set_group("g", {COPY: lower or 0})
+        _, report = await run(rig.served.failback)
+        home = await offset_of(rig.logs.source, "g", ORIGIN)
+    assert report.left_behind == []
+    rig.logs.check(40, lower or 0)
+    assert home == next(record.offset for record in rig.logs.visible_source() if record.offset >= 40)
+
+
+async def test_a_group_whose_way_home_is_not_exact_stays_where_it_left() -> None:
+    """The floor is lower, but nobody put the group back."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        pairs = rig.parts.pairs(ORIGIN)
+        first = None if pairs is None else pairs.above(-1)
+        assert first is not None
+        rig.parts.checkpointer.tail.history.on_sync(ORIGIN, first)  # all that was learned is void
+
+        def fail(call: Call) -> None:
+            raise TransientKafkaError("the broker went away")
+
+        rig.logs.source.intercept("fetch", fail)
+        plan = await rig.served.failback.plan(NO_WAIT)
+    (place,) = plan.partitions
+    assert (place.translation.verdict, place.action) == (Verdict.FLOOR, MoveAction.KEEP_AHEAD)
+    assert (place.to_offset or 0) < 100
+
+
+async def test_what_a_group_committed_where_it_moved_to_stays_when_it_is_put_back_on_the_source() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        own = (await offset_of(rig.logs.target, "g", COPY) or 0) + 30
+        rig.logs.target.set_group("g", {COPY: own})
+        rig.logs.source.set_group("g", {ORIGIN: 40})
+        assert actions(await rig.served.failover.plan(NO_WAIT)) == {"g": MoveAction.KEEP_AHEAD}
+        await run(rig.served.failover)
+        assert await offset_of(rig.logs.target, "g", COPY) == own

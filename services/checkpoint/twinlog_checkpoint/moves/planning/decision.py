@@ -31,6 +31,9 @@ class GroupPlace:
     wrote_present: bool = False
     """Twinlog committed `present_offset` there because of a checkpoint, and that checkpoint is no later than
     `from_offset`: the offset may be set back."""
+    wrote_further: bool = False
+    """The last move left the group there at `present_offset`, or Twinlog committed it when the group had read
+    further than `from_offset`: the group was put back since, and continues where it is now."""
 
 
 def decide(place: GroupPlace, *, include_active: bool) -> MovePartition:
@@ -82,6 +85,11 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
         return (
             MoveAction.WRITE,
             f"set back from {place.present_offset}, which an earlier translation committed",
+        )
+    if place.wrote_further:
+        return (
+            MoveAction.WRITE,
+            f"set back from {place.present_offset}: the group was put back where it comes from",
         )
     return (
         MoveAction.KEEP_AHEAD,

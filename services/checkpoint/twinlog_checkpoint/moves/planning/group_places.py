@@ -12,7 +12,12 @@ from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.log_ranges import log_ranges
-from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
+from twinlog_checkpoint.translation.translation import (
+    COMPARED,
+    SourcePosition,
+    Translation,
+    Verdict,
+)
 
 _NOT_REPLICATED = Translation(
     verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message="no flow copies this topic"
@@ -38,9 +43,17 @@ class GroupPlaces:
     """Whether the cluster that the groups leave answers now."""
 
     async def partitions(
-        self, options: MoveOptions, *, from_reachable: bool, without: Collection[str] = ()
+        self,
+        options: MoveOptions,
+        *,
+        from_reachable: bool,
+        without: Collection[str] = (),
+        last: MoveRecord | None = None,
     ) -> list[MovePartition]:
-        """Return every (group, partition) with the decision about it, sorted. Raises KafkaError."""
+        """Return every (group, partition) with the decision about it, sorted. Raises KafkaError.
+
+        `last` tells where the move before found the groups.
+        """
         wanted = await self._wanted(options) if from_reachable else self._known(options)
         done_with = frozenset(
             without
@@ -53,6 +66,7 @@ class GroupPlaces:
         ranges = await log_ranges(
             self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
         )
+        committed_before = await self._committed_before(wanted, last) if from_reachable else {}
         return [
             decide(
                 GroupPlace(
@@ -72,11 +86,56 @@ class GroupPlaces:
                         _present(present[entry.group], entry.to_partition),
                         upstream=entry.from_offset,
                     ),
+                    wrote_further=self._wrote_further(
+                        entry, _present(present[entry.group], entry.to_partition), committed_before
+                    ),
                 ),
                 include_active=options.include_active,
             )
             async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
         ]
+
+    def _wrote_further(
+        self,
+        entry: _Wanted,
+        present: int | None,
+        committed_before: Mapping[tuple[str, TopicPartition], int | None],
+    ) -> bool:
+        """Whether Twinlog committed the present offset there, before the group was put back."""
+        if present is None:
+            return False
+        return committed_before.get((entry.group, entry.from_partition)) == present or (
+            self.route.wrote_further(entry.group, entry.to_partition, present, upstream=entry.from_offset)
+        )
+
+    async def _committed_before(
+        self, wanted: Collection[_Wanted], last: MoveRecord | None
+    ) -> dict[tuple[str, TopicPartition], int | None]:
+        """Where the last move left each group, on the cluster that it moves to now: what a move of the same
+        kind committed for groups that were put back since, or where one in the other direction found them.
+
+        After the latter a lower place has to be certain: the way back may only be translated less exactly.
+        """
+        if last is None:
+            return {}
+        if last.kind is not self.route.kind:
+            return {
+                (entry.group, entry.from_partition): last.stood_at.get(entry.group, {}).get(
+                    entry.to_partition
+                )
+                for entry in wanted
+                if entry.to_partition is not None and entry.translation.verdict in COMPARED
+            }
+        stood = {
+            (entry.group, entry.from_partition): SourcePosition(
+                partition=entry.from_partition, next_offset=then
+            )
+            for entry in wanted
+            if entry.to_partition is not None
+            and (then := last.stood_at.get(entry.group, {}).get(entry.from_partition, 0)) > entry.from_offset
+        }
+        answers = await self.route.translate(set(stood.values())) if stood else {}
+        return {place: answers[position].downstream_offset for place, position in stood.items()}
 
     async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
         """Return the groups' offsets as the cluster that they leave has them."""
@@ -122,15 +181,18 @@ class GroupPlaces:
         does not answer. Raises KafkaError."""
         asked = last.stood_at.keys() & set(options.groups or last.stood_at)
         now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
-        for group, partition, offset in await self._standing(asked):
+        live = bool(asked) and await self.from_answers()
+        for group, partition, offset in await self._standing(asked, live=live):
             now[group][partition] = offset
-        return {group for group in last.stood_at if not last.went_on(group, now.get(group, {}))}
+        return {group for group in last.stood_at if not last.went_on(group, now.get(group, {}), live=live)}
 
-    async def _standing(self, groups: Collection[str]) -> list[tuple[str, TopicPartition, int]]:
+    async def _standing(
+        self, groups: Collection[str], *, live: bool
+    ) -> list[tuple[str, TopicPartition, int]]:
         """Return the offsets of each group's partitions that can move. Raises KafkaError."""
         if not groups:
             return []
-        if not await self.from_answers():
+        if not live:
             return [
                 (place.group, place.from_partition, place.from_offset)
                 for place in self.route.known_places()

@@ -106,7 +106,9 @@ class MovePlanner:
         looked = to_reachable and self.route.blocker(from_reachable=from_reachable) is None
         if looked:
             yield "reading and translating the groups' offsets"
-            partitions = await self.places.partitions(options, from_reachable=from_reachable, without=without)
+            partitions = await self.places.partitions(
+                options, from_reachable=from_reachable, without=without, last=last
+            )
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
         yield self._with_warnings(

@@ -129,6 +129,13 @@ class Route(Protocol):
         `upstream`; then a lower translation proves the offset wrong."""
         ...
 
+    def wrote_further(
+        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
+    ) -> bool:
+        """Whether a flow committed `offset` for the group there, and only when the group had read further
+        than `upstream`: it was put back since."""
+        ...
+
     async def written(self) -> Collection[CopiedPartition]:
         """The partitions that are copied from the cluster that groups leave; the backlog is measured on
         these. Raises KafkaError."""
@@ -232,6 +239,14 @@ class FailoverRoute:
     ) -> bool:
         history = self.parts.checkpointer.history
         return to_partition is not None and history.wrote(group, to_partition, offset, upstream=upstream)
+
+    def wrote_further(
+        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
+    ) -> bool:
+        history = self.parts.checkpointer.history
+        return to_partition is not None and history.wrote_further(
+            group, to_partition, offset, upstream=upstream
+        )
 
     @property
     def _ways(self) -> OffsetRouter:

@@ -121,6 +121,14 @@ class FailbackRoute:
             return False
         return self.reverse.checkpointer.history.wrote(group, to_partition, offset, upstream=upstream)
 
+    def wrote_further(
+        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
+    ) -> bool:
+        if self.reverse is None or to_partition is None:
+            return False
+        history = self.reverse.checkpointer.history
+        return history.wrote_further(group, to_partition, offset, upstream=upstream)
+
     @property
     def _ways(self) -> OffsetRouter:
         return OffsetRouter(away=self.reverse, home=self.parts, home_first=True)

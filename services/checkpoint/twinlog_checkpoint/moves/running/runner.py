@@ -203,7 +203,7 @@ class MoveRunner:
         record = departed.record
         yield step_event(self.clock, Step.TRANSLATE, StepState.STARTED, "reading the groups' current offsets")
         partitions = await self.planner.places.partitions(
-            options, from_reachable=plan.from_reachable, without=record.moved
+            options, from_reachable=plan.from_reachable, without=record.moved, last=last
         )
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
         unfinished = {entry.group for entry in partitions} - finished_with(partitions)
