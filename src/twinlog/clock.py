@@ -6,11 +6,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch: for timestamps that leave the process."""
+        """Wall-clock milliseconds since the epoch, for timestamps that leave the process."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back: for intervals and deadlines."""
+        """Seconds that never go back, for intervals and deadlines."""
         ...
 
 

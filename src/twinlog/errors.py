@@ -1,16 +1,16 @@
-"""Errors by what the caller can do about them. Each has a stable `reason` and says whether a retry may help.
+"""Errors by what the caller can do. Each has a stable `reason` and tells whether a retry may help.
 
-Absence is a value (`None` or an enum), never one of these.
+Absence is a value (`None` or an enum), never an error.
 """
 
 from collections.abc import Mapping
 
 
 class TwinlogError(Exception):
-    """Root of all our errors.
+    """The base of all of Twinlog's errors.
 
-    `reason` is UPPER_SNAKE, stable and documented in docs/reasons.md; `metadata` repeats what is dynamic in
-    the message, never a secret.
+    `reason` is UPPER_SNAKE, stable, and documented in docs/reasons.md; `metadata` repeats the variable parts
+    of the message, never a secret.
     """
 
     retriable: bool = False
@@ -31,7 +31,7 @@ class ConfigError(TwinlogError):
 
 
 class WireFormatError(TwinlogError):
-    """Bytes that are not what their place says; metadata holds topic, partition, offset where known."""
+    """Bytes that do not have the expected format; metadata has topic, partition and offset where known."""
 
     default_reason = "WIRE_FORMAT"
 
@@ -43,19 +43,19 @@ class NotFoundError(TwinlogError):
 
 
 class ConflictError(TwinlogError):
-    """The world changed since it was read: read again, then decide again."""
+    """The state has changed since it was read: read it again, then decide again."""
 
     default_reason = "CONFLICT"
 
 
 class StateError(TwinlogError):
-    """The thing is in a state that does not allow this (paused, not started)."""
+    """The object is in a state that does not allow this (paused, not started)."""
 
     default_reason = "WRONG_STATE"
 
 
 class KafkaError(TwinlogError):
-    """A broker or client said no. `code` is Kafka's numeric error code, -1 if there is none."""
+    """A broker or client refused or failed. `code` is Kafka's numeric error code, -1 if there is none."""
 
     default_reason = "KAFKA"
 
@@ -72,13 +72,13 @@ class KafkaError(TwinlogError):
 
 
 class TransientKafkaError(KafkaError):
-    """Try again: broker away, leader moving, time-out."""
+    """Try again: broker down, leader moving, time-out."""
 
     retriable = True
     default_reason = "KAFKA_UNAVAILABLE"
 
 
 class FatalKafkaError(KafkaError):
-    """Will not heal by itself: unauthorised, fenced, unsupported, invalid."""
+    """Retrying does not help: unauthorised, fenced, unsupported, invalid."""
 
     default_reason = "KAFKA_REFUSED"

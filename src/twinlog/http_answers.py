@@ -1,12 +1,12 @@
-"""Answers of servers of others: bounded in size and time."""
+"""Reads answers of HTTP servers with limits on size and time."""
 
 import time
 from http.client import HTTPResponse
 
 
 def read_answer(answer: HTTPResponse, *, most_bytes: int, seconds: float) -> bytes:
-    """The body, or its first `most_bytes`. Blocks. Raises TimeoutError: the socket's own limit counts from
-    each byte, so a server that sends one now and then would be read for ever."""
+    """The body, or its first `most_bytes`. Blocks. Raises TimeoutError: the socket's own time-out begins
+    again with each byte, so a slow server could be read for ever."""
     until = time.monotonic() + seconds
     found = b""
     while len(found) < most_bytes:

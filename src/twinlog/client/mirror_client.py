@@ -1,4 +1,4 @@
-"""MM2's MirrorClient, asynchronous: what a cluster says of the clusters that replicate to it."""
+"""MM2's MirrorClient, asynchronous: what a cluster knows about the clusters that replicate to it."""
 
 import asyncio
 import re
@@ -34,15 +34,14 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 class MirrorClient:
     """Connected to one cluster, usually the *target* of replication. An async context manager.
 
-    Topic names are asked for at every call, never cached. Every call raises KafkaError when the cluster does
-    not answer in time or refuses.
+    Topic names are read at every call, never cached. Every call raises KafkaError when the cluster does not
+    answer in time, or refuses.
     """
 
     def __init__(self, properties: Mapping[str, str], *, open_cluster: OpenCluster = open_cluster) -> None:
-        """`properties` in Kafka's Java names: bootstrap.servers, security.*, `replication.policy.*`.
-
-        `admin.<key>` and `consumer.<key>` win for one client. Raises ConfigError for what cannot work.
-        """
+        """`properties` with Kafka's Java names: bootstrap.servers, security.*, `replication.policy.*`.
+        `admin.<key>` and `consumer.<key>` take precedence for one client. Raises ConfigError for invalid
+        properties."""
         self._policy = policy_from_config(properties)
         alias = cluster_name(properties)
         self._admin = open_cluster(alias, client_properties(properties, ADMIN))
@@ -51,7 +50,7 @@ class MirrorClient:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Connects nothing yet: brokers are asked by the first call."""
+        """Does not connect yet; the first call does."""
         await self._stack.enter_async_context(self._admin)
         await self._stack.enter_async_context(self._reading)
         self._opened = True
@@ -64,7 +63,7 @@ class MirrorClient:
         await self._stack.__aexit__(kind, error, trace)
 
     def replication_policy(self) -> ReplicationPolicy:
-        """The policy that the properties name."""
+        """The configured replication policy."""
         return self._policy
 
     async def heartbeat_topics(self) -> frozenset[str]:
@@ -79,22 +78,23 @@ class MirrorClient:
         return upstream_clusters(self._policy, await self._topics())
 
     async def replication_hops(self, upstream: ClusterAlias) -> int | None:
-        """The fewest hops from cluster `upstream`; 1 = directly. None when it does not reach this one (MM2:
-        -1)."""
+        """The fewest hops from cluster `upstream`; 1 = directly. None when its records do not reach this
+        cluster (MM2: -1)."""
         return replication_hops(self._policy, await self._topics(), upstream)
 
     async def remote_topics(self, source: ClusterAlias | None = None) -> frozenset[str]:
-        """Copies on this cluster, `A.heartbeats` included; with `source` those copied directly from it."""
+        """The copies on this cluster, including `A.heartbeats`; with `source` only those copied directly from
+        it."""
         return remote_topics(self._policy, await self._topics(), source)
 
     async def remote_consumer_offsets(
         self, group: str, remote: ClusterAlias, *, timeout_seconds: float
     ) -> Offsets:
-        """Where group `group` of cluster `remote` continues here, by the latest checkpoints.
+        """The offsets at which group `group` of cluster `remote` continues here, by the latest checkpoints.
 
-        Seek or commit these to move the group: MM2's RemoteClusterUtils.translateOffsets. Records that cannot
-        be read are passed over. When the time is up what was read so far is returned, without an error.
-        Raises KafkaError (TOPIC_UNKNOWN when `remote` is not replicated to this cluster with checkpoints).
+        Seek to these or commit them to move the group (MM2's RemoteClusterUtils.translateOffsets). Unreadable
+        records are skipped. When the time is up, returns what was read so far, without an error. Raises
+        KafkaError (TOPIC_UNKNOWN when `remote` is not replicated to this cluster with checkpoints).
         """
         offsets: dict[TopicPartition, CommittedOffset] = {}
         async for checkpoint in self._checkpoints(remote, timeout_seconds):
@@ -106,9 +106,7 @@ class MirrorClient:
         self, pattern: str | re.Pattern[str], remote: ClusterAlias, *, timeout_seconds: float
     ) -> Mapping[str, Offsets]:
         """The same for every group whose whole id matches (KIP-1239). A string is a Java regular expression.
-
-        Raises RegexSyntaxError for one that does not compile.
-        """
+        Raises RegexSyntaxError for one that does not compile."""
         matcher = compile_java(pattern) if isinstance(pattern, str) else pattern
         offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         async for checkpoint in self._checkpoints(remote, timeout_seconds):
@@ -121,7 +119,8 @@ class MirrorClient:
         return frozenset(await self._admin.list_topics())
 
     async def _checkpoints(self, remote: ClusterAlias, timeout_seconds: float) -> AsyncIterator[Checkpoint]:
-        """Checkpoints in order, from the first to the end (looked up again at every turn) or the deadline."""
+        """The checkpoints in order, from the first to the end (looked up again for each fetch) or until the
+        deadline."""
         self._require_open()
         partition = TopicPartition(self._policy.checkpoints_topic(remote), CHECKPOINTS_PARTITION)
         loop = asyncio.get_running_loop()
@@ -150,7 +149,7 @@ class MirrorClient:
 async def _read(
     reader: LogReader, partition: TopicPartition, position: int, wait_seconds: float
 ) -> tuple[list[Checkpoint], int]:
-    """The checkpoints of one fetch and where to continue."""
+    """The checkpoints of one fetch, and where to continue."""
     fetched = await reader.fetch(partition, position, max_wait_seconds=wait_seconds)
     found: list[Checkpoint] = []
     for record in fetched.records:

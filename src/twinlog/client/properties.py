@@ -1,4 +1,5 @@
-"""From a client's properties to connections: MM2's MirrorClientConfig, and ours for consumers. Pure."""
+"""Converts a client's properties into connections: MM2's MirrorClientConfig, and Twinlog's own for consumers.
+Pure."""
 
 from collections.abc import Mapping
 
@@ -9,22 +10,22 @@ ADMIN = "admin"
 CONSUMER = "consumer"
 
 _FIXED = {"auto.offset.reset": "earliest", "enable.auto.commit": "false", "isolation.level": "read_committed"}
-"""What a logical consumer relies on: copies that appear later are read from their beginning, nothing is
-committed behind its back, nothing is read that the mirror aborted."""
+"""What a logical consumer relies on: copies that appear later are read from their beginning, only `commit`
+commits, and aborted records are not read."""
 
 
 def client_properties(properties: Mapping[str, str], client: str) -> dict[str, str]:
-    """The settings of one client: the client keys, overlaid by `<client>.<key>`, and nothing else.
+    """The settings of one client: the client keys, overridden by `<client>.<key>`, and nothing else.
 
-    MM2 drops what is no client key (`consumer.client.id`, …); so does this (mirrormaker2.md §1.10).
+    Like MM2, this drops keys that are not client keys (`consumer.client.id`, …; mirrormaker2.md §1.10).
     """
     return {key: value for key, value in _overlaid(properties, client).items() if key in CLUSTER_CLIENT_KEYS}
 
 
 def consumer_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Every setting of the properties, overlaid by `consumer.<key>`.
+    """All settings, overridden by `consumer.<key>`.
 
-    Raises ConfigError for one that a logical consumer cannot obey.
+    Raises ConfigError for a setting that a logical consumer cannot follow.
     """
     found = _overlaid(properties, CONSUMER)
     for key, fixed in _FIXED.items():
@@ -43,5 +44,5 @@ def _overlaid(properties: Mapping[str, str], client: str) -> dict[str, str]:
 
 
 def cluster_name(properties: Mapping[str, str]) -> str:
-    """What errors call the cluster: a client has no alias for it, only addresses."""
+    """The cluster's name in errors: a client has no alias for it, only addresses."""
     return f"at {properties.get('bootstrap.servers', '?')}"

@@ -1,4 +1,4 @@
-"""MM2's RemoteClusterUtils: one call each, a client is opened and closed for it."""
+"""MM2's RemoteClusterUtils: each function opens and closes a client for one call."""
 
 import re
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ async def upstream_clusters(properties: Mapping[str, str]) -> frozenset[ClusterA
 async def translate_offsets(
     properties: Mapping[str, str], remote: ClusterAlias, group: str, *, timeout_seconds: float
 ) -> Offsets:
-    """See `MirrorClient.remote_consumer_offsets`; the order of arguments is RemoteClusterUtils'."""
+    """See `MirrorClient.remote_consumer_offsets`; the arguments have the order of RemoteClusterUtils."""
     async with MirrorClient(properties) as client:
         return await client.remote_consumer_offsets(group, remote, timeout_seconds=timeout_seconds)
 

@@ -1,4 +1,4 @@
-"""The configuration of every service: an MM2 properties file, read by MM2's rules, as frozen typed
+"""The configuration of every service: an MM2 properties file, read by MM2's rules into immutable typed
 records."""
 
 from twinlog.config.client_settings import ClientConfig, ClusterConfig, FlowClients, Origin

@@ -1,6 +1,6 @@
-"""Does every key of a file mean something where it stands? What it means is decided elsewhere.
+"""Checks whether every key of a file has a meaning at its place; other modules decide the meaning.
 
-A key is read by its place: `A->B.<key>` (a flow), `A.<key>` (a cluster) or the top level.
+The place of a key: `A->B.<key>` (a flow), `A.<key>` (a cluster) or the top level.
 """
 
 import difflib
@@ -32,7 +32,7 @@ _OPEN_PREFIXES = (
     *("config.providers.", "replication.policy.", SPARK_CONF_PREFIX),
     *("topic.filter.", "group.filter.", "config.property.filter."),
 )
-"""Below these every name is somebody else's."""
+"""Names below these prefixes belong to other packages."""
 _POSITIONS_TOPIC_PREFIX = "offset.storage."
 _TOPIC_SETTING_PREFIXES = ("config.storage.", "status.storage.")
 _NOT_FOR_THIS_CLIENT = "Twinlog's clients have no such setting"
@@ -41,21 +41,22 @@ _CONNECTS_OWN_TOPICS = "settings of Connect's own topics"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verdict:
-    """What is known about a key at its place. At most one text is set; none = it simply has its effect."""
+    """What is known about a key at its place. At most one text is set; none = the key simply has its
+    effect."""
 
     spec: KeySpec | None = None
-    """The table's row, when its value can be checked."""
+    """The row of the table, if the key's value can be checked."""
     no_effect: str = ""
-    """Known, and why it does nothing."""
+    """The key is known, and this is why it has no effect."""
     instead: str = ""
-    """Known at another place, and which."""
+    """The key is known at another place: this one."""
     remark: str = ""
-    """It works; what is worth knowing about it."""
+    """The key works; this is worth knowing about it."""
     refused: str = ""
-    """Why it cannot be obeyed and must not be passed over, unless its value is empty."""
+    """Why the key cannot be followed and must not be ignored, unless its value is empty."""
     unknown: bool = False
     candidates: Iterable[str] = ()
-    """For an unknown key: the names it may have meant."""
+    """For an unknown key: similar known names."""
 
 
 _FINE = _Verdict()
@@ -64,7 +65,7 @@ _FINE = _Verdict()
 def check_keys(
     raw: Settings, clusters: Collection[ClusterAlias], *, findings: Findings, strict: bool
 ) -> None:
-    """Say what is not understood (`strict`: as a problem) and check the values of what is."""
+    """Report keys that are not understood (with `strict` as problems), and check the values of the others."""
     for key, prop in raw.items():
         verdict = _verdict(key, prop, clusters, findings)
         if verdict is None:
@@ -108,7 +109,8 @@ def _check_value(spec: KeySpec, prop: Property, findings: Findings) -> None:
 def _verdict(
     key: str, prop: Property, clusters: Collection[ClusterAlias], findings: Findings
 ) -> _Verdict | None:
-    """None when the key's place was wrong and that was said, or nothing can be said: `clusters` is wrong."""
+    """None when the place of the key is wrong and was reported, or cannot be judged because `clusters` is
+    wrong."""
     aliases = sorted(clusters, key=len, reverse=True)
     if "->" in key and not key.startswith(_OPEN_PREFIXES):
         return _verdict_for_flow(key, prop, aliases, findings)
@@ -122,7 +124,7 @@ def _verdict(
 
 
 def _other(clusters: Collection[ClusterAlias], alias: ClusterAlias) -> ClusterAlias:
-    """Some other cluster, for examples in messages."""
+    """Another cluster, for examples in messages."""
     return next((other for other in clusters if other != alias), "S")
 
 

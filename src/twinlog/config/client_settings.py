@@ -1,4 +1,4 @@
-"""What clients of clusters are given."""
+"""The settings of Kafka clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,18 +12,18 @@ from twinlog.properties import Property
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a client setting was written: for `config explain`, never the value."""
+    """Where a client setting was written; it never contains the value."""
 
     key: str
     line: int
     """0 = a default."""
     reference: str | None = None
-    """The `${provider:…}` text when the value came from a provider."""
+    """The `${provider:…}` text if the value came from a provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Settings for one Kafka client in Java's names, references resolved. repr shows no secret."""
+    """The settings of one Kafka client with Java's names, references resolved. Its repr shows no secret."""
 
     alias: ClusterAlias
     properties: Mapping[str, str] = field(repr=False)
@@ -34,7 +34,7 @@ class ClientConfig:
         return split_list(self.properties.get("bootstrap.servers", ""))
 
     def redacted(self) -> dict[str, str]:
-        """The settings fit to be shown: secrets as `***`, values from providers as their reference."""
+        """The settings without secrets: secrets are `***`, values from providers are their reference."""
         shown: dict[str, str] = {}
         for key, value in sorted(self.properties.items()):
             if key.startswith(NOTES):
@@ -60,7 +60,7 @@ class ClientConfig:
 
     @classmethod
     def of(cls, alias: ClusterAlias, properties: Mapping[str, Property]) -> "ClientConfig":
-        """From resolved properties; values are trimmed as Kafka's typed parsing does."""
+        """Create it from resolved properties; values are trimmed like Kafka's typed values."""
         return cls(
             alias=alias,
             properties={key: prop.value.strip() for key, prop in properties.items()},
@@ -73,8 +73,7 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """One cluster by itself, as MM2's MirrorClient sees it: what the command line and preflight connect
-    with."""
+    """A single cluster, as MM2's MirrorClient sees it; the command line and preflight connect with this."""
 
     alias: ClusterAlias
     admin: ClientConfig
@@ -91,14 +90,14 @@ class FlowClients:
     """The Kafka clients of a flow, each with the settings that MM2 would give it."""
 
     source_consumer: ClientConfig
-    """Reads the records; `isolation.level` is always set."""
+    """Reads the records; always has an `isolation.level`."""
     source_admin: ClientConfig
     source_producer: ClientConfig
-    """Writes offset syncs when they live on the source."""
+    """Writes offset syncs if they are stored on the source."""
     target_consumer: ClientConfig
-    """Reads checkpoints, positions, and offset syncs when they live on the target."""
+    """Reads checkpoints, positions, and offset syncs if they are stored on the target."""
     target_admin: ClientConfig
     target_producer: ClientConfig
-    """Writes offset syncs when they live on the target."""
+    """Writes offset syncs if they are stored on the target."""
     data_producer: ClientConfig
     """Writes replicated records, positions, checkpoints and heartbeats."""

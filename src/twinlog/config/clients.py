@@ -1,5 +1,5 @@
-"""The settings of each Kafka client of a flow or a cluster: MM2's precedence, resolved, checked, our defaults
-added."""
+"""The settings of each Kafka client of a flow or a cluster: by MM2's precedence, resolved, checked, with
+Twinlog's defaults."""
 
 from collections.abc import Mapping
 from dataclasses import replace

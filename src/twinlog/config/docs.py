@@ -1,5 +1,5 @@
-"""Writes docs/configuration.md from the table of keys: `python -m twinlog.config.docs [FILE]`, without FILE
-to stdout."""
+"""Generates docs/configuration.md from the table of keys: `python -m twinlog.config.docs [FILE]`; without
+FILE to stdout."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -132,7 +132,7 @@ def render() -> str:
 
 
 def _groups(specs: Iterable[KeySpec]) -> list[tuple[str, tuple[Service, ...]]]:
-    """The distinct sets of services, widest first, with a heading for each."""
+    """The sets of services that share keys, the largest first, each with a heading."""
     found = sorted({spec.services for spec in specs}, key=lambda services: (-len(services), services))
     return [
         ("All services" if len(services) == len(Service) else " and ".join(services).capitalize(), services)

@@ -1,5 +1,4 @@
-"""From a properties file to a Configuration: the one way in, used by the services, the command line and the
-tests."""
+"""Loads a properties file into a Configuration; used by the services, the command line and the tests."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from twinlog.properties import Property
 _SPARK_AUTHENTICATE = "spark.authenticate"
 _SPARK_SECRETS = (f"{_SPARK_AUTHENTICATE}.secret", f"{_SPARK_AUTHENTICATE}.secret.file")
 _STANDALONE = "spark://"
-"""Other cluster managers (YARN, Kubernetes) hand the secret out themselves."""
+"""Other cluster managers (YARN, Kubernetes) distribute the secret themselves."""
 
 
 def load(
@@ -50,11 +49,11 @@ def load(
     strict: bool = False,
     files: FileSystem | None = None,
 ) -> Configuration:
-    """Read an mm2.properties file. Blocks for the time it takes to read it and what its providers refer to.
+    """Read an mm2.properties file. Blocks while it reads the file and what its providers refer to.
 
-    `only_flows` keeps those flows, `only_targets` (MM2's `--clusters`) the flows into those clusters.
-    `overrides` are properties that win over the file. `strict` turns unknown keys into errors.
-    Raises ConfigError with everything that is wrong, one problem a line: file, line, key, expected, found.
+    `only_flows` selects flows, `only_targets` (MM2's `--clusters`) the flows into these clusters. `overrides`
+    are properties that take precedence over the file. `strict` turns unknown keys into errors. Raises
+    ConfigError with all problems, one per line: file, line, key, expected, found.
     """
     reader = files or LocalFileSystem()
     try:
@@ -86,7 +85,7 @@ def _build(
     strict: bool,
     files: FileSystem,
 ) -> Configuration:
-    """A Configuration out of parsed properties; raises as `load` does."""
+    """Create a Configuration from parsed properties; raises as `load` does."""
     findings = Findings(file=file)
     for earlier in parsed.overridden:
         later = parsed.entries[earlier.key]
@@ -187,7 +186,7 @@ def _clusters(top: SettingsReader, findings: Findings) -> tuple[ClusterAlias, ..
         elif alias.split() != [alias]:
             text = f"{alias!r} is not an alias: write commas between aliases, as {', '.join(alias.split())}"
             findings.problem("clusters", text, line=prop.line)
-            # What else there is to say of the file would follow from this alone.
+            # Further problems would only follow from this one.
             return ()
     return aliases
 
@@ -254,7 +253,7 @@ def _endpoints(top: SettingsReader, service: Service) -> ServiceEndpoints:
 
 
 def same_address(key: str, other: str, address: Address) -> ConfigError:
-    """Two keys that exclude each other on one machine."""
+    """Two keys with the same address on one machine."""
     return ConfigError(
         f"{key}: {address} is that of {other}, and only one server can use a port: choose another port for"
         " one"
@@ -271,7 +270,8 @@ def _spark(
     listen = top.optional_text("twinlog.source.worker.listen")
     own_port = Address.parse(top.text("twinlog.source.listen")).port
     if endpoint and not listen and Address.parse(endpoint).port == own_port != 0:
-        # Other services and commands read the same file and have no tasks: the source service refuses it.
+        # Other services and commands read the same file and have no tasks, so only the source service refuses
+        # it.
         findings.warning(
             "twinlog.source.worker.endpoint",
             f"port {own_port} is that of twinlog.source.listen, and tasks have a port of their own: the"
@@ -290,7 +290,7 @@ def _spark(
 
 
 def _check_authentication(master: str, conf: Mapping[str, str], findings: Findings) -> None:
-    """A Spark that does not ask who sends it work runs what anybody sends."""
+    """Without authentication, Spark runs whatever anybody sends to it."""
     key = f"{SPARK_CONF_PREFIX}{_SPARK_AUTHENTICATE}"
     if conf.get(_SPARK_AUTHENTICATE) == "false":
         findings.warning(

@@ -1,4 +1,4 @@
-"""Which hosts only this machine reaches."""
+"""Which hosts can only be reached from this machine."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""What is wrong or worth saying about a configuration: problems stop the start, notices do not."""
+"""Problems and notices about a configuration: problems prevent the start, notices do not."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,9 +9,9 @@ from twinlog.properties import Property
 
 class NoticeLevel(StrEnum):
     INFO = "info"
-    """Accepted and without effect, or a difference worth knowing."""
+    """Accepted without effect, or a difference worth knowing."""
     WARNING = "warning"
-    """Probably not what was meant."""
+    """Probably not intended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Notice:
     level: NoticeLevel
     key: str
     line: int
-    """0 when no line of the file is meant."""
+    """0 when it concerns no line of the file."""
     text: str
 
     def __str__(self) -> str:
@@ -46,8 +46,8 @@ class Findings:
         self._problems[Problem(key=key, line=line, text=text)] = None
 
     def wrong_value(self, prop: Property, expected: str, *, secret: bool) -> None:
-        """`prop` is not what its key asks for. Values of secrets, and values from providers, are not
-        repeated."""
+        """`prop` has not the form that its key requires. Values of secrets, and values from providers, are
+        not shown."""
         if prop.written is not None:
             found = f"{prop.written} (resolved)"
         elif secret:
@@ -70,7 +70,7 @@ class Findings:
         return tuple(sorted(self._notices, key=lambda notice: notice.line))
 
     def raise_problems(self) -> None:
-        """Raises ConfigError with every problem, one a line, in file order; returns when there is none."""
+        """Raises ConfigError with all problems, one per line, in file order; returns when there are none."""
         problems = sorted(self._problems, key=lambda problem: problem.line)
         if not problems:
             return

@@ -1,4 +1,4 @@
-"""What processes are given: addresses, Spark, logs. Times are seconds."""
+"""The settings of processes: addresses, Spark, logs. Times are in seconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,11 +24,11 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether it can only be reached from this machine."""
         return is_loopback(self.host)
 
     def dialled_from_here(self) -> "Address":
-        """The loopback address where this one stands for all interfaces."""
+        """The loopback address instead of one that means all interfaces."""
         loopback = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared with, not bound to
         return replace(self, host=loopback.get(self.host, self.host))
 
@@ -41,7 +41,8 @@ class Address:
         return cls(host=host, port=int(port))
 
     def excludes(self, other: "Address") -> bool:
-        """Whether no machine can have a server on each: one port, of one host or of all."""
+        """Whether two servers on one machine cannot have both addresses: the same port of one host or of
+        all."""
         every = ("0.0.0.0", "[::]")  # noqa: S104 (compared with, not bound)
         same_host = self.host == other.host or self.host in every or other.host in every
         return self.port == other.port != 0 and same_host
@@ -51,22 +52,22 @@ class Address:
 class ServiceEndpoints:
     listen: Address
     listen_is_default: bool
-    """Nobody chose it: `twinlog run` takes a free port where another run has it."""
+    """It is the default: `twinlog run` takes a free port if another run uses it."""
     endpoint: Address
-    """Where others find it."""
+    """Where other processes reach it."""
     metrics_listen: Address | None
     """None = no metrics endpoint."""
     metrics_is_default: bool
-    """Nobody chose it: a free port is taken where the default one is in use."""
+    """It is the default: a free port is taken if the default one is in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
     master: str
     conf: Mapping[str, str] = field(repr=False)
-    """`twinlog.spark.conf.<name>` without the prefix. May hold secrets."""
+    """`twinlog.spark.conf.<name>` without the prefix. May contain secrets."""
     worker_endpoint: Address | None
-    """Where tasks on other machines find the source service; None = where it is bound for them."""
+    """Where tasks on other machines reach the source service; None = where it listens for them."""
     worker_listen: Address | None = None
     """Where the source service listens for its tasks; None = see `twinlog.source.worker.listen`."""
 
@@ -84,4 +85,4 @@ class RuntimeSettings:
     log_level: str
     log_format: LogFormat
     strimzi_cluster: str = ""
-    """The name of the cluster under which Strimzi's board shows the metrics; empty: not at all."""
+    """The cluster name under which Strimzi's dashboard shows the metrics; empty: not at all."""

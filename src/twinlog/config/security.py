@@ -1,5 +1,5 @@
-"""What a file says about the security of the services' ports. Pure: files are named here, and read by
-`twinlog.service.access`."""
+"""The security of the services' ports in a file. Pure: files are only named here; `twinlog.service.access`
+reads them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ PRINCIPAL_KINDS = ("cn", "dns", "uri", "email", "sub", "group")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """PEM files of one end of a connection."""
+    """The PEM files of one end of a connection."""
 
     certificate: str
     key: str
     ca: str = ""
-    """Empty: the CAs of the system."""
+    """Empty: the system's CAs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +30,21 @@ class PortSecurity:
     tls: TlsFiles | None = None
     """None = without TLS."""
     client_certificates: bool = False
-    """Callers must show one."""
+    """Callers must have one."""
     insecure: bool = False
-    """It may be open to others than this machine."""
+    """It may be open to other machines although it is not protected."""
     server_name: str = ""
-    """What clients look for in the certificate; empty = the host of the endpoint."""
+    """The name that clients expect in the certificate; empty = the host of the endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcSettings:
-    """An OpenID provider whose tokens are taken."""
+    """An OpenID provider whose tokens are accepted."""
 
     issuer: str
     audience: str
     jwks_url: str = ""
-    """Empty: as the provider's discovery document says."""
+    """Empty: the one in the provider's discovery document."""
     ca_file: str = ""
     algorithms: tuple[str, ...] = ("RS256", "ES256")
     roles_claim: str = "groups"
@@ -53,7 +53,7 @@ class OidcSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthSettings:
-    """Who is known, and what they may do."""
+    """The known callers, and their rights."""
 
     tokens_file: str = ""
     oidc: OidcSettings | None = None
@@ -77,23 +77,23 @@ class ClientSecurity:
     token_file: str = ""
     server_name: str = ""
     insecure: bool = False
-    """A token may go over a connection without TLS to another machine."""
+    """A token may be sent to another machine without TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuritySettings:
-    """Without any key: no TLS, no authentication."""
+    """Without any keys: no TLS, no authentication."""
 
     ports: Mapping[Service, PortSecurity] = field(default_factory=dict)
     auth: AuthSettings = field(default_factory=AuthSettings)
     client: ClientSecurity = field(default_factory=ClientSecurity)
-    """What commands show, whatever the service."""
+    """How commands authenticate, to any service."""
 
     def port(self, service: Service) -> PortSecurity:
         return self.ports.get(service, PortSecurity())
 
     def is_authenticated(self, service: Service) -> bool:
-        """Whether a port knows who calls it."""
+        """Whether a port authenticates its callers."""
         return self.port(service).client_certificates or self.auth.takes_tokens
 
     def to_call(self, service: Service, *, own: Service | None = None) -> ClientSecurity:
@@ -112,7 +112,7 @@ class SecuritySettings:
 
 
 def security_settings(top: SettingsReader, findings: Findings) -> SecuritySettings:
-    """Read all keys; what does not fit together is a problem in `findings`."""
+    """Read all keys; contradictions become problems in `findings`."""
     ports = {service: _port(top, service, findings) for service in Service}
     auth = _auth(top, findings)
     if not (auth.tokens_file or auth.oidc or any(port.client_certificates for port in ports.values())):
@@ -128,7 +128,7 @@ def security_settings(top: SettingsReader, findings: Findings) -> SecuritySettin
         ports=ports,
         auth=auth,
         client=ClientSecurity(
-            # Services of other machines speak TLS when a file for commands alone names their CAs.
+            # If a file for commands alone names the CAs, the services of other machines use TLS.
             tls=bool(top.text("twinlog.client.tls.ca.file")),
             ca=top.text("twinlog.client.tls.ca.file") or top.text("twinlog.tls.ca.file"),
             certificate=top.text("twinlog.client.tls.certificate.file")

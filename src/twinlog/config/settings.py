@@ -1,4 +1,4 @@
-"""A properties file as frozen, typed records. Positions and topic names are made elsewhere."""
+"""A properties file as immutable, typed records. Positions and topic names are created elsewhere."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -15,44 +15,40 @@ from twinlog.model import ClusterAlias, Flow
 
 
 class ConfigurationBase(Protocol):
-    """The file as it was read, to make a configuration again with other values for some keys. Holds
-    secrets.
-    """
+    """The file as it was read, to create a configuration again with other values for some keys. Contains
+    secrets."""
 
     def with_overrides(self, overrides: Mapping[str, str]) -> "Configuration":
-        """The same file with these literal properties on top: references in them are refused
-        (REFERENCE_REFUSED). Raises ConfigError. Blocks as `load` does.
-        """
+        """The same file with these literal properties on top; references in them are refused
+        (REFERENCE_REFUSED). Raises ConfigError. Blocks as `load` does."""
         ...
 
     def whole_file(self) -> "Configuration":
-        """The same file with all of its flows, also those that this process was not to run. Raises
-        ConfigError. Blocks as `load` does.
-        """
+        """The same file with all of its flows, including those that this process does not run. Raises
+        ConfigError. Blocks as `load` does."""
         ...
 
     def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
-        """What these keys are for a flow: as written, else their default; one without a default is left
-        out.
-        """
+        """The values of these keys for a flow: as written, or their defaults; keys without either are left
+        out."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What `load` made of a file."""
+    """The result of `load`."""
 
     file: str
     clusters: Mapping[ClusterAlias, ClusterConfig]
     flows: tuple[FlowConfig, ...]
-    """Every flow that runs, also those that only carry heartbeats; in the order of `clusters`."""
+    """Every flow, including those that only carry heartbeats; in the order of `clusters`."""
     endpoints: Mapping[Service, ServiceEndpoints]
     spark: SparkSettings
     runtime: RuntimeSettings
     security: SecuritySettings = field(default_factory=SecuritySettings)
     notices: tuple[Notice, ...] = ()
     base: ConfigurationBase | None = field(default=None, repr=False, compare=False)
-    """What it was made of; None for one that was put together by hand."""
+    """The file it was created from; None if it was created by hand."""
 
     @property
     def enabled_flows(self) -> tuple[FlowConfig, ...]:
@@ -60,7 +56,7 @@ class Configuration:
         return tuple(flow for flow in self.flows if flow.enabled)
 
     def flow(self, flow: Flow) -> FlowConfig:
-        """Raises ConfigError, naming the flows that there are."""
+        """Raises ConfigError, which lists the known flows."""
         for candidate in self.flows:
             if candidate.flow == flow:
                 return candidate

@@ -1,4 +1,5 @@
-"""Is the copy complete and exact? Both logs read to their ends and compared record by record, in order."""
+"""Checks whether the copy is complete and exact: reads both logs to their ends and compares them record by
+record."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,13 +19,13 @@ class Comparison:
     source_records: int = 0
     target_records: int = 0
     missing: int = 0
-    """Records of the source that the target does not have where they belong."""
+    """Records of the source that the target does not have at their place."""
     duplicates: int = 0
-    """Records of the target that stand there twice."""
+    """Records that the target has twice."""
     different: int = 0
-    """Records that are there with another key, value, header or timestamp."""
+    """Records with another key, value, header or timestamp on the target."""
     elsewhere: int = 0
-    """Records that are there, at another offset than on the source."""
+    """Records with another offset than on the source."""
     first_problem: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""The consumer group that moves: reads half on A, stops, and continues with B at its very next record."""
+"""The consumer group that moves: reads half on A, stops, and continues on B at exactly its next record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ FETCH_MAX_BYTES = 4 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """What one sitting of the group read."""
+    """What the group read between joining and leaving."""
 
     records: int = 0
     first: dict[int, tuple[int, bytes | None, bytes | None]] = field(default_factory=dict)
@@ -33,7 +33,8 @@ async def read_some(
     max_idle_polls: int,
     poll_records: int = 500,
 ) -> Reading:
-    """Join the group, read `at_least` records (or until so many polls in a row gave none), commit, leave."""
+    """Join the group, read `at_least` records (or until several polls in a row return none), commit,
+    leave."""
     reading = Reading()
     async with GroupConsumer(alias, properties, group=group, topics=[topic]) as consumer:
         idle_polls = 0
@@ -63,7 +64,7 @@ async def group_position(cluster: KafkaCluster, group: str) -> Mapping[TopicPart
 async def first_records(
     cluster: KafkaCluster, offsets: Mapping[TopicPartition, int]
 ) -> Mapping[int, Record | None]:
-    """The record that a group would read first at each offset; None where the log ends."""
+    """The record that a group would read first at each offset; None at the end of the log."""
     found: dict[int, Record | None] = {}
     async with cluster.reader() as reader:
         for partition, offset in offsets.items():

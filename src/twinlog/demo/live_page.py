@@ -1,4 +1,4 @@
-"""The live page beside the demo: `twinlog ui` as a process of its own."""
+"""The live page of the demo: `twinlog ui` as a separate process."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ _READY = "ready: "
 
 @asynccontextmanager
 async def live_page(file: Path, directory: Path) -> AsyncIterator[str]:
-    """What to say of the page of a run: its address, or why there is none. The demo continues without it."""
+    """A line with the page's address, or why there is none. The demo continues without it."""
     log = directory / "ui.log"
     command: list[str | Path] = [
         sys.executable,

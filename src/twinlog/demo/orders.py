@@ -1,4 +1,4 @@
-"""The demo's records: orders of an online shop, each made from its number alone. Pure."""
+"""The demo's records: orders of an online shop, each derived from its number. Pure."""
 
 import json
 import random

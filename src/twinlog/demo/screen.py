@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: one live table, fed by the services' own RPCs."""
+"""The demo's display: one live table with data from the services' RPCs."""
 
 from dataclasses import dataclass
 
@@ -21,12 +21,12 @@ class TopicRow:
     records_per_second: float
     megabytes_per_second: float
     lag_records: int | None
-    """None = not known."""
+    """None = unknown."""
     state: str
 
 
 class Screen:
-    """Steps as lines, and the table below them on a terminal; elsewhere a line every few seconds."""
+    """Steps as lines, with the table below them on a terminal; elsewhere a line every few seconds."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -52,7 +52,7 @@ class Screen:
             self._live = None
 
     def show(self, rows: list[TopicRow], delay_seconds: float | None) -> None:
-        """Replace the table; without a terminal say it in a line, every tenth time."""
+        """Replace the table; without a terminal, print a line every tenth time."""
         begun = any(row.records for row in rows)
         if self._live is not None:
             self._live.update(_table(rows, delay_seconds, caption=None if begun else NOTHING_YET))

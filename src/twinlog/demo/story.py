@@ -1,4 +1,4 @@
-"""The demo from the beginning to the end; each step says what it does and what came of it."""
+"""The demo from beginning to end; each step prints what it does, and its result."""
 
 import asyncio
 import tempfile
@@ -36,7 +36,7 @@ TOPIC, REMOTE_TOPIC, GROUP = "orders", "A.orders", "billing"
 PARTITIONS = 5
 BACKLOG_RECORDS = 20_000
 EXPIRED_BELOW = 1_000
-"""Offset below which retention has taken the orders before they are copied: logs do not start at 0 there."""
+"""Retention has deleted the orders below this offset before they are copied, so logs do not start at 0."""
 RECORDS_PER_SECOND = 2_000
 LIVE_SECONDS = 20.0
 SETTLE_TIMEOUT_SECONDS = 60.0
@@ -45,7 +45,7 @@ POLL_SECONDS = 0.25
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """What the summary says, and the exit code with it."""
+    """The content of the summary, from which the exit code follows."""
 
     comparison: Comparison = field(default_factory=Comparison)
     offsets: dict[int, tuple[int, int, bool]] = field(default_factory=dict)
@@ -65,10 +65,11 @@ class Findings:
 
 
 async def tell(console: Console, *, keep: bool, ui: bool = False) -> bool:
-    """Run the demo; True when everything held. With `keep`, leave it running until interrupted.
+    """Run the demo; return whether everything was as promised. With `keep`, leave it running until
+    interrupted.
 
-    A signal cancels it: what it has started is ended, in order, and CancelledError is raised. Raises
-    TwinlogError when something did not start or did not come.
+    A signal cancels it: everything that it started is stopped in order, and CancelledError is raised. Raises
+    TwinlogError when something did not start or did not finish in time.
     """
     main = asyncio.current_task()
     assert main is not None
@@ -80,7 +81,7 @@ async def tell(console: Console, *, keep: bool, ui: bool = False) -> bool:
         try:
             return await _tell(Screen(console), keep=keep, ui=ui)
         except ExceptionGroup as failures:
-            # The others of a group of tasks were cancelled by it.
+            # It caused the cancellation of the other tasks.
             failure: Exception = failures
             while isinstance(failure, ExceptionGroup):
                 failure = failure.exceptions[0]

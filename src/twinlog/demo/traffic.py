@@ -16,7 +16,7 @@ BATCH_INTERVAL_SECONDS = 0.1
 
 @dataclass(slots=True, kw_only=True)
 class OrderStream:
-    """`run` writes `records_per_second` orders round the partitions until `stop`."""
+    """`run` writes `records_per_second` orders to the partitions in turn until `stop`."""
 
     session: DataClientPool
     topic: str
@@ -37,7 +37,7 @@ class OrderStream:
                     await self._write(producer, due)
 
     async def write(self, count: int) -> None:
-        """Write `count` orders at once and return when the cluster has them."""
+        """Write `count` orders at once, and return when the cluster has acknowledged them."""
         async with RawProducer(self.session, self._settings) as producer:
             await self._write(producer, count)
 

@@ -1,4 +1,4 @@
-"""The live view's feed: partitions from source, delay from heartbeat, both over gRPC as the CLI asks them."""
+"""The data of the live view: partitions from source, delay from heartbeat, both over gRPC like the CLI."""
 
 from collections.abc import Mapping
 
@@ -38,7 +38,7 @@ class Watching:
         return list(answer.partitions)
 
     async def topics(self) -> list[TopicRow]:
-        """One row per replicated topic, heartbeats left out."""
+        """One row per replicated topic, without heartbeats."""
         by_topic: dict[str, list[source_pb.PartitionStatus]] = {}
         for partition in await self.partitions():
             if not partition.source.topic.endswith("heartbeats"):
@@ -58,7 +58,7 @@ class Watching:
         return settled == dict(on_source)
 
     async def delay_seconds(self) -> float | None:
-        """End to end, of the last heartbeat; None before the first arrived."""
+        """End to end, of the last heartbeat; None before the first one arrived."""
         answer = await self._heartbeat.ListDelays(
             heartbeat_pb.ListDelaysRequest(), timeout=CALL_TIMEOUT_SECONDS
         )

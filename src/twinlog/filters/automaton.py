@@ -1,8 +1,8 @@
 """A pattern as a finite automaton: one step for each character of a name, whatever the pattern.
 
-Thompson's construction; sets of states are made into one state when they are first met, and forgotten when
-there are too many of them. It answers whether all of a name matches, nothing else: greedy and reluctant
-repetitions are the same to it.
+Thompson's construction. Sets of states become one state when they are first reached, and are dropped when
+there are too many. It only decides whether the whole name matches, so greedy and reluctant repetitions are
+the same.
 """
 
 import re
@@ -18,7 +18,7 @@ States = frozenset[int]
 
 
 class NoAutomatonError(ValueError):
-    """The pattern has no automaton, or one that is too large; the text says why."""
+    """The pattern has no automaton, or one that is too large; the text tells why."""
 
 
 class Automaton:
@@ -27,7 +27,7 @@ class Automaton:
     def __init__(self, tree: Node) -> None:
         """Raises NoAutomatonError."""
         self._edges: list[tuple[int, ...]] = []
-        """Where a state leads to: one with a class by a character of it, another one by itself."""
+        """The transitions of a state: with a class, by one character of it; otherwise without a character."""
         self._classes: list[re.Pattern[str] | None] = []
         self._anchors: list[str] = []
         final = self._state()
@@ -37,7 +37,7 @@ class Automaton:
         self._next: dict[tuple[States, str], States] = {}
 
     def matches(self, name: str) -> bool:
-        """Whether all of the name matches. False for one that is too long for the pattern's size."""
+        """Whether the whole name matches. False for one that is too long for the pattern's size."""
         if len(name) * len(self._edges) > MOST_STEPS:
             return False
         states = self._start
@@ -62,7 +62,8 @@ class Automaton:
         return following
 
     def _closure(self, states: "list[int] | States", *, at_begin: bool, at_end: bool = False) -> States:
-        """All that is reached without a character; what waits for the end of the name stays in it."""
+        """All states that are reachable without a character; states that wait for the end of the name stay in
+        the set."""
         found: set[int] = set()
         waiting = list(states)
         while waiting:
@@ -87,7 +88,7 @@ class Automaton:
         return len(self._edges) - 1
 
     def _build(self, node: Node, following: int) -> int:
-        """The first state of what matches `node` and continues at `following`."""
+        """The first state of an automaton that matches `node` and continues at `following`."""
         match node:
             case Char(fragment, flags):
                 members = re.compile(f"(?{flags}:{fragment})", re.ASCII)

@@ -1,4 +1,4 @@
-"""The filters that a properties file asks for."""
+"""Creates the filters of a properties file."""
 
 import re
 from collections import Counter
@@ -31,7 +31,8 @@ _FORMER_NAMES = {
     GROUPS_EXCLUDE_KEY: "groups.blacklist",
     CONFIG_PROPERTIES_EXCLUDE_KEY: "config.properties.blacklist",
 }
-"""Names of Kafka before 2.7, gone in 4.0. Still read: an exclude list that is ignored copies too much."""
+"""Names from before Kafka 2.7, removed in 4.0. They are still read, because an ignored exclude list would
+copy too much."""
 
 
 def topic_filter_from_config(config: Mapping[str, str]) -> DefaultTopicFilter:

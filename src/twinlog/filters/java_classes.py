@@ -1,4 +1,5 @@
-"""Java's character classes and escapes as fragments of Python patterns that match exactly one character."""
+"""Converts Java's character classes and escapes into parts of Python patterns that match exactly one
+character."""
 
 import re
 import sys
@@ -37,11 +38,11 @@ _ANY = r"[\s\S]"
 
 
 class RegexSyntaxError(ValueError):
-    """A pattern that Java refuses, or that has no equal in Python."""
+    """A pattern that Java refuses, or that has no equivalent in Python."""
 
 
 class CharacterClasses:
-    """Reads classes and escapes out of one Java pattern; every method takes the position where one starts."""
+    """Reads classes and escapes of a Java pattern; every method takes the position where one starts."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -74,7 +75,8 @@ class CharacterClasses:
         return self._pattern[start + 2 : end], end + 2
 
     def _read_union(self, position: int, start: int, *, first: bool) -> tuple[str, list[str], int]:
-        """Read members up to `&&` or `]`. Return plain members, nested classes, the position of the end."""
+        """Read members up to `&&` or `]`. Return plain members, nested classes, and the position of the
+        end."""
         members: list[str] = []
         nested: list[str] = []
         opening = position
@@ -110,7 +112,7 @@ class CharacterClasses:
         return f"{low}-{high}", end
 
     def _read_member(self, position: int, start: int) -> tuple[str, int]:
-        """Read one character or escape as members of a Python class; a leading `^` means all but these."""
+        """Read one character or escape as members of a Python class; a leading `^` means all except these."""
         character = self._pattern[position]
         if character != "\\":
             return _literal(character), position + 1
@@ -162,7 +164,7 @@ def _literal(character: str) -> str:
 
 
 def _characters(member: str) -> str:
-    """Undo _literal; a shorthand or property comes back with more than one character."""
+    """The inverse of _literal; a shorthand or property returns more than one character."""
     return member.removeprefix("\\") if len(member) == 2 else member
 
 
@@ -187,11 +189,11 @@ def _combine(operands: list[str], *, negated: bool) -> str:
 
 @lru_cache(maxsize=64)
 def _category_members(category: str) -> str:
-    """Return all characters of a Unicode general category (`L`, `Lu`) as ranges of a class."""
+    """All characters of a Unicode general category (`L`, `Lu`) as ranges of a class."""
     runs: list[tuple[int, int]] = []
     for first, after, found in _category_runs():
         if found.startswith(category):
-            # `L` goes on where `Lu` ends and `Ll` begins.
+            # The ranges of `Lu` and `Ll` may be adjacent; for `L` they become one.
             begin = runs.pop()[0] if runs and runs[-1][1] == first else first
             runs.append((begin, after))
     if not runs:
@@ -201,7 +203,8 @@ def _category_members(category: str) -> str:
 
 @cache
 def _category_runs() -> tuple[tuple[int, int, str], ...]:
-    """All characters in their order: from the first of a run to before its end they have one category."""
+    """All characters in order, as runs of the same category: each from its first character to the next
+    run's."""
     runs = []
     first = 0
     for category, members in groupby(map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))):

@@ -1,11 +1,11 @@
-r"""Java regular expressions as Python ones, so that the patterns of an MM2 file match the same names.
+r"""Converts Java regular expressions to Python's, so that the patterns of an MM2 file match the same names.
 
-Java's `\w`, `\d`, `\s`, `\b` and case folding are ASCII unless asked otherwise, hence re.ASCII. Translated:
-named groups, inline flags in the middle (with Java's reach: up to the end of the group, over `|`), `\Q..\E`,
-`\p{..}` (POSIX and general categories), nested, united and intersected character classes, Java-only escapes.
-Refused with RegexSyntaxError: what Java itself refuses (`*` alone, a `{` that is no repetition, Python-only
-groups), and the few things Python cannot express (`(?x)`, `(?U)`, look-behind of varying length, a
-repetition of a repetition, scripts and blocks in `\p{..}`).
+Java's `\w`, `\d`, `\s`, `\b` and case folding are ASCII by default, hence re.ASCII. Converted: named groups,
+inline flags in the middle (with Java's scope: to the end of the group, across `|`), `\Q..\E`, `\p{..}` (POSIX
+and general categories), nested, united and intersected character classes, Java-only escapes. Refused with
+RegexSyntaxError: what Java itself refuses (`*` alone, a `{` that is no repetition, Python-only groups), and
+the few things that Python cannot express (`(?x)`, `(?U)`, look-behind of variable length, a repetition of a
+repetition, scripts and blocks in `\p{..}`).
 """
 
 import re
@@ -21,7 +21,7 @@ _NAMED_GROUP = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _PLAIN_GROUPS = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
 _BACK_REFERENCE = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
 _FLAGS = {"i": "i", "m": "m", "s": "s", "u": "u", "d": ""}
-"""Java's inline flags in Python's letters. `d` (only \\n ends a line) is how Python behaves anyway."""
+"""Java's inline flags as Python's letters. `d` (only \n ends a line) is Python's behaviour anyway."""
 _ESCAPES = {
     "z": r"\Z",
     "Z": r"(?=\n?\Z)",
@@ -29,24 +29,24 @@ _ESCAPES = {
 }
 _ANCHORS = "AbB"
 _REMEMBERED_CHARACTERS = 500
-"""The compiled form of a pattern up to this length is kept: what others may send stays a few megabytes."""
+"""Compiled patterns up to this length are cached, so that patterns from callers take at most a few
+megabytes."""
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Compile a Java pattern. Raises RegexSyntaxError, whose text says what is wrong and where."""
+    """Compile a Java pattern. Raises RegexSyntaxError, which names the problem and its position."""
     try:
         return re.compile(translate(pattern), re.ASCII)
     except re.error as error:
-        # Its position would be one of the translation, which the user never sees.
+        # The position would be one in the translation, which users never see.
         raise RegexSyntaxError(error.msg) from error
     except (RecursionError, OverflowError) as error:
         raise RegexSyntaxError(str(error)) from error
 
 
 def compile_linear(pattern: str) -> LinearPattern:
-    """Compile a Java pattern that people or peers wrote, to match names in bounded time. Raises
-    RegexSyntaxError, also for one that could take very long.
-    """
+    """Compile a Java pattern from a user or another service, to match names in bounded time. Raises
+    RegexSyntaxError, also for one that could take very long."""
     if len(pattern) > LONGEST_PATTERN:
         raise RegexSyntaxError(f"it has more than {LONGEST_PATTERN} characters")
     return _compile_again(pattern) if len(pattern) <= _REMEMBERED_CHARACTERS else _compile_linear(pattern)
@@ -61,23 +61,23 @@ def _compile_linear(pattern: str) -> LinearPattern:
 
 
 _compile_again = lru_cache(maxsize=512)(_compile_linear)
-"""The flows of a file have mostly the same patterns, and each pattern is also tried by itself."""
+"""The flows of a file mostly have the same patterns, and each pattern is also compiled separately."""
 
 
 def translate(pattern: str) -> str:
-    """Return the Python pattern that matches what the Java one matches. Raises RegexSyntaxError."""
+    """Return the Python pattern that matches the same as the Java pattern. Raises RegexSyntaxError."""
     return _Translator(pattern).run()
 
 
 @dataclass(slots=True)
 class _Scope:
-    """An open group of the Java pattern, and the flag groups opened inside it to be closed with it."""
+    """An open group of the Java pattern, and the flag groups inside it that are closed with it."""
 
     flags: list[str]
 
 
 class _Translator:
-    """One pass over a pattern, left to right."""
+    """Reads a pattern once, left to right."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

@@ -1,11 +1,10 @@
-"""Matching in time that grows with the name and never with its powers.
+"""Matches names in time proportional to their length.
 
-Patterns come from people, also over RPC, and names from everybody who may create a topic or a group:
-`(a|a)*b` would hold a backtracking engine for hours at a name of forty characters. Python's engine is used
-where a count of the steps that it may take (`pattern_tree.effort`) is small for a name of that length, which
-is so for nearly all patterns and names. Otherwise the pattern is an automaton that goes over the name once.
-What is neither is refused: a look around, an atomic group or a back-reference beside repetitions that
-multiply.
+Patterns come from users, also over RPC, and names from everybody who may create a topic or a group: `(a|a)*b`
+would occupy a backtracking engine for hours with a name of forty characters. Python's engine is used if an
+upper bound of its steps (`pattern_tree.effort`) is small for the length of the name, as for nearly all
+patterns and names. Otherwise the pattern becomes an automaton, which reads the name once. Patterns that fit
+neither are refused: look-arounds, atomic groups or back-references together with repetitions that multiply.
 """
 
 import re
@@ -16,10 +15,10 @@ from twinlog.filters.java_classes import RegexSyntaxError
 from twinlog.filters.pattern_tree import Node, effort, parse
 
 LONGEST_PATTERN = 1 << 18
-"""Characters of a whole list of patterns."""
+"""The limit in characters for a whole list of patterns."""
 LONGEST_TOPIC_NAME = 249
 MOST_STEPS = 2_000_000
-"""Some hundredths of a second, at the very worst."""
+"""Some hundredths of a second in the worst case."""
 
 
 @dataclass(slots=True)
@@ -30,21 +29,20 @@ class _Branch:
 
 
 class LinearPattern:
-    """A compiled pattern; `matches` asks about the whole name.
+    """A compiled pattern; `matches` checks the whole name.
 
-    A name that is longer than a topic's can be, and too long for a pattern that is no automaton, matches
-    nothing.
+    A name that is longer than a topic's name can be, and too long for a pattern without automaton, does not
+    match.
     """
 
     __slots__ = ("_costly", "_quick", "_quick_up_to", "_tried")
 
     def __init__(self, translated: str) -> None:
-        """`translated`: a pattern that `re.compile` takes. Raises RegexSyntaxError for one that is
-        refused."""
+        """`translated`: a pattern for `re.compile`. Raises RegexSyntaxError for one that is refused."""
         if len(translated) > LONGEST_PATTERN:
             raise RegexSyntaxError(f"it has more than {LONGEST_PATTERN} characters")
         tree, texts, counted = parse(translated)
-        # Groups are counted over all branches: with references to them they stay together.
+        # Groups are numbered across all branches, so with back-references the branches stay together.
         branches = (
             [_Branch(translated, tree)] if counted else [_Branch(text, parse(text)[0]) for text in texts]
         )
@@ -92,10 +90,10 @@ def _automaton(branch: _Branch) -> Automaton:
 
 
 def _longest(trees: list[Node]) -> int:
-    """The longest name that Python's engine tries with all of them in no more than MOST_STEPS."""
+    """The longest name that Python's engine matches against all of them within MOST_STEPS."""
     low, high = 0, 1 << 16
     if sum(effort(tree, high) for tree in trees) <= MOST_STEPS:
-        return high  # names, as most lists hold
+        return high  # Most lists only contain names.
     while low < high:
         middle = (low + high + 1) // 2
         if sum(effort(tree, middle) for tree in trees) <= MOST_STEPS:

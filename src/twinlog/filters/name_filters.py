@@ -1,6 +1,6 @@
-"""Which topics, groups and topic configs a flow takes: MM2's default filters.
+"""Which topics, groups and topic configs a flow includes: MM2's default filters.
 
-A name is taken when the include list matches it and the exclude list does not.
+A name is included when the include list matches it and the exclude list does not.
 """
 
 from dataclasses import dataclass, field
@@ -30,8 +30,8 @@ DEFAULT_CONFIG_PROPERTIES_EXCLUDE = (
     "unclean.leader.election.enable",
     "min.insync.replicas",
 )
-"""Kafka 4.3 and later. The topic configs `message.timestamp.before|after.max.ms` are not among them, so they
-are synced: MM2's list names the broker configs and patterns match whole names."""
+"""Kafka 4.3 and later. The topic configs `message.timestamp.before|after.max.ms` are not in the list, so they
+are synced: MM2's list has the names of the broker configs, and patterns match whole names."""
 
 
 class FilterOutcome(StrEnum):
@@ -42,13 +42,13 @@ class FilterOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterVerdict:
-    """What a filter says of a name, and by which of its rules."""
+    """A filter's decision about a name, with the deciding rule."""
 
     outcome: FilterOutcome
     key: str
     """The configuration key that decided."""
     pattern: str | None
-    """The element of that list that decided; None when none matched."""
+    """The deciding element of that list; None when none matched."""
 
     @property
     def included(self) -> bool:
@@ -57,7 +57,7 @@ class FilterVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameFilter:
-    """An include and an exclude list; exclude wins."""
+    """An include and an exclude list; exclude takes precedence."""
 
     include: PatternList
     exclude: PatternList
@@ -66,7 +66,7 @@ class NameFilter:
         return self.include.matches(name) and not self.exclude.matches(name)
 
     def judge(self, name: str) -> FilterVerdict:
-        """Decide as `takes`, and say why."""
+        """As `takes`, with the reason."""
         excluding = self.exclude.deciding_pattern(name)
         if excluding is not None:
             return FilterVerdict(outcome=FilterOutcome.EXCLUDED, key=self.exclude.key, pattern=excluding)
@@ -79,7 +79,7 @@ class TopicFilter(Protocol):
     def should_replicate_topic(self, topic: str) -> bool: ...
 
     def judge_topic(self, topic: str) -> FilterVerdict:
-        """Decide as should_replicate_topic, and say why."""
+        """As should_replicate_topic, with the reason."""
         ...
 
 
@@ -87,7 +87,7 @@ class GroupFilter(Protocol):
     def should_replicate_group(self, group: str) -> bool: ...
 
     def judge_group(self, group: str) -> FilterVerdict:
-        """Decide as should_replicate_group, and say why."""
+        """As should_replicate_group, with the reason."""
         ...
 
 
@@ -95,9 +95,9 @@ class ConfigPropertyFilter(Protocol):
     def should_replicate_config_property(self, name: str) -> bool: ...
 
     def should_replicate_source_default(self, name: str) -> bool:
-        """True when a value that is only the source's default is set on the target all the same.
+        """Whether a value that is only the source's default is set on the target.
 
-        Asked only for properties that should_replicate_config_property takes.
+        Called only for properties that should_replicate_config_property includes.
         """
         ...
 

@@ -1,14 +1,14 @@
-"""A translated pattern as a tree: what it may match, and how long a backtracking engine may try.
+"""A translated pattern as a tree: what it can match, and how many steps a backtracking engine may take.
 
-Reads what `java_regex.translate` writes, which is a part of Python's syntax: no comments, no conditionals, no
-inline flags but those of groups.
+Parses the output of `java_regex.translate`, which is a part of Python's syntax: no comments, no conditionals,
+and inline flags only in groups.
 """
 
 import re
 from dataclasses import dataclass
 
 MOST_STEPS = 1 << 62
-"""Stands for "more than anybody wants to count"."""
+"""Means "too many to count"."""
 
 _COUNTED_REPEATS = 64
 _GROUP = re.compile(r"\(\?(?:P<\w+>|P=\w+\)|([a-z]*)(?:-([a-z]*))?:|[=!>]|<[=!])")
@@ -18,7 +18,7 @@ _CLASS = re.compile(r"\[\^?\]?(?:[^\\\]]|\\.)*\]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Char:
-    """One character out of some."""
+    """One character of a set."""
 
     fragment: str
     flags: str
@@ -26,7 +26,7 @@ class Char:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """`A` or `Z` (begin and end of the name), or another place that takes no character."""
+    """`A` or `Z` (begin and end of the name), or another position that takes no character."""
 
     kind: str
 
@@ -51,7 +51,8 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """What no finite automaton has: a look around, an atomic group, a back-reference (no body)."""
+    """What a finite automaton cannot express: a look-around, an atomic group, a back-reference (without
+    body)."""
 
     body: "Node | None"
 
@@ -61,7 +62,7 @@ Node = Char | Anchor | Sequence | Choice | Repeat | Special
 
 def parse(pattern: str) -> tuple[Node, list[str], bool]:
     """The tree of a pattern that Python compiles, the texts of its branches (`a|b` has two), and whether it
-    refers back to groups."""
+    has back-references."""
     reader = _Reader(pattern)
     tree = reader.choice("")
     return tree, reader.branches, reader.refers_back
@@ -79,12 +80,12 @@ def effort(node: Node, length: int) -> int:
 
 
 def _ways(node: Node, length: int) -> tuple[int, int]:
-    """In how many ways a node may match at one place, and the steps to try them all."""
+    """In how many ways a node may match at one position, and the steps to try all of them."""
     match node:
         case Char() | Anchor() | Special(body=None):
             return 1, 1
         case Special(body=body):
-            # The first way counts.
+            # Only the first way counts.
             return 1, 1 if body is None else _ways(body, length)[1]
         case Sequence(parts=parts):
             ways, steps = 1, 0
@@ -136,7 +137,7 @@ class _Reader:
         self.refers_back = False
 
     def choice(self, flags: str) -> Node:
-        """Up to the end of the group, or of the pattern."""
+        """To the end of the group, or of the pattern."""
         branches = []
         while True:
             begin = self._at
@@ -208,6 +209,6 @@ class _Reader:
         self._depth += 1
         body = self.choice(flags)
         self._depth -= 1
-        self._at += 1  # the closing parenthesis
+        self._at += 1  # The closing parenthesis.
         special = opening is not None and opening[0] in ("(?=", "(?!", "(?>", "(?<=", "(?<!")
         return Special(body) if special else body

@@ -1,4 +1,4 @@
-"""A list of name patterns as MM2 writes it: joined with `|`, matched against the whole name."""
+"""A list of name patterns in MM2's form: joined with `|`, matched against the whole name."""
 
 from collections.abc import Iterable
 
@@ -11,11 +11,11 @@ _SHOWN_CHARACTERS = 500
 
 
 class PatternList:
-    """Names or Java regular expressions; a name matches when any of them matches all of it.
+    """Names or Java regular expressions; a name matches when one of them matches all of it.
 
-    An empty list matches nothing, and there is no lone `*`: "every topic" is `.*`. Raises ConfigError that
-    names the key and the pattern when one does not compile, or could take very long to match. Matching takes
-    time in proportion to the name.
+    An empty list matches nothing, and a lone `*` is not allowed: "every topic" is `.*`. Raises ConfigError
+    with the key and the pattern when one does not compile, or could take very long to match. Matching takes
+    time proportional to the name.
     """
 
     __slots__ = ("_alternatives", "_joined", "key", "patterns")
@@ -30,11 +30,11 @@ class PatternList:
         return self._joined is not None and self._joined.matches(name)
 
     def deciding_pattern(self, name: str) -> str | None:
-        """Return the first pattern that matches `name`, None when none does.
+        """Return the first pattern that matches `name`; None when there is none.
 
-        Patterns are joined before they are compiled, so an inline flag reaches into its successors, and
-        `(a,b)` is one group over two list elements. Where only the whole list explains a match, it is
-        returned joined.
+        Patterns are joined before they are compiled, so an inline flag also applies to the following ones,
+        and `(a,b)` is one group over two list elements. If only the whole list explains a match, the joined
+        list is returned.
         """
         if not self.matches(name):
             return None

@@ -1,7 +1,8 @@
-r"""Names that a pattern matches, a few of them: to find out whether two lists of patterns meet. Pure.
+r"""Generates a few names that a pattern matches, to find out whether two lists of patterns overlap. Pure.
 
-Reads what topic patterns are made of (characters, `.`, classes, groups, alternatives, repetitions). What it
-does not understand gives fewer samples, never wrong ones: every sample is tried against the pattern.
+Parses the usual elements of topic patterns (characters, `.`, classes, groups, alternatives, repetitions).
+Other elements reduce the number of samples, but never lead to wrong ones: every sample is checked with the
+pattern.
 """
 
 from itertools import product
@@ -11,13 +12,13 @@ from twinlog.filters.java_classes import RegexSyntaxError
 from twinlog.filters.java_regex import compile_java
 
 _MOST: Final = 12
-"""Samples of one pattern."""
+"""The most samples of one pattern."""
 _LONGEST: Final = 249
 _CLASSES: Final = {"d": "0", "w": "a", "D": "a", "W": "-", "S": "a"}
 
 
 def samples(pattern: str) -> tuple[str, ...]:
-    """Up to 12 names that match all of a Java pattern, the shortest first; none when nothing is found."""
+    """Up to 12 names that match a Java pattern completely, the shortest first; empty when none is found."""
     try:
         compiled = compile_java(pattern)
     except RegexSyntaxError:
@@ -28,14 +29,14 @@ def samples(pattern: str) -> tuple[str, ...]:
 
 
 class _Sampler:
-    """One pass over a pattern, left to right."""
+    """Reads a pattern once, left to right."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._position = 0
 
     def alternatives(self) -> list[str]:
-        """Up to the end, or to the parenthesis that closes this group."""
+        """To the end, or to the parenthesis that closes this group."""
         found = self._sequence()
         while self._peek() == "|":
             self._position += 1

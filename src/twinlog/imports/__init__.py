@@ -1,9 +1,9 @@
-"""What others configured their mirroring with, turned into a properties file. Pure: text in, text out.
+"""Converts the configurations of other replicators into a properties file. Pure: text in, text out.
 
-Every importer brings its format to connectors of Kafka Connect (`connector.py`; `connectors.py` writes them
-into a draft of the file) or to a list of topics (`topic_lists.py`), and says what became of each setting
-(`report.py`). Nothing is guessed that decides what is copied: a flow that cannot be carried over as it is is
-switched off, with what to do.
+Every importer converts its format into connectors of Kafka Connect (`connector.py`; `connectors.py` writes
+them into a draft of the file) or a list of topics (`topic_lists.py`), and reports each setting (`report.py`).
+Nothing that decides what is copied is guessed: a flow that cannot be converted exactly is switched off, with
+a remedy.
 """
 
 from twinlog.imports.importer import Format, Imported, ImportOptions, import_text

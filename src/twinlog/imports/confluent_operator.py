@@ -1,4 +1,4 @@
-"""Connectors of Confluent's operator (`kind: Connector` of `platform.confluent.io`), brought to the form of
+"""Converts connectors of Confluent's operator (`kind: Connector` of `platform.confluent.io`) into the form of
 Kafka Connect's REST API."""
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ _KIND = "Connector"
 
 
 def connectors_in(documents: Sequence[Tree]) -> Tree:
-    """A list of `{"name": ..., "config": {...}}`, empty where there is no such resource."""
+    """A list of `{"name": ..., "config": {...}}`; empty if there is no such resource."""
     return Tree(place="", items=tuple(_connectors(documents)))
 
 

@@ -1,8 +1,8 @@
-"""Connectors as Kafka Connect's REST API tells them, and those who run Connect for others.
+"""Connectors in the JSON of Kafka Connect's REST API, and of services that run Connect.
 
 `{"name": …, "config": {…}}`, a list of these, `GET /connectors?expand=info` (with `expand=status` also their
-states), or a bare configuration as `GET /connectors/<name>/config` answers. Google's managed Kafka has
-`configs`, MSK Connect `connectorConfiguration`.
+states), or the bare configuration of `GET /connectors/<name>/config`. Google's managed Kafka has `configs`,
+MSK Connect `connectorConfiguration`.
 """
 
 from collections.abc import Iterator
@@ -48,12 +48,12 @@ def connectors_of(
 
 
 def replicators_of(tree: Tree) -> Iterator[tuple[str, Tree, Tree]]:
-    """Name, configuration and whole of each connector of Confluent Replicator."""
+    """Name, configuration and document of each connector of Confluent Replicator."""
     return (found for found in _found(tree) if is_replicator(found[1].text("connector.class")))
 
 
 def _found(tree: Tree, name: str = "") -> Iterator[tuple[str, Tree, Tree]]:
-    """Name, configuration and whole of each connector; `name` is that of the field where it stands."""
+    """Name, configuration and document of each connector; `name` is that of its field."""
     for item in tree.items:
         yield from _found(item)
     if "connector.class" in tree.fields:
@@ -63,7 +63,7 @@ def _found(tree: Tree, name: str = "") -> Iterator[tuple[str, Tree, Tree]]:
         config = tree.get(key)
         if "connector.class" in config.fields:
             own = tree.text("name") or tree.text("connectorName")
-            # Google tells the path of a resource, which ends with the connector's name.
+            # Google gives the path of a resource, which ends with the connector's name.
             yield own.rpartition("/")[2] or config.text("name") or name, config, tree
             return
     for key, entry in tree.fields.items():

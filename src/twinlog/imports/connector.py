@@ -1,4 +1,4 @@
-"""One connector of MirrorMaker 2, whatever told of it."""
+"""One connector of MirrorMaker 2, from any format."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _PACKAGE = "org.apache.kafka.connect.mirror."
 
 
 class Kind(StrEnum):
-    """The simple names of the connectors' classes, in the order in which their values count."""
+    """The simple names of the connectors' classes, in order of precedence."""
 
     SOURCE = "MirrorSourceConnector"
     CHECKPOINT = "MirrorCheckpointConnector"
@@ -23,11 +23,11 @@ class Connector:
     name: str
     config: Mapping[str, Setting]
     setting: Setting
-    """Where it stands."""
+    """Where it is in the file."""
     offsets_topic: Setting | None = None
-    """The `offset.storage.topic` of its worker; None = not known."""
+    """The `offset.storage.topic` of its worker; None = unknown."""
     stopped: Setting | None = None
-    """What says that it is paused or stopped."""
+    """The setting because of which it counts as paused or stopped."""
     mm2_version: tuple[int, int] | None = None
 
     @property
@@ -38,6 +38,6 @@ class Connector:
 
 
 def kind_of(class_name: str) -> Kind | None:
-    """Connect takes the full name, the simple name, and the simple name without `Connector`."""
+    """Connect accepts the full name, the simple name, and the simple name without `Connector`."""
     simple = class_name.strip().removeprefix(_PACKAGE)
     return next((kind for kind in Kind if simple in (kind.value, kind.value.removesuffix("Connector"))), None)

@@ -1,8 +1,8 @@
-"""MM2's three connectors, as Kafka Connect runs them, turned into flows of a properties file.
+"""Converts MM2's three connectors of Kafka Connect into flows of a properties file.
 
-In Connect every connector has a configuration of its own; in a properties file the three of a flow share
-one. A key counts for the connector that reads it. Where two of a flow disagree, the source connector's value
-stands and the difference is reported.
+In Connect every connector has its own configuration; in a properties file the three connectors of a flow
+share one. A key counts for the connector that reads it. If two connectors of a flow disagree, the source
+connector's value is used, and the difference is reported.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ _OTHER_IDENTITIES = {
     "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": "Strimzi's policy",
     "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": "the policy of Amazon's samples",
 }
-"""Policies that keep names, from before Kafka 3.0 had its own."""
+"""Policies that keep names, from before Kafka 3.0 had one."""
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _IDENTIFYING = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
 _FLOW_SCOPES = (Scope.FLOW, Scope.FLOW_ONLY)
@@ -65,7 +65,8 @@ class ConnectorImport:
         for name, found in by_flow.items():
             self._add_flow(name, found)
         if by_flow:
-            # The dedicated mode writes heartbeats for every pair of clusters, Connect for what it is told.
+            # The dedicated mode writes heartbeats for every pair of clusters, Connect only for configured
+            # ones.
             self.draft.set_top("emit.heartbeats.enabled", "false")
 
     def _are_aliases(self, connector: Connector, source: str, target: str) -> bool:
@@ -146,7 +147,7 @@ class ConnectorImport:
         if spec.distinct:
             elements = dict.fromkeys(element for element in split_list(setting.value) if element)
             if len(elements) < len(split_list(setting.value)):
-                # Kafka takes them before 4.2; a list of nothing means nothing there, too.
+                # Kafka before 4.2 accepts them; there, too, an empty list matches nothing.
                 setting = setting.at(", ".join(elements))
         self._put(flow, key, setting)
 
@@ -205,7 +206,7 @@ class ConnectorImport:
             )
 
     def _decide(self, flow: str, chosen: Mapping[Kind, Connector]) -> None:
-        """What follows from which connectors there are, and whether they run."""
+        """What follows from which connectors exist, and whether they run."""
         report = self.draft.report
         source, checkpoint = chosen.get(Kind.SOURCE), chosen.get(Kind.CHECKPOINT)
         if source is not None:
@@ -236,7 +237,7 @@ class ConnectorImport:
             self.draft.decide_flow(flow, "enabled", "false")
 
     def _switch_group_sync(self, flow: str, checkpoint: Connector) -> None:
-        """It writes groups' offsets from its checkpoints, so none without them."""
+        """Group offsets are derived from checkpoints, so without checkpoints there are none."""
         key, emits = "sync.group.offsets.enabled", self.draft.flow_value(flow, "emit.checkpoints.enabled")
         wanted = checkpoint.config.get(key)
         if wanted is not None and java_boolean(wanted.value.strip()) and emits and not java_boolean(emits):
@@ -244,7 +245,7 @@ class ConnectorImport:
             self.draft.report.mapped(wanted, f"{flow}.{key}", "off, as the checkpoints are")
 
     def _add_progress(self, flow: str, source: Connector) -> None:
-        """Where its progress is stored, and under which name: without both, all would be copied again."""
+        """Where its progress is stored, and under which name; otherwise all would be copied again."""
         name = source.setting.at(source.name)
         self.draft.set_flow(flow, "name", name, "the name under which progress is stored")
         if self.draft.flow_has(flow, "offsets.storage.topic"):
@@ -267,7 +268,7 @@ class ConnectorImport:
 
 
 def _becomes(flow: str, key: str) -> str:
-    """What a connector's key is called in a properties file, most of the time."""
+    """The usual name of a connector's key in a properties file."""
     for side, alias in zip(_SIDES, flow.split("->"), strict=True):
         if key.startswith(f"{side}.cluster."):
             return f"{alias}.{key.removeprefix(f'{side}.cluster.')}"

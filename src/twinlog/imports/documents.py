@@ -1,7 +1,7 @@
-"""YAML and JSON as trees that know their lines. Bounded: a file cannot make more of itself than it is.
+"""Parses YAML and JSON into trees with line numbers, within limits.
 
-YAML is composed and never constructed, so that a tag makes no object. Scalars are text, as every setting of
-Kafka is in the end: `true`, `600`, `null` (None).
+YAML is composed and never constructed, so tags create no objects. Scalars are text, as all settings of Kafka:
+`true`, `600`, `null` (None).
 """
 
 import json
@@ -16,7 +16,7 @@ from twinlog.imports.report import Setting
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_NODES = 200_000
-"""After aliases are expanded."""
+"""After aliases were expanded."""
 MAX_DEPTH = 60
 
 _YAML_WITHOUT_KIND = "tag:yaml.org,2002:"
@@ -38,7 +38,7 @@ class Tree:
     is_scalar: bool = False
 
     def get(self, *names: str) -> "Tree":
-        """The tree below these names; an empty one where there is none."""
+        """The tree at this path; an empty one if there is none."""
         tree = self
         for name in names:
             place = f"{tree.place}.{name}" if tree.place else name
@@ -56,8 +56,8 @@ class Tree:
     def require(
         self, *, texts: Iterable[str] = (), tables: Iterable[str] = (), lists: Iterable[str] = ()
     ) -> None:
-        """Raises ConfigError for a field of these that is there and is something else: it would be read as if
-        it were not there."""
+        """Raises ConfigError if one of these fields exists with another type: it would be read as if it were
+        missing."""
         for names, is_so, kind in (
             (texts, lambda tree: tree.is_scalar, "text"),
             (tables, lambda tree: not tree.items and not tree.is_scalar, "a table"),
@@ -77,8 +77,8 @@ class Tree:
         return Setting(value=self.scalar or "", place=self.place, line=self.line)
 
     def settings(self) -> dict[str, Setting]:
-        """The scalars of a flat mapping; lists joined with commas, as Connect reads its lists. Raises
-        ConfigError for anything else: a setting that is left out without a word has its default."""
+        """The scalars of a flat mapping; lists are joined with commas, as Connect reads its lists. Raises
+        ConfigError for anything else, because a setting must not be dropped silently."""
         if self.items or (self.is_scalar and self.scalar is not None):
             raise _error(self.file, self.line, f"{self.place} has to be a table of settings")
         found: dict[str, Setting] = {}
@@ -94,7 +94,7 @@ class Tree:
 
 
 def resources(documents: Sequence[Tree]) -> Iterator[Tree]:
-    """The resources of Kubernetes in documents, some of which may be lists of them."""
+    """The Kubernetes resources in documents, some of which may be lists of them."""
     for document in documents:
         if document.text("kind").endswith("List") and document.get("items").items:
             yield from document.get("items").items
@@ -103,13 +103,13 @@ def resources(documents: Sequence[Tree]) -> Iterator[Tree]:
 
 
 def check_size(text: str | bytes, file: str) -> None:
-    """Raises ConfigError for a file that is larger than any real one."""
+    """Raises ConfigError for a file that is larger than any realistic one."""
     if len(text) > MAX_BYTES:
         raise ConfigError(f"{file}: larger than {MAX_BYTES} bytes; import one resource at a time")
 
 
 def read_yaml(text: str, file: str) -> tuple[Tree, ...]:
-    """The documents of a file, empty ones left out. Raises ConfigError with file and line."""
+    """The documents of a file, without empty ones. Raises ConfigError with file and line."""
     try:
         import yaml
     except ImportError as error:
@@ -136,17 +136,15 @@ def read_yaml(text: str, file: str) -> tuple[Tree, ...]:
 
 
 def read_json(text: str, file: str) -> Tree:
-    """A text of several objects or lists is a list of them: one a line, as loops over `curl` write them.
-
-    Raises ConfigError with file and line, also for a name that stands twice in an object.
-    """
+    """A text with several objects or lists is read as a list of them: one per line, as loops over `curl`
+    write them. Raises ConfigError with file and line, also for a name that occurs twice in an object."""
     check_size(text, file)
     try:
         _check_json(text)
     except json.JSONDecodeError as error:
         raise _error(file, error.lineno, error.msg) from error
     except RecursionError:
-        pass  # The tree names the line.
+        pass  # The tree has the line.
     documents = tuple(_JsonTree(text, file).documents())
     return documents[0] if len(documents) == 1 else Tree(place="", file=file, line=1, items=documents)
 
@@ -170,7 +168,7 @@ def _end(blank: re.Pattern[str], text: str, position: int) -> int:
 
 
 class _JsonTree:
-    """The tree of a text that is JSON as far as it is read. Python's own reader tells no lines."""
+    """The tree of a JSON text. Python's own parser has no line numbers."""
 
     def __init__(self, text: str, file: str) -> None:
         self._file = file
@@ -229,7 +227,7 @@ def _json_words(text: str) -> Iterator[tuple[str, int]]:
 
 
 class _Counted:
-    """Turns YAML nodes into trees, and counts them: an alias is expanded wherever it stands."""
+    """Converts YAML nodes into trees and counts them: an alias is expanded at every place."""
 
     def __init__(self, file: str) -> None:
         self._file = file

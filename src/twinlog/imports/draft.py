@@ -1,4 +1,4 @@
-"""The properties file that an import writes, while it grows."""
+"""The properties file of an import, while it is created."""
 
 import re
 
@@ -16,9 +16,9 @@ _WATCHING = (
     "MonitoringProducerInterceptor",
     "ConsumerTimestampsInterceptor",
 )
-"""Confluent's interceptors: they count records, or note times of them elsewhere, and change none."""
+"""Confluent's interceptors: they count records or send their times elsewhere, and do not change them."""
 SECRETS = "secrets"
-"""The provider of what was a Kubernetes Secret: a directory with a directory for each Secret."""
+"""The provider for former Kubernetes Secrets: a directory with one directory for each Secret."""
 
 _PROVIDER_CLASSES = {
     SECRETS: f"{_PROVIDERS}.DirectoryConfigProvider",
@@ -30,7 +30,7 @@ _PROVIDER_CLASSES = {
 
 
 class Draft:
-    """Keys of the file with their values, and the report that tells where each came from."""
+    """The keys of the file with their values, and the report with their origins."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -41,13 +41,13 @@ class Draft:
         self._provider_params: dict[str, dict[str, str]] = {}
 
     def use_provider(self, name: str) -> bool:
-        """Name a provider of Kafka's own in `config.providers`; False when nobody knows its class."""
+        """Add a standard provider of Kafka to `config.providers`; False when its class is unknown."""
         if name in _PROVIDER_CLASSES:
             self._providers[name] = _PROVIDER_CLASSES[name]
         return name in _PROVIDER_CLASSES
 
     def set_provider(self, key: str, setting: Setting) -> None:
-        """`config.providers[.<name>.…]` as the imported file says it."""
+        """`config.providers[.<name>.…]` as in the imported file."""
         name, _, rest = key.removeprefix("config.providers").removeprefix(".").partition(".")
         if not rest:
             return
@@ -67,7 +67,7 @@ class Draft:
         self._clusters.setdefault(alias, {})
 
     def set_cluster(self, alias: str, key: str, setting: Setting) -> bool:
-        """`A.<key>`. False when the cluster has another value of it already."""
+        """`A.<key>`. False when the cluster already has another value."""
         if self._only_watches(setting, key):
             return True
         values = self._clusters.setdefault(alias, {})
@@ -77,7 +77,7 @@ class Draft:
         return True
 
     def set_flow(self, flow: str, key: str, setting: Setting, text: str = "") -> bool:
-        """`A->B.<key>`. False when the flow has another value of it already."""
+        """`A->B.<key>`. False when the flow already has another value."""
         if self._only_watches(setting, key):
             return True
         values = self._flows.setdefault(flow, {})
@@ -97,11 +97,11 @@ class Draft:
         return key in self._flows.get(flow, {})
 
     def flow_value(self, flow: str, key: str) -> str:
-        """Empty where there is none."""
+        """Empty if there is none."""
         return self._flows.get(flow, {}).get(key, "")
 
     def decide_flow(self, flow: str, key: str, value: str) -> None:
-        """A value that follows from what was found, whatever stood there."""
+        """Set a derived value, whatever was there."""
         self._flows.setdefault(flow, {})[key] = value
 
     def _mapped(self, setting: Setting, becomes: str, key: str, text: str = "") -> None:
@@ -121,7 +121,7 @@ class Draft:
             self.report.mapped(setting, becomes, text)
 
     def render(self, *, origin: str) -> str:
-        """The file, with what is still to be done as comments at its head."""
+        """The file; open tasks are comments at its head."""
         parts = [f"# Imported from {_comment(origin)}. See docs/migration/ before it is started.\n"]
         parts += [
             f"# {line.fate}: {_comment(line.becomes or line.place)}: {_comment(line.text)}\n"
@@ -144,10 +144,10 @@ class Draft:
 
 
 def _shows_secret(key: str, value: str) -> bool:
-    """Of a JAAS entry some options are secrets, and an entry may have none."""
+    """In a JAAS entry only some options are secrets, and an entry may have none."""
     return not key.endswith("sasl.jaas.config") or _SECRET_OPTION.search(value) is not None
 
 
 def _comment(text: str) -> str:
-    """One line of what a properties file may hold."""
+    """One line that is allowed in a properties file."""
     return " ".join(text.split()).encode("ascii", "replace").decode("ascii")

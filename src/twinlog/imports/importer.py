@@ -1,4 +1,4 @@
-"""From the text of any format that is known to a properties file and a report."""
+"""Converts the text of any known format into a properties file and a report."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _PROPERTIES = re.compile(
     r"^[ \t]*(connector\.class|clusters|bootstrap\.servers|zookeeper\.connect|metadata\.broker\.list)[ \t]*=",
     re.MULTILINE,
 )
-"""A line that the properties files of connectors and of mirrors have."""
+"""A line that occurs in properties files of connectors and replicators."""
 _TAKEN_AS_IT_IS = (
     "this is a file of MirrorMaker 2's dedicated mode, which Twinlog reads as it is: `twinlog preflight`"
     " checks it (docs/migration/mirrormaker2.md)"
@@ -45,7 +45,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """What a format does not say."""
+    """What a format does not contain."""
 
     format: Format = Format.AUTO
     source: str = ""
@@ -54,9 +54,9 @@ class ImportOptions:
     group: str = ""
     """The consumer group that committed on the source; for lists of topics."""
     offsets_topic: str = ""
-    """The worker's `offset.storage.topic`; for connectors that were asked for by REST."""
+    """The worker's `offset.storage.topic`; for connectors from the REST API."""
     mm2_version: tuple[int, int] | None = None
-    """The release of Kafka whose defaults held; None = what the file says, else 4.x."""
+    """The release of Kafka whose defaults applied; None = as in the file, else 4.x."""
     secrets_dir: str = DEFAULT_SECRETS_DIR
 
 
@@ -73,7 +73,7 @@ class Imported:
 
 
 def import_text(text: str, *, file: str, options: ImportOptions | None = None) -> Imported:
-    """Import a file's text; `file` is only named. Raises ConfigError with file and line."""
+    """Import a file's text; `file` is only used in messages. Raises ConfigError with file and line."""
     options = options or ImportOptions()
     check_size(text, file)
     report = Report()
@@ -91,7 +91,7 @@ def import_text(text: str, *, file: str, options: ImportOptions | None = None) -
 
 
 def _told(line: Line, without_effect: Mapping[str, str]) -> Line:
-    """A key that stands in the file and does nothing there is not called mapped."""
+    """A key that is in the file but has no effect there is not reported as mapped."""
     if line.fate is Fate.MAPPED and line.becomes in without_effect:
         return replace(line, fate=Fate.IGNORED, text=without_effect[line.becomes])
     return line
@@ -164,7 +164,7 @@ class _Reading:
         return self._connect(Tree(place="the file", file=self._file, line=1, fields=fields))
 
     def _replicators(self, found: Sequence[tuple[str, Tree, Tree]]) -> None:
-        """Each from a source of its own: a connector does not name its clusters."""
+        """Each has a source of its own, because a connector does not name its clusters."""
         for number, (name, config, whole) in enumerate(found, start=1):
             source = self._source.alias if len(found) == 1 else f"{self._source.alias}{number}"
             ReplicatorImport(
@@ -219,8 +219,8 @@ class _Reading:
 
 
 class _Text:
-    """The one file of a file system that is read by the services' own reader. What it refers to is elsewhere,
-    and is there when Twinlog runs."""
+    """A file system with only this file, for the services' own reader. Files to which it refers are
+    elsewhere; they exist when Twinlog runs."""
 
     def __init__(self, text: str) -> None:
         self._content = text.encode("latin-1")
@@ -233,12 +233,12 @@ class _Text:
 
 
 def _read_back(properties: str) -> tuple[str, Mapping[str, str]]:
-    """Why the services would refuse the file, empty when they would not; and which keys have no effect."""
+    """Why the services would refuse the file, or empty; and which keys have no effect."""
     try:
         read = load(Path(os.devnull), environ={}, files=_Text(properties))
     except ConfigError as error:
         if error.metadata["key"] == "clusters" and error.metadata["problems"] == "1":
-            # Every flow is switched off, each for a reason that is told.
+            # Every flow is switched off, each with a reported reason.
             return "", {}
         return str(error).replace(os.devnull, "line").replace("\n", "; "), {}
     return "", {note.key: note.text for note in read.notices if note.level is NoticeLevel.INFO}

@@ -1,7 +1,8 @@
-"""MirrorMaker 1 (`kafka-mirror-maker.sh`) as a flow: its two files and its options become a properties file.
+"""Converts MirrorMaker 1 (`kafka-mirror-maker.sh`), with its two files and its options, into a properties
+file with one flow.
 
-It copies topics under their own names, and nothing but records. Its positions are those of its consumer group
-on the source; Twinlog begins there and keeps its own on the target from then on.
+It copies only records, under the same topic names. Its positions are those of its consumer group on the
+source; Twinlog begins there, and from then on stores positions on the target.
 """
 
 import re
@@ -21,7 +22,7 @@ _OF_THE_OLD_CONSUMER = ("zookeeper.connect",)
 _OLD_NAMES = {"bootstrap.servers": "metadata.broker.list"}
 _RESETS = {"smallest": "earliest", "largest": "latest"}
 _DEFAULT_RESET = "latest"
-"""The default of Java's consumer, so of MirrorMaker 1 as well."""
+"""The default of Java's consumer, and so of MirrorMaker 1."""
 _NO_LONGER_MEANT = {
     "group.id": "",
     "auto.offset.reset": "",
@@ -39,7 +40,7 @@ _NO_LONGER_MEANT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorMaker1:
-    """What its command line said."""
+    """The options of its command line."""
 
     consumer: Properties
     consumer_file: str
@@ -48,7 +49,7 @@ class MirrorMaker1:
     include: str
     num_streams: int = 1
     source_alias: str = ""
-    """Empty = the consumer group's name, which is another one for each mirror."""
+    """Empty = the consumer group's name, which differs between replicators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class MirrorMakerFile:
 
 
 def mirror_maker_file(mirror: MirrorMaker1) -> MirrorMakerFile:
-    """Its properties file and what became of each setting. Raises ConfigError with file and line."""
+    """The properties file and a report of each setting. Raises ConfigError with file and line."""
     report = Report()
     draft = Draft(report)
     for key in _OF_THE_OLD_CONSUMER:
@@ -88,7 +89,7 @@ def mirror_maker_file(mirror: MirrorMaker1) -> MirrorMakerFile:
         "tasks.max": str(mirror.num_streams),
         "twinlog.start.group": group.value.strip(),
         "source.consumer.auto.offset.reset": _RESETS.get(chosen, chosen),
-        # What brokers did when its producer wrote to a topic that was not there.
+        # As brokers did when its producer wrote to a missing topic.
         "replication.factor": "-1",
         "heartbeats.replication.enabled": "false",
         "sync.topic.configs.enabled": "false",
@@ -103,7 +104,8 @@ def mirror_maker_file(mirror: MirrorMaker1) -> MirrorMakerFile:
 
 
 def include_pattern(text: str) -> str:
-    """MirrorMaker 1's reading of --include: blanks go, commas mean or, quotes around it go."""
+    """MirrorMaker 1's interpretation of --include: blanks and enclosing quotes are removed, commas mean
+    "or"."""
     return re.sub(r"^[\"']+|[\"']+$", "", text.strip().replace(",", "|").replace(" ", ""))
 
 

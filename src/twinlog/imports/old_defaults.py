@@ -1,4 +1,4 @@
-"""Defaults of Kafka's earlier releases that decide what is copied."""
+"""Defaults of earlier releases of Kafka that decide what is copied."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from twinlog.imports.draft import Draft
 
 
 def write_old_defaults(draft: Draft, flow: str, source: Connector) -> None:
-    """Write those of the connector's release that are others today."""
+    """Write those defaults of the connector's release that have changed since."""
     version = source.mm2_version
     if version is None:
         return

@@ -1,4 +1,4 @@
-"""References to secrets of the imported file, as references of Kafka's own config providers."""
+"""Converts references to secrets into references of Kafka's config providers."""
 
 import re
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ _HIDDEN = re.compile(r"\*{3,}|\[hidden\]|<hidden>|\[redacted\]", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
-    """Where Secrets of Kubernetes are mounted for Twinlog: `<directory>/<name>/<key>`."""
+    """Where Kubernetes Secrets are mounted for Twinlog: `<directory>/<name>/<key>`."""
 
     draft: Draft
     directory: str = DEFAULT_SECRETS_DIR
     kubernetes: set[str] = field(default_factory=lambda: {"strimzisecrets", "secrets", "configmaps"})
-    """Names of providers whose paths are NAMESPACE/NAME of a Secret or a ConfigMap."""
+    """The names of providers whose paths are NAMESPACE/NAME of a Secret or a ConfigMap."""
 
     def mounted(self, name: str, key: str) -> str:
         """The path of a Secret's file."""
@@ -37,8 +37,8 @@ class References:
         )
 
     def translated(self, setting: Setting, becomes: str) -> Setting:
-        """The value with references that Twinlog's providers answer; one that was hidden by who wrote the
-        file becomes a variable of the environment with a name of its own."""
+        """The value with references that Twinlog's providers understand. A hidden value becomes an
+        environment variable with its own name."""
         if _HIDDEN.fullmatch(setting.value.strip()):
             variable = re.sub(r"[^A-Za-z0-9]+", "_", becomes).strip("_").upper()
             self.draft.use_provider("env")

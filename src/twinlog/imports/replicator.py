@@ -1,6 +1,6 @@
-"""Confluent Replicator's connector, as Kafka Connect's REST API tells it.
+"""Converts Confluent Replicator's connector from the JSON of Kafka Connect's REST API.
 
-It keeps topic names by default, and commits its positions on the source, for a group of its own.
+By default it keeps topic names, and commits its positions on the source for its own group.
 """
 
 import re
@@ -19,12 +19,12 @@ _SAME_NAME = "${topic}"
 _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 _SIDES = {"src.kafka.": 0, "dest.kafka.": 1}
 _RENAMED = re.compile(r"([A-Za-z0-9._-]*)\$\{topic\}([A-Za-z0-9._-]*)")
-"""Matches `topic.rename.format`: what stands before and after the name."""
+"""Matches `topic.rename.format`: what comes before and after the name."""
 _SWITCHES_OFF = {
     "schema.subject.translator.class": "it changes records",
     "topic.preserve.partitions": "copies lie in partitions by their keys, new ones in those of the source",
 }
-"""Keys with which copies would not be continued as they were begun, the second one where it is false."""
+"""Keys with which Twinlog would not continue the copies as they began; the second one if it is false."""
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _MAPPED = {
     "tasks.max": "tasks.max",
@@ -75,7 +75,7 @@ class ReplicatorImport:
         return f"{(self.source, self.target)[_SIDES[side]]}.{key.removeprefix(side)}"
 
     def _names(self, config: Mapping[str, Setting], whole: Setting) -> bool:
-        """Which topics, and how their copies are called; False when that cannot be done here."""
+        """Which topics are copied, and the names of their copies; False when Twinlog cannot do that."""
         report, flow = self.draft.report, self.flow
         included = [*_literal(config, "topic.whitelist")]
         expression = config.get("topic.regex")
@@ -173,7 +173,7 @@ class ReplicatorImport:
 
 
 def _literal(config: Mapping[str, Setting], key: str) -> Iterator[str]:
-    """Names as patterns that mean nothing else."""
+    """Names as patterns that match only themselves."""
     found = config.get(key)
     for name in split_list(found.value) if found is not None else ():
         if name:

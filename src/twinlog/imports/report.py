@@ -1,4 +1,4 @@
-"""What became of each setting of an imported file."""
+"""The report about each setting of an imported file."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,24 +6,24 @@ from enum import StrEnum
 
 class Fate(StrEnum):
     MAPPED = "mapped"
-    """It stands in the properties file, with the same meaning."""
+    """It is in the properties file, with the same meaning."""
     IGNORED = "ignored"
-    """It is left out, and nothing is lost by that."""
+    """It is left out, without any loss."""
     TO_DO = "to do"
-    """The file needs a person before it is used: a secret to mount, a topic to name."""
+    """The file needs an action before it is used: a secret to mount, a topic to name."""
     IMPOSSIBLE = "impossible"
-    """Twinlog has no such thing. Where records would differ, the flow is switched off."""
+    """Twinlog does not have it. If records would differ, the flow is switched off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A value of an imported file, and where it was."""
+    """A value of an imported file, with its place."""
 
     value: str
     place: str
     """A path such as `spec.mirrors[0].sourceConnector.config.tasks.max`."""
     line: int = 0
-    """1-based; 0 = no line in particular."""
+    """1-based; 0 = no particular line."""
 
     def at(self, value: str) -> "Setting":
         return Setting(value=value, place=self.place, line=self.line)
@@ -35,18 +35,18 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of the report. It never holds a value."""
+    """One line of the report. It never contains a value."""
 
     fate: Fate
     place: str
     line: int
     becomes: str
-    """The key of the properties file; empty = none."""
+    """The key in the properties file; empty = none."""
     text: str
 
 
 class Report:
-    """Collects lines, each only once, in the order in which they were found."""
+    """Collects lines in order, each only once."""
 
     def __init__(self) -> None:
         self._lines: dict[Line, None] = {}

@@ -1,8 +1,9 @@
-"""Strimzi's `KafkaMirrorMaker2` (v1, v1beta2 and older) and `KafkaConnector`, as its operator reads them.
+"""Converts Strimzi's `KafkaMirrorMaker2` (v1, v1beta2 and older) and `KafkaConnector`, as its operator
+interprets them.
 
-The operator makes connectors named `A->B.MirrorSourceConnector` and so on, whose worker keeps the positions
-of all mirrors of a resource in one topic. What it writes into their configuration is written here the same
-way, so that a connector means the same whether its resource or Connect's REST API was imported.
+The operator creates connectors named `A->B.MirrorSourceConnector` and so on, whose worker stores the
+positions of all mirrors of a resource in one topic. What it adds to their configuration is added here as
+well, so that a connector means the same whether its resource or Connect's REST API was imported.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +18,14 @@ from twinlog.imports.report import Report, Setting
 from twinlog.imports.strimzi_security import security_settings
 
 _GROUPS = ("kafka.strimzi.io/", "eventstreams.ibm.com/")
-"""Strimzi's operator, and IBM's Event Streams, which is built from it."""
+"""Strimzi's operator, and IBM's Event Streams, which is based on it."""
 MIRROR_MAKER_2 = "KafkaMirrorMaker2"
 CONNECTOR = "KafkaConnector"
 _MIRROR_MAKER_1 = "KafkaMirrorMaker"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
-"""Converters of the worker; connectors may have others of their own."""
+"""The converters of the worker; connectors may have their own."""
 _DEFAULT_OFFSETS_TOPIC = "mirrormaker2-cluster-offsets"
-"""The topic that the operator takes where a resource names none (v1beta2)."""
+"""The operator's topic if a resource names none (v1beta2)."""
 
 _CONNECTORS = {
     Kind.SOURCE: "sourceConnector",
@@ -69,7 +70,7 @@ def connectors_of(
     offsets_topic: str,
     version: tuple[int, int] | None,
 ) -> list[Connector]:
-    """The connectors of every resource; keys of their workers go to the draft at once."""
+    """The connectors of all resources; keys of their workers are written to the draft at once."""
     found: list[Connector] = []
     for resource in resources(documents):
         kind, name = resource.text("kind"), resource.get("metadata").text("name")
@@ -147,7 +148,7 @@ class _MirrorMaker2:
         return [connector for mirror in mirrors for connector in self._of_mirror(mirror)]
 
     def _read_providers(self, cluster: Tree) -> None:
-        """Providers of Secrets and ConfigMaps may have any name."""
+        """The providers of Secrets and ConfigMaps may have any name."""
         _require_cluster(cluster)
         for key, tree in cluster.get("config").fields.items():
             name = key.removeprefix("config.providers.").removesuffix(".class")
@@ -210,7 +211,7 @@ class _MirrorMaker2:
             )
 
     def _cluster(self, mirror: Tree, embedded: str, alias_field: str) -> Tree:
-        """v1 holds the cluster in its place, v1beta2 names it."""
+        """In v1 the cluster is nested, in v1beta2 it is named."""
         inside = mirror.get(embedded)
         return inside if inside.is_there else self._clusters.get(mirror.text(alias_field), inside)
 
@@ -233,7 +234,8 @@ class _MirrorMaker2:
         return found
 
     def _worker(self, target: Tree) -> Setting:
-        """Write what the worker is told, which talks to the target. Returns where it keeps positions."""
+        """Write the settings of the worker, which connects to the target. Returns where it stores
+        positions."""
         alias, config = target.text("alias"), target.get("config").settings()
         named = target.get("offsetStorageTopic")
         topic = named.setting if named.is_there else config.get("offset.storage.topic")

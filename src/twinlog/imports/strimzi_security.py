@@ -1,5 +1,5 @@
-"""`tls` and `authentication` of Strimzi's clusters as settings of Kafka's clients. Secrets stay where they
-are: the file refers to them by a config provider."""
+"""Converts `tls` and `authentication` of Strimzi's clusters into settings of Kafka's clients. Secrets stay
+where they are: the file refers to them by a config provider."""
 
 from twinlog.imports.documents import Tree
 from twinlog.imports.references import References
@@ -43,7 +43,7 @@ _SECRET_TEXTS = ("secretName", "certificate", "key", "password", "pattern")
 
 
 def security_settings(cluster: Tree, alias: str, references: References) -> dict[str, Setting]:
-    """Client keys of a cluster without prefix."""
+    """The client keys of a cluster, without prefix."""
     return _Security(cluster, alias, references).settings()
 
 
@@ -92,7 +92,7 @@ class _Security:
             self._found["ssl.truststore.certificates"] = place.at("\n".join(texts))
 
     def _log_in(self) -> bool:
-        """Whether it is SASL. Certificates are not."""
+        """Whether it uses SASL; certificates do not."""
         kind = self._login.text("type")
         if kind == "tls":
             self._certificate()
@@ -157,7 +157,7 @@ class _Security:
         self._found["sasl.login.callback.handler.class"] = self._login.setting.at(_STRIMZI_LOGIN)
 
     def _token_server(self) -> dict[str, str]:
-        """Options about TLS to the token server, the assertion for it, and what goes to brokers beside the
+        """Options about TLS to the token server, its assertion, and what is sent to brokers besides the
         token."""
         login, place = self._login, f"{self._alias}.sasl.jaas.config"
         options = {
@@ -187,7 +187,7 @@ class _Security:
         return options
 
     def _leave_out(self) -> None:
-        """Say what of `oauth` has no place here."""
+        """Report the parts of `oauth` that have no equivalent."""
         read = {*_OAUTH_TEXTS, *_OAUTH_SECRETS, *_OAUTH_SECONDS, *_OTHERS_OF_OAUTH, "type"}
         for name in self._login.fields.keys() - read:
             tree = self._login.get(name)

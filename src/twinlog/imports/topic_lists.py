@@ -1,5 +1,5 @@
-"""uReplicator's and Brooklin's lists of topics. Both keep topic names; their positions are committed by
-consumer groups on the source, or elsewhere."""
+"""Converts uReplicator's and Brooklin's lists of topics. Both keep topic names; consumer groups on the
+source, or other stores, have their positions."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,10 +32,10 @@ class Side:
 
 
 class TopicListImport:
-    """Writes flows that copy named topics, under their own names where no rule says otherwise."""
+    """Writes flows that copy the listed topics, under the same names unless a rule renames them."""
 
     def __init__(self, draft: Draft, source: Side, target: Side, *, group: str = "") -> None:
-        """`group` committed the positions on the source; empty = not known."""
+        """`group` committed the positions on the source; empty = unknown."""
         self._draft, self._source, self._target, self._group = draft, source, target, group
 
     def add(
@@ -46,7 +46,7 @@ class TopicListImport:
         source_servers: str = "",
         renames: Sequence[Setting] = (),
     ) -> None:
-        """One flow. `whole` is where the list stands; `source_servers` what it says of its source; `renames`
+        """One flow. `whole` is the place of the list; `source_servers` are the servers in it; `renames` are
         rules of `twinlog.topic.rename`."""
         patterns: dict[str, Setting] = {}
         for topic in topics:
@@ -99,13 +99,13 @@ class TopicListImport:
 
 
 def is_ureplicator(text: str) -> bool:
-    """What `GET /topics` of its controller answers."""
+    """The answer of its controller to `GET /topics`."""
     return _SERVING.match(text) is not None
 
 
 def ureplicator_topics(text: str, draft: Draft, renames: list[Setting]) -> Iterator[Setting]:
-    """Topics of the controller's answer, of a list with one a line, or of a topic mapping (`from to`), whose
-    rules are added to `renames`."""
+    """The topics of the controller's answer, of a list with one per line, or of a topic mapping (`from to`),
+    whose rules are added to `renames`."""
     serving = _SERVING.match(text)
     if serving is not None:
         for name in filter(None, map(str.strip, serving[1].split(","))):
@@ -156,7 +156,7 @@ def is_topic_json(tree: Tree) -> bool:
 
 
 def _escaped(setting: Setting) -> Setting:
-    """A name as a pattern that means nothing else."""
+    """A name as a pattern that matches only itself."""
     return setting.at(setting.value.replace(".", r"\."))
 
 
@@ -165,7 +165,7 @@ def is_brooklin(tree: Tree) -> bool:
 
 
 def datastreams(tree: Tree) -> Iterator[Tree]:
-    """The datastreams in one datastream, in a list, or in what `GET /datastream` answers (`elements`)."""
+    """The datastreams in a single one, in a list, or in the answer of `GET /datastream` (`elements`)."""
     if "connectorName" in tree.fields:
         yield tree
     for item in (*tree.items, *tree.get("elements").items):
@@ -175,7 +175,7 @@ def datastreams(tree: Tree) -> Iterator[Tree]:
 def add_datastreams(
     streams: Sequence[Tree], draft: Draft, source: Side, target: Side, *, group: str = ""
 ) -> None:
-    """One flow for each source cluster and consumer group among the datastreams."""
+    """One flow for each source cluster and consumer group of the datastreams."""
     by_servers: dict[tuple[str, str], list[Setting]] = {}
     wholes: dict[tuple[str, str], Setting] = {}
     stopped: set[tuple[str, str]] = set()
@@ -199,7 +199,7 @@ def add_datastreams(
 
 
 def _datastream(stream: Tree, draft: Draft) -> tuple[str, Setting] | None:
-    """Servers of its source and its pattern; None for what copies no Kafka topics under their names."""
+    """The servers of its source and its pattern; None if it does not copy Kafka topics under their names."""
     name, place = stream.text("name"), stream.get("source", "connectionString").setting
     match = _CONNECTION.fullmatch(place.value.strip())
     if match is None:

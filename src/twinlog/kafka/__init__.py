@@ -1,2 +1,2 @@
-"""Kafka at the edge: ports (Protocols) and their one implementation. The only importer of Kafka client
+"""Access to Kafka: ports (Protocols) and their implementation. The only package that imports Kafka client
 libraries."""

@@ -1,9 +1,9 @@
-"""Java client properties, as MM2's file writes them, turned into the settings of aiokafka, which moves data.
+"""Converts Java client properties, as in MM2's file, into settings of aiokafka, which is used for data.
 
-confluent-kafka (librdkafka) administers, with the same cluster, credentials and trust: `admin/options.py`.
-Properties are those of one cluster with its prefixes already removed (`bootstrap.servers`,
-`sasl.jaas.config`, …). Every function raises ConfigError naming cluster, key and remedy, never a secret; none
-touches the network. Reading trust and key stores touches files.
+confluent-kafka (librdkafka) is used for administration, with the same cluster, credentials and trust:
+`admin/options.py`. Properties are those of one cluster without prefixes (`bootstrap.servers`,
+`sasl.jaas.config`, …). Every function raises ConfigError with cluster, key and remedy, never a secret. None
+accesses the network. Reading trust and key stores accesses files.
 """
 
 import re
@@ -17,7 +17,7 @@ from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import SaslLogin, refused
 
 _SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:%.]+\]|[0-9a-zA-Z\-%._]+):(\d{1,5})")
-"""A bootstrap server as Java reads it: an optional protocol, which it ignores, and a host with its port."""
+"""A bootstrap server as in Java: an optional protocol, which is ignored, and a host with its port."""
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 _JAVA_MAX_WAIT_MS = 500
@@ -53,7 +53,7 @@ _SECURITY_KEYS = (
 )
 
 CLIENT_KEYS = frozenset(("bootstrap.servers", "client.id", *_SECURITY_KEYS, *_CLIENT_NUMBERS, IDLE_KEY))
-"""Keys every client takes and that have an effect here."""
+"""Keys that every client accepts and that have an effect."""
 PRODUCER_KEYS = frozenset(
     ("compression.type", "delivery.timeout.ms", "transaction.timeout.ms", *_PRODUCER_NUMBERS)
 )
@@ -72,13 +72,13 @@ CONSUMER_KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """How a consumer reads, in Java's defaults but for two: only committed data is replicated, and brokers
-    that have nothing answer late."""
+    """How a consumer reads. Java's defaults except for two: only committed data is read, and brokers without
+    data answer late."""
 
     min_bytes: int = 1
     max_bytes: int = 50 << 20
     max_wait_ms: int = 5000
-    """Java's 500 ms would cost an answer about every quiet partition twice a second. Data ends the wait."""
+    """With Java's 500 ms every quiet partition would cost an answer twice a second. Data ends the wait."""
     max_partition_bytes: int = 1 << 20
     read_committed: bool = True
     client_rack: str = ""
@@ -86,7 +86,7 @@ class FetchOptions:
 
 
 def bootstrap_servers(properties: Mapping[str, str], *, alias: str = "") -> list[str]:
-    """`host:port` of every bootstrap server, protocol prefixes removed."""
+    """`host:port` of every bootstrap server, without protocol prefixes."""
     key = "bootstrap.servers"
     entries = [entry.strip() for entry in properties.get(key, "").split(",") if entry.strip()]
     if not entries:
@@ -103,10 +103,9 @@ def bootstrap_servers(properties: Mapping[str, str], *, alias: str = "") -> list
 def aiokafka_client_options(
     properties: Mapping[str, str], *, alias: str = "", client_id_suffix: str = ""
 ) -> dict[str, Any]:
-    """Keyword arguments for `AIOKafkaClient` (and everything built on it), with an SSLContext when TLS is on.
-
-    The suffix tells several clients of one process apart: `client.id` is the configured one, else `twinlog`.
-    """
+    """Keyword arguments for `AIOKafkaClient` (and everything based on it), with an SSLContext if TLS is on.
+    The suffix distinguishes several clients of one process: `client.id` is the configured one, else
+    `twinlog`."""
     apply_aiokafka_fixes()
     options: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers(properties, alias=alias),
@@ -125,9 +124,9 @@ def aiokafka_producer_options(
 ) -> dict[str, Any]:
     """Keyword arguments for an idempotent `AIOKafkaProducer`; acks is always `all`.
 
-    The maker of a transactional producer adds `transactional_id`; `transaction.timeout.ms` is passed on when
-    set. A configured `acks` below `all` is not obeyed: positions may only follow data that the target cannot
-    lose.
+    A transactional producer also needs `transactional_id`; `transaction.timeout.ms` is passed on if it is
+    set. A configured `acks` below `all` is ignored, because positions may only follow data that the target
+    cannot lose.
     """
     options = aiokafka_client_options(properties, alias=alias, client_id_suffix=client_id_suffix)
     options.update(whole_numbers(properties, _PRODUCER_NUMBERS, alias))
@@ -159,7 +158,7 @@ def fetch_options(properties: Mapping[str, str], *, alias: str = "") -> FetchOpt
         alias,
     )
     if numbers.get("min_bytes", 1) > 1:
-        # Then a little data does not end the wait: it is how late a record may come.
+        # Then a little data does not end the wait, which delays records by this time.
         numbers.setdefault("max_wait_ms", _JAVA_MAX_WAIT_MS)
     request_timeout_ms = whole_numbers(properties, {"request.timeout.ms": "timeout"}, alias, minimum=1).get(
         "timeout"
@@ -179,14 +178,14 @@ def fetch_options(properties: Mapping[str, str], *, alias: str = "") -> FetchOpt
 def delivery_timeout_seconds(
     properties: Mapping[str, str], *, alias: str = "", default: float = 120.0
 ) -> float:
-    """`delivery.timeout.ms` in seconds: how long one record may take until it is acknowledged."""
+    """`delivery.timeout.ms` in seconds: how long a record may take until it is acknowledged."""
     number = whole_numbers(properties, {"delivery.timeout.ms": "delivery_timeout_ms"}, alias, minimum=1)
     return number["delivery_timeout_ms"] / 1000 if number else default
 
 
 def call_timeout_seconds(properties: Mapping[str, str], *, alias: str = "", default: float) -> float:
-    """`default.api.timeout.ms` of an admin client in seconds: the bound of each of its calls. A flow's
-    `admin.timeout.ms` is handed on under this name."""
+    """`default.api.timeout.ms` of an admin client in seconds: the time-out of each of its calls. A flow's
+    `admin.timeout.ms` is passed on under this name."""
     number = whole_numbers(properties, {CALL_TIMEOUT_KEY: "timeout"}, alias, minimum=1)
     return number["timeout"] / 1000 if number else default
 

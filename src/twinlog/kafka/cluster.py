@@ -1,7 +1,7 @@
-"""One cluster: the admin ports over confluent-kafka, readers and writers over aiokafka, behind one object.
+"""One cluster: the admin ports, readers and writers in one object.
 
-Opening checks the properties and connects nothing; each client connects when first used and connects again
-after it has failed. Closing takes at most a few seconds, whatever the brokers do.
+Opening checks the properties and does not connect; each client connects when first used, and again after a
+failure. Closing takes at most a few seconds, whatever the brokers do.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,12 +41,12 @@ def open_cluster(
     timeout_seconds: float | None = None,
     client_id_suffix: str = "",
 ) -> KafkaCluster:
-    """A connection to the cluster `alias` with Java client `properties` (prefixes removed). Never waits for
+    """A connection to the cluster `alias` with Java client `properties` (without prefixes). Never waits for
     brokers.
 
-    `timeout_seconds` bounds every call; None = `default.api.timeout.ms`, else 30 s. Readers and writers
-    that are not closed by their own context live until the process ends: use them as context managers.
-    Raises ConfigError for properties that cannot work.
+    `timeout_seconds` bounds every call; None = `default.api.timeout.ms`, else 30 s. Readers and writers that
+    are not closed live until the process ends: use them as context managers. Raises ConfigError for invalid
+    properties.
     """
     if timeout_seconds is None:
         timeout_seconds = call_timeout_seconds(properties, alias=alias, default=DEFAULT_TIMEOUT_SECONDS)
@@ -98,7 +98,7 @@ class _Cluster(
         await self._wire.close()
 
     def reader(self, *, read_committed: bool = True) -> ManagedReader:
-        """A reader with a connection of its own. Raises ConfigError if files of the properties are gone."""
+        """A reader with its own connection. Raises ConfigError if files of the properties no longer exist."""
         return KafkaLogReader(
             self._session(),
             self._fetch_options,
@@ -107,7 +107,7 @@ class _Cluster(
         )
 
     def writer(self) -> ManagedWriter:
-        """A writer with a producer of its own. Raises ConfigError if files of the properties are gone."""
+        """A writer with its own producer. Raises ConfigError if files of the properties no longer exist."""
         options = aiokafka_producer_options(
             self._properties, alias=self._alias, client_id_suffix=self._suffix
         )
@@ -122,7 +122,7 @@ class _Cluster(
         mark: str = "",
         is_gone: Callable[[str], bool] = never_gone,
     ) -> Candidate:
-        """A candidate with a connection of its own."""
+        """A candidate with its own connection."""
         return KafkaCandidate(
             self._session(),
             group_id,

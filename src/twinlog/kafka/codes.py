@@ -1,11 +1,11 @@
-"""Kafka's error codes by Kafka's names, and the sets of them that are asked for in more than one place."""
+"""Kafka's error codes with Kafka's names, and the sets of them that several modules use."""
 
 from enum import IntEnum
 from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """Codes that Twinlog meets; a broker may send others. `twinlog.kafka.errors` says what they mean."""
+    """The codes that Twinlog handles; a broker may send others. `twinlog.kafka.errors` has their meanings."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -106,7 +106,8 @@ LEADER_MOVED: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     )
 )
-"""After one of these the metadata are read again: another broker may lead, or the topic is another one."""
+"""After one of these, read the metadata again: the partition may have another leader, or the topic may be
+another one."""
 
 COORDINATOR_MOVED: Final = frozenset(
     (

@@ -1,4 +1,4 @@
-"""Bounds on calls to a cluster: every await on a peer ends in time, with an error that says so."""
+"""Time limits for calls to a cluster: every await on a peer ends in time, with an error that says so."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ from twinlog.kafka.errors import TIMEOUT, from_reason
 
 @contextlib.asynccontextmanager
 async def deadline(seconds: float, doing: str, *, alias: str = "") -> AsyncIterator[asyncio.Timeout]:
-    """Cancel the body after `seconds` and raise TransientKafkaError KAFKA_TIMEOUT instead. What is given to
-    the body may be moved by `extend`."""
+    """Cancel the body after `seconds` and raise TransientKafkaError KAFKA_TIMEOUT instead. The body gets an
+    object for `extend`."""
     try:
         async with asyncio.timeout(seconds) as limit:
             yield limit
@@ -19,12 +19,12 @@ async def deadline(seconds: float, doing: str, *, alias: str = "") -> AsyncItera
 
 
 def extend(limit: asyncio.Timeout, seconds: float) -> None:
-    """Move a deadline: that time was not the peer's to answer in."""
+    """Move a deadline, because this time was not available to the peer."""
     when = limit.when()
     if when is not None:
         limit.reschedule(when + seconds)
 
 
 async def pause(seconds: float) -> None:
-    """Wait inside a call that has a deadline of its own; there is no stop to wait for."""
+    """Wait inside a call with a deadline of its own; there is no stop event to wait for."""
     await asyncio.sleep(seconds)  # noqa: TID251

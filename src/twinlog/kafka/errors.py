@@ -1,8 +1,8 @@
-"""Client errors turned into ours, once, by Kafka's numeric code.
+"""Converts errors of the clients into Twinlog's, by Kafka's numeric codes.
 
-`KAFKA_REASONS` is the closed table: code -> (reason, retriable, what it means for a user). docs/reasons.md is
-made from it and from `CLIENT_REASONS`. What has no row is KAFKA_REFUSED, fatal: an unknown refusal is shown,
-not retried for ever.
+`KAFKA_REASONS` is the complete table: code -> (reason, retriable, meaning for users). docs/reasons.md is
+generated from it and from `CLIENT_REASONS`. A code without a row is KAFKA_REFUSED and fatal: an unknown
+refusal is shown, not retried for ever.
 """
 
 import ssl
@@ -21,7 +21,7 @@ from twinlog.kafka.security.oauth.login import TokenError
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One row: the stable word, whether trying again may help, and a sentence for people."""
+    """One row: the stable name, whether a retry may help, and its meaning."""
 
     name: str
     retriable: bool
@@ -270,7 +270,7 @@ _AIOKAFKA_REASONS: tuple[tuple[type[Exception], Reason], ...] = (
     (OSError, UNAVAILABLE),
     (EOFError, UNAVAILABLE),
 )
-"""What aiokafka raises without a code, most special first."""
+"""aiokafka's exceptions without a code, the most specific first."""
 
 KAFKA_CLIENT_ERRORS = (
     aiokafka.errors.KafkaError,
@@ -285,11 +285,9 @@ KAFKA_CLIENT_ERRORS = (
 
 
 def translate(error: BaseException, doing: str, *, alias: str = "", node_id: int | None = None) -> KafkaError:
-    """Our error for what a client raised; the caller raises it `from` the original or keeps it as a value.
-
-    `doing` names the attempt and its object: "read orders-3". `node_id`: of the one broker that was asked;
-    the others may well be there.
-    """
+    """Twinlog's error for a client's exception; the caller raises it `from` the original, or keeps it as a
+    value. `doing` names the attempt and its object: "read orders-3". `node_id`: of the one broker that was
+    asked; others may well be up."""
     if isinstance(error, KafkaError):
         return error
     if isinstance(error, TokenError):
@@ -315,12 +313,12 @@ def _reason_of(error: BaseException) -> Reason:
 
 
 def from_code(code: int, doing: str, *, alias: str = "", detail: str = "") -> KafkaError:
-    """Our error for a protocol error code."""
+    """The error for a protocol error code."""
     return _make(KAFKA_REASONS.get(code, REFUSED), doing, alias=alias, detail=detail, code=code)
 
 
 def from_librdkafka(error: LibrdkafkaError, doing: str, *, alias: str = "") -> KafkaError:
-    """Our error for a confluent-kafka `KafkaError` value."""
+    """The error for a confluent-kafka `KafkaError`."""
     code = error.code()
     if code in _LIBRDKAFKA_REASONS:
         return _make(_LIBRDKAFKA_REASONS[code], doing, alias=alias, detail=error.str())
@@ -330,7 +328,7 @@ def from_librdkafka(error: LibrdkafkaError, doing: str, *, alias: str = "") -> K
 
 
 def from_reason(reason: Reason, doing: str, *, alias: str = "", detail: str = "") -> KafkaError:
-    """Our error for a failure that only we noticed (a deadline, an answer without an offset)."""
+    """The error for a failure that only the client noticed (a deadline, an answer without an offset)."""
     return _make(reason, doing, alias=alias, detail=detail)
 
 

@@ -11,7 +11,7 @@ from twinlog.model import TopicPartition
 
 
 class LogAdminMixin:
-    """`LogAdmin` over requests of our own."""
+    """Implements `LogAdmin` with requests of our own."""
 
     _wire: DataClientPool
 

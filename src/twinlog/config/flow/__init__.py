@@ -1,1 +1,1 @@
-"""What one flow sets for its four services."""
+"""The settings of one flow for the four services."""

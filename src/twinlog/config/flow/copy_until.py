@@ -7,7 +7,7 @@ from twinlog.model import TopicPartition
 
 
 def until_json(until: Mapping[TopicPartition, int]) -> str:
-    """As the file and the tasks have it: `{"orders": {"0": 120}}`."""
+    """The form in the file and in the tasks: `{"orders": {"0": 120}}`."""
     told: dict[str, dict[str, int]] = {}
     for partition, offset in sorted(until.items()):
         told.setdefault(partition.topic, {})[str(partition.partition)] = offset

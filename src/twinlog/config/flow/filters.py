@@ -1,7 +1,7 @@
-"""The filters of a flow: by the lists of its file, or those of an installed package (`twinlog.policies`).
+"""The filters of a flow: the lists of its file, or those of an installed package (`twinlog.policies`).
 
-A package's filter decides in place of the lists. It is called with the flow's own keys of filters and lists,
-and is asked by snake-case names of the Java methods.
+A package's filter decides instead of the lists. It is created with the flow's keys of filters and lists, and
+has the Java methods with snake-case names.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ _PROBE: Final = "orders"
 
 
 def topic_filter(config: FlowConfig, topics: Selection | None = None) -> TopicFilter:
-    """`topics` instead of the flow's own lists, for a part that has others. Raises ConfigError."""
+    """`topics` replaces the flow's own lists, for a part with other topics. Raises ConfigError."""
     other = _other(config, TOPIC_FILTER_KEY, "should_replicate_topic")
     if other is not None:
         return other
@@ -37,8 +37,8 @@ def group_filter(config: FlowConfig) -> GroupFilter:
 
 
 def config_property_filter(config: FlowConfig) -> tuple[str, Callable[[str], bool]]:
-    """The key that decides which settings of topics may follow, beside config.properties.exclude, and what it
-    says of one. Raises ConfigError."""
+    """The key that decides which topic configs may be synced, besides config.properties.exclude, and its
+    decision for one config. Raises ConfigError."""
     other = _other(config, CONFIG_FILTER_KEY, "should_replicate_config_property")
     if other is not None:
         return CONFIG_FILTER_KEY, other.takes
@@ -48,17 +48,17 @@ def config_property_filter(config: FlowConfig) -> tuple[str, Callable[[str], boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherFilter:
-    """A package's filter as ours is asked."""
+    """Calls a package's filter like Twinlog's own."""
 
     key: str
     class_name: str
     ask: Callable[[str], Any]
 
     def takes(self, name: str) -> bool:
-        """Raises StateError (FILTER_FAILED): what fails to answer neither takes nor leaves out anything."""
+        """Raises StateError (FILTER_FAILED): a filter that fails neither includes nor excludes anything."""
         try:
             return self.ask(name) is True
-        except Exception as error:  # code of others
+        except Exception as error:  # Code of another package.
             raise StateError(
                 f"{self.key}: {self.class_name} failed on {name!r}: {type(error).__name__}: {error}",
                 reason="FILTER_FAILED",
@@ -83,7 +83,7 @@ class OtherFilter:
 
 
 def _other(config: FlowConfig, key: str, method: str) -> OtherFilter | None:
-    """None for MM2's own class. It is asked once before anything is copied. Raises ConfigError."""
+    """None for MM2's own class. The filter is called once before anything is copied. Raises ConfigError."""
     class_name = config.filter_config.get(key, _MM2)
     make = None if class_name.startswith(_MM2) else other_class(POLICIES, class_name)
     if make is None:
@@ -91,7 +91,7 @@ def _other(config: FlowConfig, key: str, method: str) -> OtherFilter | None:
     try:
         ask = getattr(make(_given(config)), method)
         answer = ask(_PROBE)
-    except Exception as error:  # code of others
+    except Exception as error:  # Code of another package.
         raise _wrong(key, class_name, f"{type(error).__name__}: {error}") from error
     if not isinstance(answer, bool):
         raise _wrong(key, class_name, f"{method}({_PROBE!r}) gave {answer!r}, neither True nor False")

@@ -21,7 +21,7 @@ _SETTING = re.compile(r"(?P<name>[a-z][a-z0-9.]*)=(?P<value>\S+)")
 class FixedConfig:
     value: str
     pattern: str
-    """The pattern of the rule that fixes the value."""
+    """The pattern of the rule that sets the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +38,12 @@ FixedRules = tuple[FixedRule, ...]
 
 
 def parse_fixed_configs(text: str) -> FixedRules:
-    """Raises ValueError that says which rule is wrong, ConfigError for a pattern that does not compile."""
+    """Raises ValueError that names the wrong rule, ConfigError for a pattern that does not compile."""
     return tuple(_rule(rule) for part in text.split(";") if (rule := part.strip()))
 
 
 def fixed_configs(rules: FixedRules, source_topic: str) -> dict[str, FixedConfig]:
-    """What is fixed of the copy of a source topic, by setting."""
+    """The fixed values for the copy of a source topic, by config."""
     found: dict[str, FixedConfig] = {}
     for rule in rules:
         if rule.topics.matches(source_topic):

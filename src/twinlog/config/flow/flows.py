@@ -1,4 +1,4 @@
-"""One flow's settings: MM2's precedence applied, typed, with what MM2 would refuse refused."""
+"""One flow's settings by MM2's precedence, typed, with the refusals that MM2 has."""
 
 from twinlog.config.clients import ClientBuilder
 from twinlog.config.flow.fixed_configs import FIXED_CONFIGS_KEY, FixedRules, parse_fixed_configs
@@ -22,11 +22,11 @@ from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
 SHORTEST_INTERVAL_SECONDS = 0.1
-"""What an interval of 0 means where MM2 allows it: there it is a busy loop."""
+"""The meaning of an interval of 0 where MM2 allows it; in MM2 it is a busy loop."""
 
 
 def flow_config(raw: Settings, flow: Flow, *, resolver: Resolver, findings: Findings) -> FlowConfig:
-    """Build a flow that runs. Problems go to `findings`; the result is only good when there are none."""
+    """Build a flow. Problems go to `findings`; the result is only valid without them."""
     connector = precedence.connector_properties(raw, flow, Connector.SOURCE)
     worker = precedence.worker_properties(raw, flow, resolver.resolve)
     sources = FlowSources(
@@ -61,7 +61,8 @@ def flow_config(raw: Settings, flow: Flow, *, resolver: Resolver, findings: Find
 
 
 def _check_aliases(sources: FlowSources, *, enabled: bool) -> None:
-    """MM2 would take another alias as it is and name every topic after it; a flow here is its two aliases."""
+    """MM2 would use another alias as given, and name every topic after it; here a flow is defined by its two
+    aliases."""
     for key, alias in (
         ("source.cluster.alias", sources.flow.source),
         ("target.cluster.alias", sources.flow.target),
@@ -76,8 +77,8 @@ def _check_aliases(sources: FlowSources, *, enabled: bool) -> None:
 
 
 def _policy(sources: FlowSources) -> dict[str, str]:
-    """`replication.policy.*` as configured; keys beyond Kafka's own are passed on for other policies'
-    sake."""
+    """`replication.policy.*` as configured; unknown keys are passed on, because other policies may use
+    them."""
     prefix = "replication.policy."
     config = {
         key: sources.resolver.resolve(prop).value.strip()
@@ -92,7 +93,7 @@ def _policy(sources: FlowSources) -> dict[str, str]:
 
 
 def _filters(sources: FlowSources) -> dict[str, str]:
-    """Keys beyond Kafka's own are passed on for other filters' sake."""
+    """Unknown keys are passed on, because other filters may use them."""
     config: dict[str, str] = {}
     for prefix in ("topic.filter.", "group.filter.", "config.property.filter."):
         for key, prop in precedence.with_prefix(sources.connector, prefix).items():
@@ -102,7 +103,8 @@ def _filters(sources: FlowSources) -> dict[str, str]:
 
 
 def _check_converters(sources: FlowSources) -> None:
-    """Another converter would change records in MM2; here nothing is converted, which must not go unsaid."""
+    """In MM2 another converter would change records. Twinlog converts nothing, so such a key must not be
+    ignored silently."""
     for name in ("key.converter", "value.converter", "header.converter"):
         for settings in (sources.worker, sources.connector):
             prop = settings.get(name)
@@ -120,8 +122,8 @@ def _check_converters(sources: FlowSources) -> None:
 def _checkpoint(
     sources: FlowSources, topics: Selection, *, enabled: bool, syncs: OffsetSyncsSettings
 ) -> CheckpointSettings:
-    """Checkpoints need offset syncs. Where MM2's checkpoint connector fails alone, checkpoints are off and it
-    is said; what asks for group offsets all the same is an error."""
+    """Checkpoints need offset syncs. Where MM2's checkpoint connector alone would fail, checkpoints are off
+    and a notice says so; requesting group offsets in spite of that is an error."""
     read, findings = sources.read, sources.findings
     emit = read.boolean("emit.checkpoints.enabled")
     sync_groups = read.boolean("sync.group.offsets.enabled")

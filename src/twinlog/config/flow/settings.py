@@ -1,4 +1,4 @@
-"""What each service is given for a flow. Times are seconds."""
+"""The settings of each service for a flow. Times are in seconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,9 +26,9 @@ class OffsetsMode(StrEnum):
     """Which offsets the records of a copy have."""
 
     AUTO = "auto"
-    """Those of the source where that is possible."""
+    """The source's offsets where that is possible."""
     PRESERVED = "preserved"
-    """Those of the source, or nothing is copied."""
+    """The source's offsets, or the partition is not copied."""
     TRANSLATED = "translated"
     """Offsets of their own."""
 
@@ -45,16 +45,16 @@ class AclSyncMode(StrEnum):
     """Which ACLs are copied."""
 
     MM2 = "mm2"
-    """Literal topics without WRITE; nothing is ever deleted."""
+    """Literal topics without WRITE; never deletes."""
     READ_ONLY = "read-only"
-    """Reading rights on topics and groups, prefixes too; removals are followed."""
+    """Reading rights on topics and groups, also prefixed; removals are followed."""
     FULL = "full"
     """Every right on topics, groups and transactional ids; removals are followed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Names and regular expressions, not compiled; each must match a whole name, exclude wins."""
+    """Names and regular expressions, not compiled; each must match a whole name. Exclude takes precedence."""
 
     include: tuple[str, ...]
     exclude: tuple[str, ...]
@@ -62,7 +62,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetStorage:
-    """The topic on the target that holds the flow's positions (`mm2-offsets.<source>.internal`)."""
+    """The topic on the target with the flow's positions (`mm2-offsets.<source>.internal`)."""
 
     topic: str
     partitions: int
@@ -70,7 +70,7 @@ class OffsetStorage:
     replication_factor: int
     """-1 = the broker's default."""
     topic_configs: Mapping[str, str] = field(default_factory=dict)
-    """Configs of the topic when it is created, beside those that it always has."""
+    """Configs with which the topic is created, besides those that it always has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,21 +79,21 @@ class OffsetSyncsSettings:
     location: OffsetSyncsLocation
     replication_factor: int
     max_lag_records: int
-    """0 = a sync for every record."""
+    """0 = one sync per record."""
     min_compaction_lag_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsSettings:
-    """Which copies keep their source's offsets, and what that may cost."""
+    """Which copies keep the source's offsets, and how much that may cost."""
 
     mode: OffsetsMode = OffsetsMode.AUTO
     preserved_topics: tuple[str, ...] = ()
-    """Patterns of source topics for which `mode` is PRESERVED, whatever it is for the others."""
+    """Patterns of source topics for which `mode` is PRESERVED, whatever it is for others."""
     translated_topics: tuple[str, ...] = ()
-    """The same for TRANSLATED; wins over `preserved_topics`."""
+    """The same for TRANSLATED; takes precedence over `preserved_topics`."""
     fill_max: int = 100_000_000
-    """The most offsets of a partition that are filled before its first record."""
+    """The most offsets of a partition that may be filled before its first record."""
     fill_total: int = 1_000_000_000
     """The same for all partitions of the flow together."""
 
@@ -101,49 +101,50 @@ class OffsetsSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
     connector_name: str = Connector.SOURCE
-    """First element of the keys in the positions topic."""
+    """The first element of the keys in the positions topic."""
     exactly_once: bool
     read_committed: bool
     """Whether the source is read with isolation.level=read_committed."""
     auto_offset_reset: AutoOffsetReset
     start_group: str = ""
-    """Partitions without a stored position begin where this group of the source has committed; empty =
-    none."""
+    """Partitions without a stored position begin at the committed offsets of this group on the source; empty
+    = none."""
     start_time_ms: int | None = None
-    """Else at their first record of this time, in ms since 1970; None = by `auto_offset_reset`."""
+    """Otherwise at their first record of this time, in ms since 1970; None = by `auto_offset_reset`."""
     max_slots: int | None
-    """The most slots that copy at once; None = as many as Spark has cores."""
+    """The most slots that copy at the same time; None = as many as Spark has cores."""
     offset_storage: OffsetStorage
     offset_syncs: OffsetSyncsSettings
     sync_flush_seconds: float
-    """How often a partition may get an offset sync beside those for enough records
+    """How often a partition may get an offset sync in addition to those for enough records
     (offset.flush.interval.ms)."""
     epoch_seconds: float
     longest_epoch_seconds: float
     lease_seconds: float
     stalled_seconds: float
-    """Without a move for so long, a partition that has records to copy is STALLED."""
+    """A partition with records to copy that makes no progress for this long is STALLED."""
     on_data_loss: OnDataLoss
     verify_interval_seconds: float = 0.0
-    """How often the copies are verified while they are made; 0 = never."""
+    """How often the copies are verified while they are written; 0 = never."""
     verify_max_bytes_per_second: int = 0
-    """Read of each cluster for that; 0 = no limit."""
+    """The limit for reading from each cluster for that; 0 = no limit."""
     delay_seconds: float = 0.0
-    """Only records are copied that are older."""
+    """Only records older than this are copied."""
     copy_until: str = ""
-    """Source offsets where a finite copy ends, as `twinlog copy` writes them; empty = it does not end."""
+    """The source offsets at which a finite copy ends, as `twinlog copy` writes them; empty = it does not
+    end."""
     coalesce_below_bytes: int
     """0 = never coalesce."""
     max_uncompressed_bytes: int
-    """A batch that has to be opened may have so many bytes when it is no longer compressed."""
+    """The uncompressed size limit of a batch that has to be opened."""
     recode_compression_level: int | None
-    """None = a sensible one for the codec."""
+    """None = a suitable one for the codec."""
     offsets: OffsetsSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSettings:
-    """`enabled` already takes everything into account: the flow, emit.checkpoints and emit.offset-syncs."""
+    """`enabled` already includes everything: the flow, emit.checkpoints and emit.offset-syncs."""
 
     connector_name: str = Connector.CHECKPOINT
     enabled: bool
@@ -156,12 +157,12 @@ class CheckpointSettings:
     sync_group_offsets_enabled: bool
     sync_group_offsets_interval_seconds: float
     sync_group_deletes_enabled: bool
-    """Groups deleted on the source are deleted on the target."""
+    """Groups that were deleted on the source are deleted on the target."""
     sync_group_deletes_grace_seconds: float
     """How long a group must have been gone."""
     sync_group_deletes_max_per_hour: int
     translation_max_bytes: int
-    """Read at most in one interval to translate exactly; 0 = translate by offset syncs alone."""
+    """The most bytes to read in one interval for exact translation; 0 = translate by offset syncs alone."""
     topic_replication_factor: int
 
 
@@ -178,7 +179,7 @@ class HeartbeatSettings:
 class ConfigSyncSettings:
     topics: Selection
     forwarding_class: str
-    """What makes changes on the target: Kafka's ForwardingAdmin, or a class of an installed package."""
+    """The class that makes changes on the target: Kafka's ForwardingAdmin, or one of an installed package."""
     heartbeats_replication_enabled: bool
     refresh_topics_enabled: bool
     refresh_topics_interval_seconds: float
@@ -186,9 +187,9 @@ class ConfigSyncSettings:
     """-1 = the broker's default."""
     config_properties_include: tuple[str, ...]
     config_properties_exclude: tuple[str, ...]
-    """Wins over `config_properties_include`."""
+    """Takes precedence over `config_properties_include`."""
     fixed_configs: FixedRules
-    """What copies have whatever the source says; wins over both."""
+    """Configs of copies, whatever the source has; they take precedence over both."""
     use_source_defaults: bool
     sync_configs_enabled: bool
     sync_configs_interval_seconds: float
@@ -197,9 +198,9 @@ class ConfigSyncSettings:
     acl_mode: AclSyncMode
     sync_quotas_enabled: bool
     apply_automatically: bool
-    """False: changes are planned and wait for ApplySync."""
+    """False: changes are planned and wait for `twinlog apply`."""
     follow_deletes: bool
-    """Whether the counterpart of a deleted source topic is deleted as well."""
+    """Whether the copy of a deleted source topic is deleted as well."""
     delete_grace_seconds: float
     max_deletes_per_hour: int
 
@@ -210,10 +211,10 @@ class FlowConfig:
     enabled: bool
     """False: only heartbeats."""
     policy_config: Mapping[str, str]
-    """`replication.policy.*` of the flow, the class always by its full name. A key that the file leaves out
-    is absent: a separator that is configured means more than the same one by default."""
+    """`replication.policy.*` of the flow, the class always with its full name. A key that the file does not
+    have is absent, because a configured separator has another meaning than the same one by default."""
     filter_config: Mapping[str, str]
-    """`topic.filter.*`, `group.filter.*` and `config.property.filter.*`, classes by their full names."""
+    """`topic.filter.*`, `group.filter.*` and `config.property.filter.*`, classes with their full names."""
     source: SourceSettings
     checkpoint: CheckpointSettings
     heartbeat: HeartbeatSettings

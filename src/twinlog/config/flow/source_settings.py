@@ -1,4 +1,4 @@
-"""What one flow sets for the source service: the copy, its positions and its offset syncs."""
+"""The settings of one flow for the source service: the copy, its positions and its offset syncs."""
 
 from datetime import UTC, datetime
 
@@ -108,7 +108,7 @@ _NO_TOPIC_CONFIGS = frozenset(("topic", "partitions", "replication.factor", "cle
 
 
 def _topic_configs(sources: FlowSources) -> dict[str, str]:
-    """`offset.storage.<config of a topic>`: Connect makes its topic with them (cleanup.policy is its own)."""
+    """`offset.storage.<topic config>`: Connect creates its topic with these (except for cleanup.policy)."""
     stored = precedence.strip_prefix(sources.worker, "offset.storage.")
     return {
         name: sources.resolver.resolve(prop).value.strip()
@@ -128,7 +128,7 @@ def _auto_offset_reset(sources: FlowSources) -> AutoOffsetReset:
 
 
 def _offset_syncs(sources: FlowSources) -> OffsetSyncsSettings:
-    """MM2 refuses settings of offset syncs beside `emit.offset-syncs.enabled=false`; so do we."""
+    """Like MM2, Twinlog refuses settings of offset syncs together with `emit.offset-syncs.enabled=false`."""
     read = sources.read
     switched_off = read.property("emit.offset-syncs.enabled")
     enabled = read.boolean("emit.offset-syncs.enabled")

@@ -1,4 +1,4 @@
-"""What the settings of one flow are read from."""
+"""The sources of one flow's settings."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from twinlog.model import Flow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSources:
-    """Everything a flow's settings are read from."""
+    """Everything from which a flow's settings are read."""
 
     raw: Settings
     flow: Flow
     connector: Settings
-    """Settings of the source connector; those of the other two differ in `name` and `connector.class`
-    only."""
+    """The settings of the source connector; those of the other two differ only in `name` and
+    `connector.class`."""
     worker: Settings
     read: SettingsReader
     read_worker: SettingsReader

@@ -1,5 +1,5 @@
-"""The names of Kafka's Java client settings (4.3), to know them from typing errors, and which of them are
-secrets."""
+"""The names of Kafka's Java client settings (4.3), to distinguish them from typing errors, and which are
+secret."""
 
 _SSL = (
     "cipher.suites", "enabled.protocols", "endpoint.identification.algorithm", "engine.factory.class",
@@ -34,15 +34,15 @@ LOGIN_HANDLERS = (
     "OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler",
     "JaasClientOauthLoginCallbackHandler", "IAMOAuthBearerLoginCallbackHandler",
 )  # fmt: skip
-"""Simple names of the classes in `sasl.login.callback.handler.class` whose logins are known here."""
+"""Simple names of the supported classes in `sasl.login.callback.handler.class`."""
 
 SECURITY_KEYS: frozenset[str] = frozenset(
     ("security.protocol", *(f"ssl.{name}" for name in _SSL), *(f"sasl.{name}" for name in _SASL))
 )
-"""Read at top level for all clusters, as `A.<key>` for one, as `A.consumer.<key>` for one client."""
+"""Valid at top level for all clusters, as `A.<key>` for one, and as `A.consumer.<key>` for one client."""
 
 CLUSTER_CLIENT_KEYS: frozenset[str] = SECURITY_KEYS | {"bootstrap.servers"}
-"""MM2's "client keys": what a cluster's settings hand on to consumer, producer and admin."""
+"""MM2's "client keys": those that a cluster passes on to consumer, producer and admin."""
 
 _ALL_CLIENTS = frozenset((
     *CLUSTER_CLIENT_KEYS, "client.dns.lookup", "client.id", "connections.max.idle.ms",
@@ -98,7 +98,7 @@ OAUTH_KEYS = (
     "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.jwt.validator.class",
     "sasl.oauthbearer.scope", "sasl.oauthbearer.token.endpoint.url",
 )  # fmt: skip
-"""What clients need to get a token for OAUTHBEARER."""
+"""The settings for getting a token for OAUTHBEARER."""
 
 _EFFECTIVE_SECURITY_KEYS = frozenset((
     *OAUTH_KEYS, "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.kerberos.service.name",
@@ -123,7 +123,8 @@ EFFECTIVE_BY_CLIENT: dict[str, frozenset[str]] = {
     },
     "admin": _EFFECTIVE | {"default.api.timeout.ms", "reconnect.backoff.max.ms", "reconnect.backoff.ms"},
 }  # fmt: skip
-"""Settings that our clients have: what `twinlog.kafka.clients` maps, and the start of new partitions."""
+"""Settings with an effect on Twinlog's clients: those that `twinlog.kafka.clients` maps, and the start of new
+partitions."""
 
 _BATCHES_STAY = "copied records keep the batches of their producer, see twinlog.coalesce.below.bytes"
 _BROKERS = "a setting of brokers"
@@ -135,7 +136,7 @@ REFUSED_KEYS: dict[str, str] = {
     "sasl.login.class": "classes of Java cannot be run; see docs/security.md for the ways to log in",
     "interceptor.classes": "interceptors are not run here: what they check or record would be missing",
 }
-"""Settings whose silence would weaken a promise: an error unless empty."""
+"""Ignoring these settings would weaken a promise: they are errors unless empty."""
 
 NO_EFFECT_REASONS: dict[str, str] = {
     "batch.size": _BATCHES_STAY,
@@ -153,10 +154,10 @@ NO_EFFECT_REASONS: dict[str, str] = {
     "sasl.oauthbearer.jwks.endpoint.url": _BROKERS,
     "transactional.id": "made from the flow and the slot",
 }
-"""For settings that people do write; for the others there is one sentence."""
+"""For settings that occur in practice; all others share one sentence."""
 
 NOTES = "twinlog.written"
-"""Keys of this prefix are no settings: see config/values/rereading.py."""
+"""Keys with this prefix are not settings: see config/values/rereading.py."""
 
 _SECRET_WORDS = (
     "password", "secret", "passphrase", "jaas.config", "keystore.key", "private.key", "credential",
@@ -166,6 +167,6 @@ _NOT_SECRET = ("token.endpoint.url", "private.key.file", "client.credentials.cli
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of this key must never be shown. In doubt it is one."""
+    """Whether the value of this key must never be shown. When in doubt, True."""
     name = key.lower()
     return not name.endswith(_NOT_SECRET) and any(word in name for word in _SECRET_WORDS)

@@ -1,4 +1,4 @@
-"""Keys of MM2's three connectors and of Connect's connectors: read at top level or for one flow as
+"""The keys of MM2's three connectors and of Connect's connectors: at top level, or for one flow as
 `A->B.<key>`."""
 
 from twinlog.config.keys.spec import ALL_SERVICES, KeySpec, Scope, Service, ValueType

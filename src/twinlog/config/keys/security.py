@@ -1,12 +1,12 @@
-"""Keys of the services' own ports: who may call them, and how callers and services prove who they are."""
+"""The keys of the services' own ports: who may call them, and how callers and services authenticate."""
 
 from dataclasses import replace
 
 from twinlog.config.keys.spec import ALL_SERVICES, KeySpec, Scope, Service, ValueType
 
 SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures that tokens of an OpenID provider may have. Only asymmetric ones: whoever checks a shared secret
-could also sign."""
+"""The signatures that tokens of an OpenID provider may have. Only asymmetric ones, because anybody who can
+verify a shared secret can also sign with it."""
 
 
 def _key(

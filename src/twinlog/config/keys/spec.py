@@ -1,4 +1,5 @@
-"""What a configuration key is: its type, its range, where it may be written and who reads it."""
+"""The definition of a configuration key: its type, its range, where it may be written, and which services
+read it."""
 
 import re
 from collections.abc import Callable
@@ -33,7 +34,7 @@ class ValueType(StrEnum):
 
 
 class Scope(StrEnum):
-    """Where a key has an effect."""
+    """Where in the file a key has an effect."""
 
     TOP = "top level"
     FLOW = "top level or `A->B.`"
@@ -48,7 +49,7 @@ class KeySpec:
     name: str
     type: ValueType
     default: str | None
-    """As a file would say it; None = no default."""
+    """As written in a file; None = no default."""
     scope: Scope
     services: tuple[Service, ...]
     """The services that read it."""
@@ -57,24 +58,24 @@ class KeySpec:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
-    """The closed list of values, compared without case."""
+    """The allowed values, compared without case."""
     remedy: str = ""
-    """What to do for whom the choices are not enough."""
+    """What to do if none of the choices fits."""
     other_classes: str = ""
-    """The group of entry points by which other packages add to the choices of a class."""
+    """The group of entry points with which other packages extend the choices of a class."""
     distinct: bool = False
-    """A list without empty elements and duplicates (MM2 ≥ 4.2 refuses both)."""
+    """A list without empty and repeated elements (MM2 ≥ 4.2 refuses both)."""
     must_be_empty: bool = False
     aliases: tuple[str, ...] = ()
-    """Older names of the key; the newer one wins."""
+    """Older names of the key; the newer one takes precedence."""
     mm2_default: str | None = None
-    """MM2's default where ours differs on purpose."""
+    """MM2's default if Twinlog's differs on purpose."""
     no_effect: str = ""
-    """Why Twinlog accepts the key and does nothing with it; empty = it has an effect."""
+    """Why Twinlog accepts the key and ignores it; empty = it has an effect."""
 
 
 def expected(spec: KeySpec) -> str:
-    """What a value of this key has to look like, for errors and docs."""
+    """The expected form of the value, for errors and docs."""
     if spec.must_be_empty:
         return "nothing"
     if spec.choices:
@@ -100,23 +101,23 @@ def expected(spec: KeySpec) -> str:
 
 
 def _shown(number: float) -> str:
-    """As people write it: 1048576, 0.1."""
+    """In readable form: 1048576, 0.1."""
     return str(int(number)) if number == int(number) else str(number)
 
 
 def parse_value(spec: KeySpec, raw: str) -> Value:
-    """The typed value of a setting as written. Raises ValueError; its text never repeats the value."""
+    """Parse the value of a setting. Raises ValueError, whose text never contains the value."""
     return _PARSERS[spec.type](spec, raw.strip())
 
 
 def split_list(raw: str) -> tuple[str, ...]:
-    """Kafka's LIST: split at commas, there is no escape; blank = empty list."""
+    """Kafka's LIST: split at commas without escapes; blank = empty list."""
     text = raw.strip()
     return tuple(re.split(r"\s*,\s*", text)) if text else ()
 
 
 def java_boolean(raw: str) -> bool:
-    """`Boolean.parseBoolean`: everything but true is false, blanks are not forgiven."""
+    """`Boolean.parseBoolean`: everything except true is false, and blanks are not trimmed."""
     return raw.lower() == "true"
 
 
@@ -156,7 +157,7 @@ def _text(spec: KeySpec, text: str) -> str:
 
 
 def _class(spec: KeySpec, text: str) -> str:
-    """A class among the choices, by its full or its simple name; returns the full one."""
+    """A class among the choices, by its full or simple name; returns the full name."""
     for choice in spec.choices:
         if text in (choice, choice.rpartition(".")[2]):
             return choice

@@ -1,4 +1,4 @@
-"""The one table of configuration keys. Reading, checking and docs/configuration.md all come from it."""
+"""The table of all configuration keys; reading, checking and docs/configuration.md use it."""
 
 from twinlog.config.keys.flow import FLOW_KEYS
 from twinlog.config.keys.security import SECURITY_KEYS
@@ -15,5 +15,5 @@ BY_ANY_NAME: dict[str, KeySpec] = {name: spec for spec in ALL_KEYS for name in (
 INHERITED_BY_FLOWS: frozenset[str] = frozenset(
     name for name, spec in BY_ANY_NAME.items() if spec.scope is Scope.FLOW
 )
-"""Top-level keys that every flow takes over (MM2: the union of the three connectors' ConfigDefs), without the
-client keys that Connect defines as well."""
+"""Top-level keys that every flow inherits (MM2: the union of the three connectors' ConfigDefs), without the
+client keys that Connect also defines."""

@@ -1,4 +1,4 @@
-"""Twinlog's own keys. All start with `twinlog.`, so that MM2 reads the same file and ignores them."""
+"""Twinlog's own keys. All start with `twinlog.`, so MM2 can read the same file and ignores them."""
 
 from twinlog.config.keys.spec import ALL_SERVICES, KeySpec, Scope, Service, ValueType
 

@@ -1,1 +1,2 @@
-"""Where values come from: precedence, references to providers, types, rules that change while a flow runs."""
+"""Where values come from: precedence, references to providers, types, rules that can change while a flow
+runs."""

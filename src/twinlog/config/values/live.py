@@ -1,8 +1,8 @@
-"""Rules that a flow follows without a restart, and what a value that did not come from the file may hold.
+"""The rules that a flow can follow without a restart, and what values from outside the file may contain.
 
-A live rule comes from an RPC or from a topic of the target. Its sender need not be the operator of the
-file: its value is a literal. A reference (`${file:…}`, `${env:…}`) would be replaced by a secret of the
-process and shown to the sender.
+A live rule comes from an RPC or from a topic of the target, so its sender may not be the operator of the
+file. Its value is a literal, because a reference (`${file:…}`, `${env:…}`) would be replaced by a secret of
+the process, and shown to the sender.
 """
 
 from collections.abc import Mapping
@@ -50,9 +50,9 @@ _SHOWN_CHARACTERS: Final = 200
 
 
 def live_overrides(flow: Flow, values: Mapping[str, str]) -> dict[str, str]:
-    """Live rules of a flow as properties that win over its file.
+    """Live rules of a flow as properties that take precedence over its file.
 
-    Raises ConfigError for a key that is not live (INVALID_CONFIG) and for a value that is no literal
+    Raises ConfigError for a key that is not live (INVALID_CONFIG), and for a value that is not a literal
     (REFERENCE_REFUSED).
     """
     for key in values:
@@ -64,7 +64,7 @@ def live_overrides(flow: Flow, values: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_literals(values: Mapping[str, str]) -> None:
-    """Raise ConfigError (REFERENCE_REFUSED) for a value with `${`, which the message does not repeat."""
+    """Raise ConfigError (REFERENCE_REFUSED) for a value with `${`; the message does not contain it."""
     for key, value in values.items():
         if _REFERENCE_OPENS in value:
             raise ConfigError(

@@ -1,7 +1,7 @@
-"""Classes of other packages, found by their entry points.
+"""Finds classes of other packages by their entry points.
 
-A package declares, for instance, `[project.entry-points."twinlog.policies"]` with the name that stands in the
-file (that of the Java class, so that MM2 takes the same file), and what is to be called in its place.
+A package declares, for instance, `[project.entry-points."twinlog.policies"]` with the name in the file (that
+of the Java class, so that MM2 accepts the same file) and what to call instead.
 """
 
 from importlib.metadata import entry_points
@@ -10,7 +10,7 @@ from typing import Any
 from twinlog.errors import ConfigError
 
 POLICIES = "twinlog.policies"
-"""Called with `replication.policy.*` and `source.cluster.alias`; gives a `ReplicationPolicy`."""
+"""Called with `replication.policy.*` and `source.cluster.alias`; returns a `ReplicationPolicy`."""
 
 
 def is_installed(group: str, class_name: str) -> bool:
@@ -18,12 +18,12 @@ def is_installed(group: str, class_name: str) -> bool:
 
 
 def other_class(group: str, class_name: str) -> Any | None:
-    """What a package declares under this name, None when none does. Raises ConfigError when it cannot be
-    imported."""
+    """The object that a package declares under this name; None when there is none. Raises ConfigError when it
+    cannot be imported."""
     for found in entry_points(group=group, name=class_name):
         try:
             return found.load()
-        except Exception as error:  # code of others
+        except Exception as error:  # Code of another package.
             raise ConfigError(
                 f"{class_name}: {found.value} cannot be imported: {type(error).__name__}: {error}"
             ) from error

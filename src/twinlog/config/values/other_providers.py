@@ -1,9 +1,9 @@
-"""Config providers of other packages, found by their entry points.
+"""Finds config providers of other packages by their entry points.
 
-A package declares `[project.entry-points."twinlog.config_providers"]` with the name that stands in
-`config.providers.<name>.class`, and what makes the provider of its `param.*`: an object with
-`get(path, key)`, which gives the value or None. It may block; it is asked when a file is loaded, and again
-when a client connects.
+A package declares `[project.entry-points."twinlog.config_providers"]` with the name in
+`config.providers.<name>.class`, and a factory that gets its `param.*` and returns an object with `get(path,
+key)`, which returns the value or None. It may block; it is called when a file is loaded, and again when a
+client connects.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,18 +19,19 @@ GROUP = "twinlog.config_providers"
 
 
 class OtherProvider:
-    """One that others wrote: what it raises is named by its kind, as its text may hold a secret."""
+    """A provider of another package. Its exceptions are only named by type, because their text may contain a
+    secret."""
 
     def __init__(self, make: "Callable[[Mapping[str, str]], Provider]", params: Mapping[str, str]) -> None:
         try:
             self._provider = make(params)
-        except Exception as error:  # code of others
+        except Exception as error:  # Code of another package.
             raise ConfigError(f"the provider cannot be made: {type(error).__name__}") from error
 
     def get(self, path: str, key: str) -> str | None:
         try:
             value = self._provider.get(path, key)
-        except Exception as error:  # code of others
+        except Exception as error:  # Code of another package.
             raise ConfigError(f"the provider failed: {type(error).__name__}") from error
         if value is not None and not isinstance(value, str):
             raise ConfigError(f"the provider gave no text but {type(value).__name__}")
@@ -38,11 +39,11 @@ class OtherProvider:
 
 
 def other_provider(class_name: str, params: Mapping[str, str]) -> "Provider | None":
-    """The provider of that name, None when no package has one. Raises ConfigError."""
+    """The provider with this name; None when no package has it. Raises ConfigError."""
     for found in entry_points(group=GROUP, name=class_name):
         try:
             make = found.load()
-        except Exception as error:  # code of others
+        except Exception as error:  # Code of another package.
             raise ConfigError(f"{found.value} cannot be imported: {type(error).__name__}") from error
         return OtherProvider(make, params)
     return None

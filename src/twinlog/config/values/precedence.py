@@ -1,7 +1,7 @@
-"""Which property wins: MirrorMakerConfig's rules, step for step (pure; values are carried along untouched).
+"""Which property takes precedence: MirrorMakerConfig's rules, step by step. Pure; values are passed on
+unchanged.
 
-`raw` is the file. "put" overwrites, "put if absent" does not. A prefix is only stripped from names that are
-longer.
+`raw` is the file. "put" overwrites, "put if absent" does not. A prefix is only removed from longer names.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,7 +44,7 @@ class Side(StrEnum):
 
 
 def default(key: str, value: str) -> Property:
-    """A property that no file holds."""
+    """A property that is not in any file."""
     return Property(key=key, value=value)
 
 
@@ -53,14 +53,15 @@ def with_prefix(properties: Settings, prefix: str) -> dict[str, Property]:
 
 
 def strip_prefix(properties: Settings, prefix: str) -> dict[str, Property]:
-    """Without the name that is the prefix and nothing more."""
+    """A name that equals the prefix is left out."""
     return {k[len(prefix) :]: v for k, v in properties.items() if k.startswith(prefix) and k != prefix}
 
 
 def herder_flows(raw: Mapping[str, str], clusters: Iterable[ClusterAlias]) -> tuple[Flow, ...]:
-    """Flows that run: those that are enabled, and by default every other pair for its heartbeats.
+    """The running flows: the enabled ones, and by default every other pair for its heartbeats.
 
-    `raw` holds resolved values; booleans are read as `Boolean.parseBoolean` does. Order: that of `clusters`.
+    `raw` contains resolved values; booleans are parsed with `Boolean.parseBoolean`. In the order of
+    `clusters`.
     """
     aliases = tuple(clusters)
     everywhere = java_boolean(raw.get("emit.heartbeats.enabled", "true"))
@@ -91,7 +92,7 @@ def cluster_properties(raw: Settings, alias: ClusterAlias) -> dict[str, Property
 
 
 def connector_properties(raw: Settings, flow: Flow, connector: Connector) -> dict[str, Property]:
-    """MM2's connectorBaseConfig. Nothing is resolved: references stay as written until they are used."""
+    """MM2's connectorBaseConfig. References stay as written until they are used."""
     inherited = INHERITED_BY_FLOWS | SECURITY_KEYS | {"config.providers"}
     properties = {k: v for k, v in raw.items() if k in inherited}
     properties |= with_prefix(raw, "config.providers")
@@ -120,7 +121,7 @@ def connector_name(raw: Settings, flow: Flow, connector: Connector) -> str:
 def worker_properties(
     raw: Settings, flow: Flow, resolve: Callable[[Property], Property]
 ) -> dict[str, Property]:
-    """MM2's workerConfig: the Connect worker of a flow, which talks to the target."""
+    """MM2's workerConfig: the Connect worker of a flow, which connects to the target."""
     properties = cluster_properties(raw, flow.target)
     for prefix in _WORKER_PREFIXES_AT_TOP:
         properties |= with_prefix(raw, prefix)
@@ -141,7 +142,7 @@ def worker_properties(
 
 
 def consumer_properties(connector: Settings, side: Side) -> dict[str, Property]:
-    """A consumer that a connector makes on one side of its flow."""
+    """A consumer that a connector creates on one side of its flow."""
     properties = _client_properties(connector, side, "consumer")
     properties["enable.auto.commit"] = default("enable.auto.commit", "false")
     properties.setdefault("auto.offset.reset", default("auto.offset.reset", "earliest"))
@@ -149,7 +150,7 @@ def consumer_properties(connector: Settings, side: Side) -> dict[str, Property]:
 
 
 def producer_properties(connector: Settings, side: Side) -> dict[str, Property]:
-    """A producer that a connector makes itself: only for offset syncs. Records take
+    """A producer that a connector creates itself, only for offset syncs. Records use
     `data_producer_properties`."""
     return _client_properties(connector, side, "producer")
 
@@ -178,7 +179,7 @@ def data_producer_properties(worker: Settings, connector: Settings) -> dict[str,
 
 
 def mirror_client_properties(raw: Settings, alias: ClusterAlias, client: str) -> dict[str, Property]:
-    """What MM2's MirrorClient hands to its `client` (admin, consumer or producer): client keys only."""
+    """What MM2's MirrorClient passes to its `client` (admin, consumer or producer): client keys only."""
     properties = {**raw, **cluster_properties(raw, alias)}
     merged = {**properties, **strip_prefix(properties, f"{client}.")}
     return {k: v for k, v in merged.items() if k in CLUSTER_CLIENT_KEYS}

@@ -1,7 +1,7 @@
-"""`${provider:[path:]key}` references in values, and Kafka's three stock providers.
+"""`${provider:[path:]key}` references in values, and Kafka's three standard providers.
 
-Values are resolved when they are used, never in place: what a flow does not need is not read. A reference
-that finds nothing stays as written, as in Kafka, and is said.
+Values are resolved when they are used, so values that a flow does not need are not read. As in Kafka, a
+reference without a value stays as written, with a notice.
 """
 
 import re
@@ -22,7 +22,7 @@ _PACKAGE = "org.apache.kafka.common.config.provider"
 
 
 class FileSystem(Protocol):
-    """Where providers read. Both methods block."""
+    """What providers read. Both methods block."""
 
     def read_bytes(self, path: str) -> bytes:
         """Raises OSError."""
@@ -41,12 +41,12 @@ class LocalFileSystem:
 
 class Provider(Protocol):
     def get(self, path: str, key: str) -> str | None:
-        """The value, or None when there is none. Raises ConfigError when the place cannot be read."""
+        """The value, or None when there is none. Raises ConfigError when the location cannot be read."""
         ...
 
 
 class EnvVarProvider:
-    """`${env:NAME}`; `allowlist.pattern` must be found in the name."""
+    """`${env:NAME}`; `allowlist.pattern` must match a part of the name."""
 
     def __init__(self, params: Mapping[str, str], environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -78,7 +78,7 @@ class FileProvider:
 
 
 class DirectoryProvider:
-    """`${dir:/path/to/directory:name}`: the whole content of one file, UTF-8."""
+    """`${dir:/path/to/directory:name}`: the whole content of one UTF-8 file."""
 
     def __init__(self, params: Mapping[str, str], files: FileSystem) -> None:
         self._files = files
@@ -116,7 +116,7 @@ class _AllowedPaths:
                 raise ConfigError(f"allowed.paths: {root} is not an absolute path")
 
     def permitted(self, path: str) -> str:
-        """The path to read instead; empty where it is not allowed. Without a list every path is."""
+        """The path to read instead; empty if it is not allowed. Without a list every path is allowed."""
         if not self._roots:
             return path
         normal = _normal(path)
@@ -135,7 +135,7 @@ def _normal(path: str) -> Path:
 
 
 class Resolver:
-    """Replaces references in values; says once what cannot be found."""
+    """Replaces references in values; reports once what cannot be found."""
 
     def __init__(
         self,
@@ -144,18 +144,18 @@ class Resolver:
         *,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`settings` are those of `config.providers`, from which the providers were made."""
+        """`settings` are those of `config.providers`, from which the providers were created."""
         self._providers = providers
         self._findings = findings
         self.settings = settings or {}
 
     def may_change(self, text: str) -> bool:
-        """Whether a reference in it may give something else later: all but the process's environment."""
+        """Whether a reference in it may give another value later: all except the process's environment."""
         found = (self._providers.get(match[1]) for match in _REFERENCE.finditer(text))
         return any(each is not None and not isinstance(each, EnvVarProvider) for each in found)
 
     def filled(self, text: str) -> str | None:
-        """The text with every reference replaced; None when one of them gives nothing now."""
+        """The text with all references replaced; None when one of them has no value now."""
         parts, position = list[str](), 0
         for match in _REFERENCE.finditer(text):
             provider = self._providers.get(match[1])
@@ -170,7 +170,7 @@ class Resolver:
         return "".join((*parts, text[position:]))
 
     def resolve(self, prop: Property) -> Property:
-        """The property with its references replaced; unchanged when it has none or is resolved already."""
+        """The property with its references replaced; unchanged when it has none, or is already resolved."""
         if "${" not in prop.value or prop.written is not None:
             return prop
         value = _REFERENCE.sub(lambda match: self._replacement(prop, match), prop.value)
@@ -180,7 +180,7 @@ class Resolver:
         name, path, key = match[1], match[3] or "", match[4]
         provider = self._providers.get(name)
         if provider is None:
-            # Not a reference at all, perhaps, but part of a password: the rest of it is not shown.
+            # It may not be a reference at all, but part of a password: the rest of it is not shown.
             text = f"${{{name}:…}} is used as it stands: there is no provider {name!r} in config.providers"
             self._findings.warning(prop.key, text, line=prop.line)
             return match[0]

@@ -1,4 +1,5 @@
-"""Typed values out of properties, by the table of keys. Wrong values are collected, not raised one by one."""
+"""Reads typed values from properties, by the table of keys. Wrong values are collected instead of raised one
+by one."""
 
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -15,7 +16,7 @@ from twinlog.properties import Property
 
 class SettingsReader:
     """Reads one mapping of properties (a flow's, a worker's or the file's). A wrong value becomes a problem
-    and reads as the default, so that one start shows everything that is wrong."""
+    and reads as the default, so that one start shows all problems."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class SettingsReader:
         return found
 
     def property(self, name: str) -> Property | None:
-        """The resolved property behind a key, under its name or an older one; None when it is not set."""
+        """The resolved property of a key, under its name or an older one; None when it is not set."""
         for candidate in (name, *self._table[name].aliases):
             if candidate in self._properties:
                 return self._resolve(self._properties[candidate])

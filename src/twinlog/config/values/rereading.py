@@ -1,8 +1,8 @@
 """Secrets that change while a process runs: references to files are read again when a client connects.
 
-What a client's properties say after the start is plain text. The text as written, and the providers it needs,
-stay beside it under keys of their own, so that they reach wherever the client is made, also on workers of
-Spark: `twinlog.written.<key>`, and `twinlog.written` with the providers as JSON. They are never shown.
+After the start, a client's properties contain plain text. The text as written, and the providers it needs,
+stay next to it under their own keys, so that they reach every place where the client is created, also workers
+of Spark: `twinlog.written.<key>`, and `twinlog.written` with the providers as JSON. They are never shown.
 """
 
 import json
@@ -15,7 +15,7 @@ from twinlog.properties import Property
 
 
 def notes(resolved: Mapping[str, Property], resolver: Resolver) -> dict[str, str]:
-    """What has to stay beside the properties of a client; empty when nothing of it can change."""
+    """What has to stay with the properties of a client; empty when none of its values can change."""
     written = {
         f"{NOTES}.{key}": prop.written
         for key, prop in resolved.items()
@@ -27,7 +27,7 @@ def notes(resolved: Mapping[str, Property], resolver: Resolver) -> dict[str, str
 def reread(
     properties: Mapping[str, str], *, environ: Mapping[str, str], files: FileSystem
 ) -> Mapping[str, str]:
-    """The properties with their references read again. What cannot be read now keeps its value."""
+    """The properties with their references read again. A value that cannot be read now stays."""
     if NOTES not in properties:
         return properties
     settings = {key: Property(key=key, value=value) for key, value in json.loads(properties[NOTES]).items()}

@@ -1,4 +1,5 @@
-"""Values that Kafka takes as they are and nobody means: a comment, a blank, an expression cut at a comma."""
+"""Values that Kafka accepts and nobody intends: with a comment, with a blank, or an expression split at a
+comma."""
 
 from twinlog.config.keys.client import is_secret
 from twinlog.config.keys.spec import split_list
@@ -12,7 +13,7 @@ _PATTERN_LISTS = frozenset(
     }
 )
 _RAW_SWITCHES = frozenset(("enabled", "emit.heartbeats.enabled"))
-"""Read a second time, untrimmed, when MM2 decides which flows there are."""
+"""Read a second time, untrimmed, when MM2 decides which flows exist."""
 
 
 def check_values(raw: Settings, findings: Findings) -> None:

@@ -1,1 +1,1 @@
-"""Administration of a cluster: topics, configs, ACLs, quotas, and what a client may do."""
+"""Administration of a cluster: topics, configs, ACLs, quotas, and the rights of a client."""

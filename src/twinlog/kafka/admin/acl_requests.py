@@ -1,6 +1,6 @@
-"""The ACL requests of Kafka's protocol, version 1: what neither client library does right.
+"""The ACL requests of Kafka's protocol, version 1, which neither client library implements correctly.
 
-aiokafka has none; librdkafka answers DescribeAcls with an empty list where the broker said SECURITY_DISABLED,
+aiokafka has none. librdkafka answers DescribeAcls with an empty list if the broker said SECURITY_DISABLED,
 and knows neither users nor delegation tokens as resources. Source: DescribeAclsRequest.json,
 CreateAclsRequest.json, DeleteAclsRequest.json and the enums of org.apache.kafka.common.acl and .resource.
 """
@@ -136,7 +136,7 @@ class DeleteAclsRequestV1(RequestStruct):  # type: ignore[misc]
 
 
 class DescribeAcls(Request[DescribeAclsRequestV1]):  # type: ignore[misc]
-    """Every binding of a resource type; all patterns, principals and operations."""
+    """Every ACL of a resource type, with all patterns, principals and operations."""
 
     API_KEY = 29
 
@@ -158,7 +158,7 @@ class CreateAcls(Request[CreateAclsRequestV1]):  # type: ignore[misc]
 
 
 class DeleteAcls(Request[DeleteAclsRequestV1]):  # type: ignore[misc]
-    """Exactly these bindings."""
+    """Exactly these ACLs."""
 
     API_KEY = 31
 
@@ -170,7 +170,7 @@ class DeleteAcls(Request[DeleteAclsRequestV1]):  # type: ignore[misc]
 
 
 def to_wire(binding: AclBinding) -> tuple[int, str, int, str, str, int, int]:
-    """Raises KeyError for a word that Kafka does not have."""
+    """Raises KeyError for a name that Kafka does not have."""
     return (
         int(AclResourceType[binding.resource_type]),
         binding.resource_name,
@@ -183,7 +183,7 @@ def to_wire(binding: AclBinding) -> tuple[int, str, int, str, str, int, int]:
 
 
 def from_wire(resources: Sequence[Any]) -> list[AclBinding]:
-    """Bindings of a DescribeAcls answer, sorted. Words newer than this table are given as UNKNOWN."""
+    """The ACLs of a DescribeAcls answer, sorted. Values newer than this table become UNKNOWN."""
     return sorted(
         AclBinding(
             resource_type=_word(AclResourceType, resource_type),

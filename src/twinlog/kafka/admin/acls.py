@@ -1,4 +1,4 @@
-"""ACLs of a cluster, in Kafka's own words."""
+"""The ACLs of a cluster, with Kafka's names."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 
 
 class AclAdminMixin:
-    """`AclAdmin` over requests of our own; any broker passes changes on to the controller."""
+    """Implements `AclAdmin` with requests of our own; any broker forwards changes to the controller."""
 
     _wire: DataClientPool
 

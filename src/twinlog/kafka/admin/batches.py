@@ -1,6 +1,6 @@
-"""Changes cut into what a controller takes in one request.
+"""Splits changes into requests that a controller accepts.
 
-KRaft refuses a request as a whole that makes more than 10,000 metadata records
+KRaft refuses a whole request that creates more than 10,000 metadata records
 (QuorumController.MAX_RECORDS_PER_USER_OP): one for each topic, partition, property, ACL and quota.
 """
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 MOST_RECORDS: Final = 5_000
-"""Half of it: bounded also in the time that a broker takes."""
+"""Half of the limit, which also bounds the time that a broker takes."""
 
 _NO_ANSWER: Final = frozenset({TIMEOUT.name, UNAVAILABLE.name})
 
@@ -26,9 +26,8 @@ def one_record(_change: object) -> int:
 def batches(
     changes: Iterable[T], records: Callable[[T], int] = one_record, *, most: int = MOST_RECORDS
 ) -> Iterator[list[T]]:
-    """The changes in their order, in lists that make `most` records at the most. One that makes more alone is
-    a list of its own: Kafka's answer is about it, then.
-    """
+    """The changes in order, in lists that create at most `most` records. A single change that creates more is
+    a list of its own, so that Kafka's answer is about it."""
     batch: list[T] = []
     size = 0
     for change in changes:
@@ -49,10 +48,10 @@ async def in_batches(
     key: Callable[[T], K],
     records: Callable[[T], int] = one_record,
 ) -> dict[K, KafkaError | None]:
-    """Send batch after batch; the answer of each change by its key.
+    """Send batch after batch; return the answer of each change by its key.
 
-    After a batch that got no answer at all nothing more is sent: its error is that of the others too, so a
-    cluster that is away is waited for once. Raises what `send` raises.
+    After a batch without any answer nothing more is sent, and its error is that of the others, so that a
+    cluster that is down is waited for only once. Raises what `send` raises.
     """
     answers: dict[K, KafkaError | None] = {}
     silence: KafkaError | None = None
@@ -67,7 +66,7 @@ async def in_batches(
 
 
 def no_answer_at_all(answered: Mapping[K, object]) -> KafkaError | None:
-    """The error of a batch that nothing answered; None when anything of it was answered."""
+    """The error of a batch without any answer; None when a part of it was answered."""
     unanswered = [
         error for error in answered.values() if isinstance(error, KafkaError) and error.reason in _NO_ANSWER
     ]

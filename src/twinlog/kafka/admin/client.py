@@ -1,12 +1,12 @@
 """confluent-kafka's AdminClient under asyncio: opened when first needed, never blocking the loop, always
-bounded, and closed again when nobody has asked for a while.
+bounded, and closed again when it is idle.
 
-Its calls return `concurrent.futures`; its logs and errors wait in a queue that someone must poll. Here they
-are polled while a call runs: logs go to logging at DEBUG, and a refused password ends the call at once, where
-librdkafka itself would try again until the call times out.
+Its calls return `concurrent.futures`; its logs and errors wait in a queue that must be polled. This module
+polls it during calls: logs go to logging at DEBUG, and a refused password ends the call at once, whereas
+librdkafka would retry until the call times out.
 
-A client has four threads and connections of its own, and services change topics and configurations now and
-then only: with a hundred flows those threads would be most of what a process has.
+A client has four threads and its own connections, and services rarely change topics and configs: with a
+hundred flows those threads would be most of a process.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log = logging.getLogger("twinlog.kafka.librdkafka")
 IDLE_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _ANSWER_SHARE = 0.9
-"""Share of the time-out that librdkafka gets, so that its own error, which says more, comes first."""
+"""The share of the time-out for librdkafka, so that its own, more precise error comes first."""
 _GIVE_UP_AFTER_SECONDS = {
     LibrdkafkaError._AUTHENTICATION: 0.5,
     LibrdkafkaError.SASL_AUTHENTICATION_FAILED: 0.5,
@@ -50,15 +50,15 @@ K = TypeVar("K", bound=Hashable)
 
 
 class _DebugLog:
-    """What librdkafka takes for a logger."""
+    """An object that librdkafka accepts as a logger."""
 
     def log(self, level: int, message: str, *args: object) -> None:
-        """Whatever level librdkafka gives: what concerns the caller reaches it as an error."""
+        """All of librdkafka's levels: what concerns the caller arrives as an error."""
         _log.debug(message, *args)
 
 
 class AdminSession:
-    """One lazily opened AdminClient. Not to be shared between event loops."""
+    """One lazily opened AdminClient. Do not share it between event loops."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class AdminSession:
         access: ClusterAccess | None = None,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        """`options` gives those of `librdkafka_options` at each opening; it may raise ConfigError. A client
-        is replaced when its `access` has changed: librdkafka keeps the credentials it was made with. One
-        without a call for `idle_seconds` is closed; the next call opens another."""
+        """`options` returns `librdkafka_options` at each opening, and may raise ConfigError. A client is
+        replaced when its `access` has changed, because librdkafka keeps its initial credentials. A client
+        without a call for `idle_seconds` is closed; the next call opens another one."""
         self._access = access
         self._version = 0
         self.alias = alias
@@ -82,7 +82,7 @@ class AdminSession:
         self._closed = False
         self._idle_seconds = idle_seconds
         self._calls = 0
-        """Under way."""
+        """Running calls."""
         self._idle: asyncio.TimerHandle | None = None
 
     @property
@@ -91,9 +91,9 @@ class AdminSession:
         return self._admin is not None
 
     async def one(self, doing: str, start: "Callable[[AdminClient, float], Future[Any]]") -> Any:
-        """Run one call that gives one future. Raises KafkaError.
+        """Run one call that returns one future. Raises KafkaError.
 
-        `start` gets the client and the seconds to pass as request_timeout.
+        `start` gets the client and the number of seconds for request_timeout.
         """
         settled = await self._settle(doing, lambda admin, seconds: {None: start(admin, seconds)})
         answer = settled[None]
@@ -104,15 +104,15 @@ class AdminSession:
     async def each(
         self, doing: str, start: "Callable[[AdminClient, float], Mapping[K, Future[Any]]]"
     ) -> dict[K, Any | KafkaError]:
-        """Run calls that give a future per resource: each key's answer or error.
+        """Run calls that return a future per resource; return each key's result or error.
 
-        Raises KafkaError when credentials or certificates are refused; a cluster that is away is an error per
+        Raises KafkaError when credentials or certificates are refused; a cluster that is down is an error per
         key.
         """
         return await self._settle(doing, start)
 
     def close(self) -> None:
-        """Let go of the client. Returns at once: librdkafka ends in a thread of its own."""
+        """Drop the client. Returns at once: librdkafka ends in a separate thread."""
         self._closed = True
         if self._idle is not None:
             self._idle.cancel()
@@ -152,12 +152,12 @@ class AdminSession:
                 patience_seconds = _GIVE_UP_AFTER_SECONDS[self._trouble.code()]
                 hopeless_at = min(hopeless_at, loop.time() + patience_seconds)
                 if waiting and loop.time() >= hopeless_at:
-                    # A new client tries at once next time; this one would wait out its reconnect back-off.
+                    # A new client connects at once next time; this one would wait for its reconnect back-off.
                     self._discard()
                     raise from_librdkafka(self._trouble, doing, alias=self.alias)
             settled.update((key, self._no_answer(doing)) for key in waiting.values())
             if any(_is_timeout(answer) for answer in settled.values()):
-                # This client would keep asking the broker that hangs; a new one looks for another.
+                # This client would keep asking the broker that hangs; a new one tries another.
                 self._discard()
             return settled
         finally:
@@ -171,7 +171,7 @@ class AdminSession:
                 _end_elsewhere(last)
 
     def _await_next_call(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close the client unless another call comes."""
+        """Close the client unless there is another call."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -192,7 +192,7 @@ class AdminSession:
         return self._no_answer(doing) if unanswered else failure
 
     def _no_answer(self, doing: str) -> KafkaError:
-        """KAFKA_UNAVAILABLE or TLS_FAILED when librdkafka told why nothing came, else KAFKA_TIMEOUT."""
+        """KAFKA_UNAVAILABLE or TLS_FAILED if librdkafka reported the cause, else KAFKA_TIMEOUT."""
         trouble = self._trouble
         if trouble is None:
             return from_reason(TIMEOUT, doing, alias=self.alias, detail=f"{self.timeout_seconds:g} s")
@@ -201,7 +201,7 @@ class AdminSession:
         return from_librdkafka(trouble, doing, alias=self.alias)
 
     async def _opened(self) -> AdminClient:
-        """The client. Raises KAFKA_CLIENT_ERRORS (no token), ConfigError or StateError."""
+        """Return the client. Raises KAFKA_CLIENT_ERRORS (no token), ConfigError or StateError."""
         if self._access is not None and self._access.rotates and self._admin is not None:
             await asyncio.to_thread(self._access.refresh)
             if self._access.version != self._version:
@@ -210,7 +210,7 @@ class AdminSession:
             return self._admin
         options = {} if self._closed else await asyncio.to_thread(self._options)
         if "oauth_cb" in options:
-            # A client that finds no token when it asks for one says no more than that.
+            # A client that gets no token reports nothing more.
             await asyncio.to_thread(options["oauth_cb"], "")
         return self._made(options)
 
@@ -224,7 +224,7 @@ class AdminSession:
         return self._admin
 
     def _on_error(self, error: LibrdkafkaError) -> None:
-        """Runs in `poll`, so on the event loop's thread. Keeps the error that says most."""
+        """Runs in `poll`, and so on the event loop's thread. Keeps the most informative error."""
         if self._trouble is None or error.code() != LibrdkafkaError._ALL_BROKERS_DOWN:
             self._trouble = error
 
@@ -240,5 +240,5 @@ def _is_timeout(answer: object) -> bool:
 
 
 def _end_elsewhere(last: list[AdminClient]) -> None:
-    """Drop a reference in a thread: the end of a client joins librdkafka's threads."""
+    """Drop a reference in a thread, because the end of a client joins librdkafka's threads."""
     threading.Thread(target=last.clear, name="kafka-admin-close", daemon=True).start()

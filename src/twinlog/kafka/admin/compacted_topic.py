@@ -1,5 +1,5 @@
-"""Makes the one-partition compacted topics that MM2 and Twinlog keep their records in (mirrormaker2.md
-§2.1)."""
+"""Creates the compacted topics with one partition in which MM2 and Twinlog keep their records
+(mirrormaker2.md §2.1)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,15 +9,15 @@ from twinlog.kafka.ports import NewTopic, TopicAdmin
 from twinlog.kafka.reasons import KafkaReason
 
 _ASSUME_THERE = frozenset({"UNSUPPORTED_VERSION", "TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"})
-"""Reasons after which MM2 continues: somebody else made the topic, or the broker will."""
+"""Reasons after which MM2 continues: somebody else created the topic, or the broker will."""
 
 
 class TopicMaking(StrEnum):
     CREATED = "CREATED"
     EXISTED = "EXISTED"
-    """It is left as it is, whatever its settings."""
+    """It existed, and was not changed, whatever its settings."""
     ASSUMED = "ASSUMED"
-    """We may not create it; using it will show whether it is there."""
+    """No right to create it; its use will show whether it exists."""
 
 
 async def ensure_compacted_topic(
@@ -28,9 +28,9 @@ async def ensure_compacted_topic(
     partition_count: int = 1,
     configs: Mapping[str, str] | None = None,
 ) -> TopicMaking:
-    """Create `name` with cleanup.policy=compact unless it is there; never alter one that is.
+    """Create `name` with cleanup.policy=compact unless it exists; never change an existing one.
 
-    `replication_factor` -1 = the broker's default. Raises KafkaError for anything but the refusals MM2
+    `replication_factor` -1 = the broker's default. Raises KafkaError except for the refusals that MM2
     tolerates (no right to create, old broker).
     """
     topic = NewTopic(

@@ -27,13 +27,13 @@ _SOURCES = {
 
 
 _TOPIC: Final = 2
-"""Type of a resource in the protocol."""
+"""The type of a resource in the protocol."""
 TOPICS_A_REQUEST: Final = 500
-"""The configs of a topic are about 4 KB on the wire; librdkafka and brokers bound an answer."""
+"""The configs of a topic are about 4 KB on the wire; librdkafka and brokers limit the size of an answer."""
 
 
 class ConfigAdminMixin:
-    """`ConfigAdmin` over confluent-kafka."""
+    """Implements `ConfigAdmin` with confluent-kafka."""
 
     _admin: AdminSession
     _wire: DataClientPool
@@ -68,14 +68,14 @@ class ConfigAdminMixin:
     async def _describe_keys(
         self, names: Sequence[str], keys: Collection[str]
     ) -> dict[str, Sequence[ConfigEntry] | KafkaError]:
-        """librdkafka always asks for everything."""
+        """For single configs; librdkafka always requests all."""
         doing = "describe topic configs"
         request = DescribeConfigsRequest([(_TOPIC, name, sorted(keys)) for name in names], False)
         try:
             async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
                 answer = await self._wire.send(await self._wire.any_node(doing), request, doing)
         except TransientKafkaError as error:
-            # As librdkafka: a cluster that is away is an error of each topic.
+            # Like librdkafka: a cluster that is down is an error of each topic.
             return dict.fromkeys(names, error)
         missing = from_code(ErrorCode.UNKNOWN_SERVER_ERROR, doing, alias=self._wire.alias)
         described: dict[str, Sequence[ConfigEntry] | KafkaError] = dict.fromkeys(names, missing)
@@ -149,7 +149,7 @@ def _entries(described: Mapping[str, Any]) -> list[ConfigEntry]:
 
 
 def _number(source: Any) -> int:
-    """confluent-kafka gives the bare number where its documentation says an enum."""
+    """confluent-kafka returns a plain number where its documentation says an enum."""
     return source.value if isinstance(source, LibrdkafkaConfigSource) else int(source)
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups of a cluster and what they have committed."""
+"""The consumer groups of a cluster and their committed offsets."""
 
 from collections.abc import Collection, Mapping
 
@@ -17,7 +17,7 @@ _WITHOUT_MEMBERS = frozenset({"EMPTY", _DEAD})
 
 
 class GroupAdminMixin:
-    """`GroupAdmin`: deletions over confluent-kafka, all else by requests of our own."""
+    """Implements `GroupAdmin`: deletions with confluent-kafka, everything else with requests of our own."""
 
     _admin: AdminSession
     _descriptions: GroupDescriptionsClient

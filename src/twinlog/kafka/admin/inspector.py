@@ -1,4 +1,4 @@
-"""What a client may do on a cluster and what the cluster can do: asked before anything is started."""
+"""What a client may do on a cluster, and what the cluster supports; checked before the start."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -34,14 +34,14 @@ _RELEASES: Final = (
     (48, "2.6"),  # DescribeClientQuotas
     (44, "2.3"),  # IncrementalAlterConfigs
 )
-"""The request by which a release is told from those before it, newest first."""
+"""The request that distinguishes a release from earlier ones, newest first."""
 
 
 class ClusterInspector:
-    """Asks with the properties of one client. An async context manager; connects when first asked."""
+    """Asks with the properties of one client. An async context manager; connects with the first question."""
 
     def __init__(self, alias: str, properties: Mapping[str, str], *, timeout_seconds: float) -> None:
-        """Raises ConfigError for properties that cannot work."""
+        """Raises ConfigError for invalid properties."""
         self._admin = AdminSession(
             alias, partial(librdkafka_options, properties, alias=alias), timeout_seconds=timeout_seconds
         )
@@ -64,7 +64,7 @@ class ClusterInspector:
         return release_of({key: (lowest, highest) for key, lowest, highest, *_ in answer.api_versions})
 
     async def cluster_operations(self) -> frozenset[str]:
-        """What the principal may do with the cluster itself. Raises KafkaError."""
+        """The operations that the principal may do on the cluster itself. Raises KafkaError."""
         described = await self._admin.one(
             "ask for rights on the cluster",
             lambda admin, seconds: admin.describe_cluster(
@@ -74,7 +74,7 @@ class ClusterInspector:
         return _names(described.authorized_operations)
 
     async def topic_operations(self, names: Collection[str]) -> Mapping[str, frozenset[str] | KafkaError]:
-        """What the principal may do with these topics, or why that cannot be told. Raises KafkaError."""
+        """The operations that the principal may do on these topics, or an error. Raises KafkaError."""
         if not names:
             return {}
         described = await self._admin.each(
@@ -91,11 +91,11 @@ class ClusterInspector:
         }
 
     async def group_operations(self, names: Collection[str]) -> Mapping[str, frozenset[str] | KafkaError]:
-        """What the principal may do with these groups, present or not; GROUP_UNAUTHORIZED when it may not
-        even DESCRIBE one. Raises KafkaError.
+        """The operations that the principal may do on these groups, existing or not; GROUP_UNAUTHORIZED when
+        it may not even DESCRIBE one. Raises KafkaError.
 
-        Coordinators that are not there yet are waited for, for one time-out: a cluster makes the topic of its
-        groups when the first of them is asked for. Their protocol does not matter.
+        Waits one time-out for missing coordinators, because a cluster creates the topic of its groups with
+        the first request. Works for all group protocols.
         """
         described = await self._descriptions.describe(names, with_rights=True)
         return {
@@ -106,9 +106,9 @@ class ClusterInspector:
     async def may_write_transactions(self, transactional_id: str) -> bool:
         """Whether the principal may WRITE with a transactional id that nobody uses.
 
-        The id is asked to end a transaction that it does not have: brokers look at the right first, and
-        answer anything else but TRANSACTION_UNAUTHORIZED when it is there. Nothing is changed. Raises
-        KafkaError when no broker answers.
+        The request ends a transaction that does not exist: brokers check the right first, and answer anything
+        but TRANSACTION_UNAUTHORIZED if it is granted. Nothing is changed. Raises KafkaError when no broker
+        answers.
         """
         doing = "ask for the right to write transactions"
         request = end_request(transactional_id, _NOBODY, commit=False, gives_identity=False)
@@ -117,7 +117,7 @@ class ClusterInspector:
         return bool(answer.error_code != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     async def try_creating(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
-        """Whether these topics could be created; none is. Raises KafkaError."""
+        """Whether these topics could be created; none is created. Raises KafkaError."""
         if not topics:
             return {}
         wanted = librdkafka_topics(topics)
@@ -130,13 +130,13 @@ class ClusterInspector:
 
 
 def _words(bits: int) -> frozenset[str]:
-    """Names of the operations whose bits are set."""
+    """The names of the operations whose bits are set."""
     return frozenset(operation.name for operation in AclOperation if bits & 1 << operation)
 
 
 def release_of(versions: Mapping[int, tuple[int, int]]) -> str:
     """The oldest release with these requests (lowest and highest version by API key)."""
-    if versions.get(_FETCH, (0, 0))[0] >= 4:  # KIP-896: releases from 4.0 on dropped the oldest versions
+    if versions.get(_FETCH, (0, 0))[0] >= 4:  # KIP-896: releases from 4.0 on dropped the oldest versions.
         return "4.0"
     return next((release for key, release in _RELEASES if key in versions), "2.2")
 

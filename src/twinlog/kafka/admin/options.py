@@ -1,6 +1,7 @@
-"""Java client properties turned into the settings of confluent-kafka (librdkafka), which administers.
+"""Converts Java client properties into settings of confluent-kafka (librdkafka), which is used for
+administration.
 
-As `twinlog.kafka.clients`: every function raises ConfigError naming cluster, key and remedy, never a secret.
+As in `twinlog.kafka.clients`, every function raises ConfigError with cluster, key and remedy, never a secret.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,17 +33,17 @@ _ADMIN_NUMBERS = {
     "request.timeout.ms": (10, 300_000),
     "metadata.max.age.ms": (1, 86_400_000),
 }
-"""What librdkafka takes, with the range it accepts: values outside are moved to its edge."""
+"""Numbers with the range that librdkafka accepts: values outside are moved to its edge."""
 _LIBRDKAFKA_NAMES = {
     "request.timeout.ms": "socket.timeout.ms",
     "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
 }
-"""Where librdkafka has another name than Java."""
+"""Settings with another name in librdkafka than in Java."""
 _BACKOFF_KEY = "reconnect.backoff.ms"
 _BACKOFF_MAX_KEY = "reconnect.backoff.max.ms"
 _MOST_USED = 0.75
-"""librdkafka asks for another token after 80 % of the life of one, and must not be given the same again: it
-would log in by it so near to its end that brokers refuse the next login, which comes within a second."""
+"""librdkafka requests another token after 80 % of a token's lifetime. It must not get the same one again,
+with so little time left that brokers refuse the next login, which comes within a second."""
 ADMIN_KEYS = frozenset((*_ADMIN_NUMBERS, CALL_TIMEOUT_KEY)) - CLIENT_KEYS
 
 
@@ -54,10 +55,10 @@ def librdkafka_options(
     timeout_seconds: float = 30.0,
     access: ClusterAccess | None = None,
 ) -> dict[str, Any]:
-    """The configuration dict of confluent-kafka's AdminClient. It holds secrets: never log it.
+    """The configuration dict of confluent-kafka's AdminClient. It contains secrets: never log it.
 
-    `timeout_seconds` is that of a whole call: a broker gets a part of it to accept a connection. `access` is
-    one that was made of the properties before; its credentials are those of this moment.
+    `timeout_seconds` is the time-out of a whole call; a broker gets a part of it to accept a connection.
+    `access` was created earlier from the properties, and has the current credentials.
     """
     if access is None:
         access = ClusterAccess(properties, alias=alias)
@@ -84,8 +85,8 @@ def librdkafka_options(
 
 
 def _order_backoffs(options: dict[str, Any], *, max_is_set: bool) -> None:
-    """As Java, which takes any two values: a maximum that is set bounds the first back-off, a larger first
-    back-off is the maximum otherwise. librdkafka refuses a maximum below the first one."""
+    """Java accepts any two values: a configured maximum bounds the first back-off; otherwise a larger first
+    back-off is the maximum. librdkafka refuses a maximum below the first one."""
     first, most = options[_BACKOFF_KEY], options[_BACKOFF_MAX_KEY]
     if max_is_set:
         options[_BACKOFF_KEY] = min(first, most)
@@ -119,7 +120,7 @@ def _security(access: ClusterAccess) -> dict[str, Any]:
 
 @cache
 def admin_knows_kerberos() -> bool:
-    """Whether librdkafka, as it is installed, can log in by GSSAPI."""
+    """Whether the installed librdkafka supports GSSAPI."""
     asked = KerberosLogin(service="kafka")
     try:
         AdminClient({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": GSSAPI, **_kerberos(asked)})
@@ -129,22 +130,22 @@ def admin_knows_kerberos() -> bool:
 
 
 def require_kerberos_of_admin(access: ClusterAccess, *, alias: str) -> None:
-    """Raises ConfigError for a login by Kerberos that librdkafka cannot make."""
+    """Raises ConfigError for a Kerberos login that librdkafka cannot do."""
     if isinstance(access.security.sasl, KerberosLogin) and not admin_knows_kerberos():
         raise refused(alias, "sasl.mechanism", OWN_LIBRDKAFKA)
 
 
 def _kerberos(login: KerberosLogin) -> dict[str, Any]:
-    """librdkafka gets tickets of a key table by `kinit`, into the default cache."""
+    """librdkafka gets tickets of a key table with `kinit`, in the default cache."""
     options = {"sasl.kerberos.service.name": login.service}
     if not login.keytab:
-        return {**options, "sasl.kerberos.kinit.cmd": "true"}  # somebody else renews the tickets
+        return {**options, "sasl.kerberos.kinit.cmd": "true"}  # Another program renews the tickets.
     named = {"sasl.kerberos.principal": login.principal, "sasl.kerberos.keytab": login.keytab}
     return {**options, **named}
 
 
 def _token_callback(keeper: TokenKeeper, extensions: dict[str, str]) -> Callable[[str], tuple[Any, ...]]:
-    """What confluent-kafka calls from a thread of its own when it needs a token."""
+    """Called by confluent-kafka from its own thread when it needs a token."""
 
     def on_token_needed(_config: str) -> tuple[Any, ...]:
         token = keeper.token(most_used=_MOST_USED)

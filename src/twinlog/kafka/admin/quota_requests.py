@@ -1,4 +1,4 @@
-"""The client quota requests of Kafka's protocol, version 0: neither client library has both of them.
+"""The client quota requests of Kafka's protocol, version 0; neither client library has both.
 
 Source: DescribeClientQuotasRequest.json, AlterClientQuotasRequest.json (KIP-546).
 """
@@ -67,7 +67,7 @@ class DescribeClientQuotas(Request[DescribeClientQuotasRequestV0]):  # type: ign
 
 
 class AlterClientQuotas(Request[AlterClientQuotasRequestV0]):  # type: ignore[misc]
-    """Set values, and take away those that are None."""
+    """Set values, and remove those that are None."""
 
     API_KEY = 49
 

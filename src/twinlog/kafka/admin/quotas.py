@@ -13,7 +13,7 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 
 
 class QuotaAdminMixin:
-    """`QuotaAdmin`: quotas over requests of our own, users over confluent-kafka."""
+    """Implements `QuotaAdmin`: quotas with requests of our own, users with confluent-kafka."""
 
     _wire: DataClientPool
     _admin: AdminSession

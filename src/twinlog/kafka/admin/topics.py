@@ -1,11 +1,9 @@
-"""Topics and brokers of a cluster: asked by requests of our own, changed by confluent-kafka.
+"""Topics and brokers of a cluster: read with requests of our own, changed with confluent-kafka.
 
-Services ask about all topics of their flows every few seconds; through librdkafka that was half of what a
-hundred idle flows cost.
-
-Its `describe_cluster` cannot be used either: asked while no broker is up in the eyes of the controller (each
-start of a single broker has such a moment), librdkafka (2.16.0) takes the empty answer for a success without
-a result and aborts the whole process (`rd_kafka_admin_response_parse`: Assertion `rko_result' failed).
+Services read all topics of their flows every few seconds; with librdkafka that was half of the cost of a
+hundred idle flows. Its `describe_cluster` is not usable either: if the controller knows of no broker that is
+up (as in each start of a single broker), librdkafka (2.16.0) takes the empty answer for a success without a
+result and aborts the whole process (`rd_kafka_admin_response_parse`: Assertion `rko_result' failed).
 """
 
 import asyncio
@@ -27,13 +25,13 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.metadata import Metadata, TopicMetadata, metadata_request
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""What brokers themselves flag as internal (Kafka's class Topic)."""
+"""Topics that brokers mark as internal (Kafka's class Topic)."""
 _NEW_TOPIC_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 0.05
 TOPICS_A_REQUEST: Final = 1_000
 """An answer is decoded in one go: a topic of a hundred partitions takes about 0.1 ms."""
 _NODES_ASKED: Final = 2
-"""One broker that hangs must not keep a cluster from answering; each may take half of the whole time."""
+"""A single broker that hangs must not keep a cluster from answering; each may take half of the time-out."""
 
 
 def librdkafka_topics(topics: Collection[NewTopic]) -> list[LibrdkafkaNewTopic]:
@@ -49,7 +47,7 @@ def librdkafka_topics(topics: Collection[NewTopic]) -> list[LibrdkafkaNewTopic]:
 
 
 class TopicAdminMixin:
-    """`TopicAdmin` over confluent-kafka."""
+    """Implements `TopicAdmin` with confluent-kafka."""
 
     _admin: AdminSession
     _wire: DataClientPool
@@ -65,7 +63,7 @@ class TopicAdminMixin:
         ]
 
     async def _metadata(self, doing: str) -> Any:
-        """Metadata without topics."""
+        """The metadata without topics."""
         request = MetadataRequest([], allow_auto_topic_creation=False)
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             answer = await self._wire.send(await self._wire.any_node(doing), request, doing)
@@ -89,7 +87,7 @@ class TopicAdminMixin:
             try:
                 answered = {topic.name: topic for topic in (await self._topics(page, doing)).topics}
             except TransientKafkaError as error:
-                # A cluster that is away is an error of each topic, and is waited for once.
+                # A cluster that is down is an error of each topic, and is waited for once.
                 silence = error
                 described |= dict.fromkeys(page, error)
                 continue
@@ -112,7 +110,7 @@ class TopicAdminMixin:
         )
 
     async def _topics(self, names: Sequence[str] | None, doing: str) -> Metadata:
-        """What one broker says. Raises KafkaError; one that does not answer is followed by another."""
+        """The answer of one broker; if it does not answer, another one is asked. Raises KafkaError."""
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             for left in reversed(range(_NODES_ASKED)):
                 try:
@@ -144,7 +142,7 @@ class TopicAdminMixin:
         )
 
     async def _until_seen(self, names: set[str]) -> None:
-        """Brokers learn of a topic a moment after the controller said that it exists. Gives up in silence."""
+        """Brokers know a topic a moment after the controller has created it. Gives up silently."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_NEW_TOPIC_SECONDS):
                 while names:
@@ -180,5 +178,5 @@ class TopicAdminMixin:
 
 
 def _records_of(topic: NewTopic) -> int:
-    """Metadata records that creating it makes."""
+    """The number of metadata records that creating it takes."""
     return 1 + max(topic.partition_count, 1) + len(topic.configs)

@@ -1,1 +1,1 @@
-"""Consumer groups: listing, coordinators, committed offsets, members, and elections."""
+"""Consumer groups: listing, coordinators, committed offsets, members and elections."""

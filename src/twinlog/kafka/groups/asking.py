@@ -1,4 +1,4 @@
-"""Asks about many groups: each of its coordinator, again while that moves, no group waiting for another's."""
+"""Requests about many groups: asks each coordinator, retries while it moves; no group waits for another's."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ _PAUSE_SECONDS = 0.1
 T = TypeVar("T")
 
 Ask = Callable[[int, Sequence[str]], Awaitable[Mapping[str, T | KafkaError]]]
-"""Asks one broker, by its node id, about groups that it should coordinate: an answer for each."""
+"""Asks one broker, by its node id, about groups that it should coordinate; returns an answer for each."""
 
 
 async def ask_about_groups(
@@ -30,8 +30,8 @@ async def ask_about_groups(
     *,
     doing: str,
 ) -> dict[str, T | KafkaError]:
-    """The answer of each group, or why there is none. Bounded by the session's time-out; `doing` is told in
-    errors, and followed by a group's name."""
+    """The answer of each group, or its error. Bounded by the session's time-out. Errors contain `doing`,
+    followed by the group's name."""
     asking = _Asking(session, coordinators, ask, doing)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(session.timeout_seconds):
@@ -43,9 +43,8 @@ async def ask_about_groups(
 
 
 class _Asking(Generic[T]):
-    """One look at many groups. A broker that does not answer delays the groups that it coordinates, and no
-    others.
-    """
+    """One request about many groups. A broker that does not answer delays only the groups that it
+    coordinates."""
 
     def __init__(
         self, session: BrokerSession, coordinators: GroupCoordinators, ask: Ask[T], doing: str
@@ -59,7 +58,7 @@ class _Asking(Generic[T]):
         )
         self.found: dict[str, T | KafkaError] = {}
         self._last: dict[str, KafkaError] = {}
-        """Why a group is asked for again."""
+        """Why a group has to be asked for again."""
 
     def problem(self, group_id: str) -> KafkaError:
         """Why a group has no answer when the time is up."""
@@ -68,12 +67,12 @@ class _Asking(Generic[T]):
         )
 
     async def run(self, group_ids: Sequence[str]) -> None:
-        """Return when each group has its answer in `found`. The caller bounds it."""
+        """Return when each group has an answer in `found`. The caller bounds the time."""
         async with asyncio.TaskGroup() as tasks:
             await self._round(group_ids, tasks)
 
     async def _round(self, group_ids: Sequence[str], tasks: asyncio.TaskGroup) -> None:
-        """Look for the coordinators, then ask each of them."""
+        """Find the coordinators, then ask each of them."""
         doing = f"{self._doing}s"
         again: list[str] = []
         try:

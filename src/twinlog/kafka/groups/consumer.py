@@ -1,4 +1,4 @@
-"""A member of a consumer group, as an application has one: subscribes, reads, commits what it has handled.
+"""A member of a consumer group, as in an application: subscribes, reads, commits what it has processed.
 
 For the demo, the client library and tests. The copy itself never uses a group.
 """
@@ -32,11 +32,8 @@ class ConsumedRecord:
 
 
 class GroupConsumer:
-    """Use as an async context manager. Starts at the group's offsets, at the earliest record without.
-
-    Nothing is committed but by `commit`. Every call is bounded by 30 s beyond what it is told to wait, and
-    raises KafkaError.
-    """
+    """Use it as an async context manager. Starts at the group's offsets, or else at the earliest record. Only
+    `commit` commits. Every call is bounded by 30 s plus its own waiting time, and raises KafkaError."""
 
     def __init__(
         self, alias: str, properties: Mapping[str, str], *, group: str, topics: Collection[str]
@@ -71,7 +68,7 @@ class GroupConsumer:
 
     @property
     def rebalances(self) -> int:
-        """How often partitions were dealt again. Each time every position goes back to what is committed."""
+        """How many rebalances there were. Each sets every position back to the committed one."""
         return self._rebalances.count
 
     def subscribe(self, topics: Collection[str]) -> None:
@@ -79,7 +76,7 @@ class GroupConsumer:
         self._consumer.subscribe(topics=list(topics), listener=self._rebalances)
 
     async def poll(self, *, max_wait_seconds: float, max_records: int) -> Sequence[ConsumedRecord]:
-        """Up to `max_records`, in order within each partition; empty when none came in time."""
+        """Up to `max_records`, in order within each partition; empty when none arrive in time."""
         async with self._call("read", max_wait_seconds + CALL_TIMEOUT_SECONDS):
             found = await self._consumer.getmany(
                 timeout_ms=int(max_wait_seconds * 1000), max_records=max_records
@@ -100,8 +97,8 @@ class GroupConsumer:
     async def commit(self, next_offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the next offset to read of each partition.
 
-        Raises TransientKafkaError GROUP_REBALANCED when one of them may be another member's by now: read on,
-        what is not committed comes again.
+        Raises TransientKafkaError GROUP_REBALANCED when another member may have one of them now: read on;
+        records that are not committed are returned again.
         """
         doing = "commit offsets"
         async with self._call(doing, CALL_TIMEOUT_SECONDS):
@@ -126,7 +123,7 @@ class GroupConsumer:
 
 
 class _Rebalances(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
-    """Counts them: aiokafka rebalances behind its user's back."""
+    """Counts rebalances, which aiokafka does without telling its user."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -135,4 +132,4 @@ class _Rebalances(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
         self.count += 1
 
     def on_partitions_assigned(self, assigned: object) -> None:
-        """Counted when they were revoked."""
+        """Already counted when they were revoked."""

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group, remembered until it says that it does so no longer."""
+"""Which broker coordinates a group, cached until it reports that it no longer does."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ _SINGLY_AT_ONCE = 8
 
 
 class BrokerSession(Protocol):
-    """What is needed of `twinlog.kafka.protocol.client_pool.DataClientPool`."""
+    """The part of `twinlog.kafka.protocol.client_pool.DataClientPool` that is used."""
 
     @property
     def alias(self) -> str: ...
@@ -33,14 +33,14 @@ class BrokerSession(Protocol):
 
 
 class GroupCoordinators:
-    """Speaks on a session. Not bounded: the caller's deadline is."""
+    """Uses a session. Not bounded: the caller's deadline applies."""
 
     def __init__(self, session: BrokerSession) -> None:
         self._session = session
         self._nodes: dict[str, int] = {}
 
     async def node(self, group_id: str, doing: str) -> int:
-        """Node id of the group's coordinator. Raises KafkaError."""
+        """The node id of the group's coordinator. Raises KafkaError."""
         known = self._nodes.get(group_id)
         if known is not None:
             return known
@@ -54,10 +54,8 @@ class GroupCoordinators:
         return node_id
 
     async def nodes(self, group_ids: Collection[str], doing: str) -> dict[str, int | KafkaError]:
-        """Node id of each group's coordinator, or why it is not known; one request for many groups.
-
-        Raises KafkaError when no broker answers.
-        """
+        """The node id of each group's coordinator, or its error; one request for many groups. Raises
+        KafkaError when no broker answers."""
         found: dict[str, int | KafkaError] = {}
         unknown: list[str] = []
         for group_id in group_ids:
@@ -84,7 +82,7 @@ class GroupCoordinators:
         return found
 
     def forget(self, group_id: str) -> None:
-        """Look for it again next time."""
+        """Look it up again next time."""
         self._nodes.pop(group_id, None)
 
     def _taken(self, group_id: str, answers: Mapping[str, FoundCoordinator], doing: str) -> int | KafkaError:
@@ -96,7 +94,7 @@ class GroupCoordinators:
         return answer.node_id
 
     async def _singly(self, group_ids: Collection[str], doing: str) -> dict[str, int | KafkaError]:
-        """The coordinators, from a broker that can be asked for one group at a time only."""
+        """The coordinators, from a broker that takes one group at a time."""
         found: dict[str, int | KafkaError] = {}
         places = asyncio.Semaphore(_SINGLY_AT_ONCE)
 

@@ -1,8 +1,8 @@
-"""State and members of groups of the classic protocol, and what the client may do with any group.
+"""State and members of groups of the classic protocol, and the client's rights on any group.
 
-librdkafka cannot be used. It refuses to describe a group whose protocol is not `consumer`, as Twinlog's own
-and Kafka Connect's; it sends one request for each group; and after a restart of the cluster its first call
-waits for a connection that is gone until it times out. Source: DescribeGroupsRequest.json.
+librdkafka is not usable: it refuses to describe a group whose protocol is not `consumer`, such as Twinlog's
+own and Kafka Connect's; it sends one request for each group; and after a restart of the cluster its first
+call waits for a dead connection until it times out. Source: DescribeGroupsRequest.json.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,18 +36,18 @@ _MEMBER_BYTES = 2
 
 
 class DescribedGroup(NamedTuple):
-    """What a coordinator says of one group."""
+    """A coordinator's answer about one group."""
 
     error_code: int
     state: str
-    """In the words of `GroupDescription`; DEAD for a group that is not there, or of another protocol."""
+    """By the names of `GroupDescription`; DEAD for a group that does not exist, or has another protocol."""
     member_count: int
     operations: int
-    """Bits by the numbers of AclOperation; 0 where they were not asked for."""
+    """Bits by the numbers of AclOperation; 0 if they were not requested."""
 
 
 class GroupDescriptionsClient:
-    """Speaks on a session. Each call is bounded by the session's time-out."""
+    """Uses a session. Each call is bounded by the session's time-out."""
 
     def __init__(self, session: BrokerSession, coordinators: GroupCoordinators) -> None:
         """`coordinators` may be shared with other clients of the session."""
@@ -57,7 +57,7 @@ class GroupDescriptionsClient:
     async def describe(
         self, group_ids: Collection[str], *, with_rights: bool = False
     ) -> dict[str, DescribedGroup | KafkaError]:
-        """Each group, or why nothing is known of it."""
+        """Each group, or its error."""
         doing = "describe group"
 
         async def ask(node_id: int, names: Sequence[str]) -> Mapping[str, DescribedGroup | KafkaError]:
@@ -80,7 +80,7 @@ class GroupDescriptionsClient:
 def describe_groups_request(
     group_ids: Collection[str], *, with_rights: bool
 ) -> HandWrittenRequest[Mapping[str, DescribedGroup]]:
-    """Groups that one broker coordinates."""
+    """For groups that one broker coordinates."""
 
     def encode(version: int) -> Pieces:
         names = [string(group_id) for group_id in group_ids]

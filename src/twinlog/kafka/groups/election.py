@@ -1,8 +1,9 @@
-"""Which of several processes leads: a group of our own protocol type, whose leader Kafka elects.
+"""Elects one of several processes: a group with its own protocol type, whose leader Kafka chooses.
 
-The first member of a classic group is its leader and stays it as long as it heartbeats; when it leaves or is
-silent for a session the coordinator names another (the way Kafka Connect and the Schema Registry choose their
-leaders). Groups of other protocol types than `consumer` are in no listing of consumer groups.
+The first member of a classic group is its leader, and stays it as long as it heartbeats. When it leaves, or
+is silent for a session, the coordinator chooses another one (Kafka Connect and the Schema Registry choose
+their leaders like this). Groups of other protocol types than `consumer` are not in listings of consumer
+groups.
 """
 
 import contextlib
@@ -23,11 +24,11 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 PROTOCOL_TYPE = "twinlog"
 _PROTOCOL = "leader"
 _MARK_SEPARATOR = "\0"
-"""Between the name and the mark in what a member tells the group of itself."""
+"""Separates name and mark in a member's metadata."""
 
 
 _ANSWER_SECONDS = 10.0
-"""Beyond the time for which the coordinator itself makes a member wait."""
+"""In addition to the time for which the coordinator itself makes a member wait."""
 _LEAVE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.05
 
@@ -45,9 +46,7 @@ class KafkaCandidate:
         mark: str = "",
         is_gone: Callable[[str], bool] = never_gone,
     ) -> None:
-        """`session_seconds`: a member that is silent for so long is gone. The session is closed by
-        `withdraw`.
-        """
+        """`session_seconds`: a member that is silent for this long is gone. `withdraw` closes the session."""
         self._session = session
         self._coordinators = GroupCoordinators(session)
         self._group = group_id
@@ -66,7 +65,7 @@ class KafkaCandidate:
                 while not await self._join(doing):
                     await pause(_PAUSE_SECONDS)
             elif not self._standing.leads:
-                # A leader of this machine that has ended need not be waited for.
+                # A leader of this machine whose process has ended need not be waited for.
                 await self._put_out_the_gone(doing)
         return self._standing
 
@@ -82,7 +81,7 @@ class KafkaCandidate:
             await self._session.close()
 
     async def _is_settled(self, doing: str) -> bool:
-        """Tell that we are here. False when the group has to be joined again."""
+        """Send a heartbeat. False when the group has to be joined again."""
         assert self._generation is not None
         answer = await self._ask(HeartbeatRequest(self._group, self._generation, self._member), doing)
         return self._holds(answer.error_code, doing)
@@ -101,8 +100,8 @@ class KafkaCandidate:
         )
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member = joined.member_id
-            # Now the group waits for this one: with others put out it is not empty, so it need not wait for
-            # `group.initial.rebalance.delay.ms`.
+            # From now on the group waits for this member. A group from which others are removed is not empty,
+            # so it need not wait for `group.initial.rebalance.delay.ms`.
             await self._put_out_the_gone(doing)
             return False
         if not self._holds(joined.error_code, doing):
@@ -120,7 +119,7 @@ class KafkaCandidate:
         return True
 
     async def _put_out_the_gone(self, doing: str) -> None:
-        """Take members whose processes have ended out of the group, which would wait for their sessions."""
+        """Remove members whose processes have ended, because the group would wait for their sessions."""
         node_id = await self._coordinators.node(self._group, doing)
         described = await self._session.send(node_id, DescribeGroupsRequest([self._group]), doing)
         for _code, _group, _state, _type, _protocol, members, *_ in described.groups:

@@ -1,7 +1,7 @@
-"""The groups of a cluster, asked of every broker that the cluster's own metadata names now.
+"""The groups of a cluster, from every broker in the cluster's present metadata.
 
-librdkafka asks each broker it ever knew: with one of three brokers down its list fails for good.
-Source: ListGroupsRequest.json; flexible from version 3, types from version 5 (KIP-848, Kafka 3.8).
+librdkafka asks each broker it ever knew: with one of three brokers down, its list always fails. Source:
+ListGroupsRequest.json; flexible from version 3, types from version 5 (KIP-848, Kafka 3.8).
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 
 _TEXT = CompactString("utf-8")
 LISTED_PROTOCOLS = frozenset({"consumer", "", "share", "streams"})
-"""Protocol types of applications that read topics: a group that only ever committed has none. Kafka Connect's
-groups and others have one of their own, and are left out."""
+"""Protocol types of applications that read topics; a group that only committed offsets has none. Groups of
+Kafka Connect and others have their own type, and are left out."""
 _CLASSIC = "classic"
 _WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -29,7 +29,7 @@ class ListedGroup(NamedTuple):
     group_type: str
     """classic, consumer, share or streams."""
     state: str
-    """In the words of `GroupDescription`; "" where the broker does not say it (before Kafka 3.8)."""
+    """By the names of `GroupDescription`; "" if the broker does not report it (before Kafka 3.8)."""
 
 
 class ListGroupsResponseV2(Response):  # type: ignore[misc]  # aiokafka has no types
@@ -91,8 +91,8 @@ class ListGroups(Request[ListGroupsRequestV2 | ListGroupsRequestV5]):  # type: i
 async def list_groups(session: DataClientPool, doing: str) -> dict[str, ListedGroup]:
     """Every group of an application, by its id.
 
-    Raises KafkaError when one broker of the cluster does not answer: its groups would be missing. Bounded by
-    the session's time-out.
+    Raises KafkaError when one broker of the cluster does not answer, because its groups would be missing.
+    Bounded by the session's time-out.
     """
     found: dict[str, ListedGroup] = {}
     failures: list[KafkaError] = []
@@ -119,7 +119,7 @@ async def list_groups(session: DataClientPool, doing: str) -> dict[str, ListedGr
 
 
 def _listed(answer: Any) -> dict[str, ListedGroup]:
-    """Brokers before 3.8 say neither type nor state: they have no other type than classic."""
+    """Brokers before 3.8 report neither type nor state; they only have classic groups."""
     return {
         group_id: _told(*more[:2]) if len(more) > 1 else ListedGroup(_CLASSIC, "")
         for group_id, protocol_type, *more in answer.groups
@@ -128,5 +128,5 @@ def _listed(answer: Any) -> dict[str, ListedGroup]:
 
 
 def _told(state: str, group_type: str) -> ListedGroup:
-    """`NotReady` is NOT_READY, as the other states are written."""
+    """`NotReady` becomes NOT_READY, like the other states."""
     return ListedGroup(group_type.lower() or _CLASSIC, _WORD_START.sub("_", state).upper())

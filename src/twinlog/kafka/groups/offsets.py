@@ -1,9 +1,9 @@
-"""Committed offsets of consumer groups, read and written by requests of our own.
+"""The committed offsets of consumer groups, read and written with requests of our own.
 
-confluent-kafka's calls cannot be used. `list_consumer_group_offsets`: when a coordinator moves or is not
-there yet, librdkafka (2.16.1) handles the answer as a consumer's and ends the whole process with a
-segmentation fault (`rd_kafka_handle_OffsetFetch` -> `rd_kafka_cgrp_op` without a group).
-`alter_consumer_group_offsets`: it commits metadata with a NUL byte at its end.
+confluent-kafka is not usable. `list_consumer_group_offsets`: when a coordinator moves or does not exist yet,
+librdkafka (2.16.1) handles the answer as a consumer's and ends the whole process with a segmentation fault
+(`rd_kafka_handle_OffsetFetch` -> `rd_kafka_cgrp_op` without a group). `alter_consumer_group_offsets` commits
+metadata with a NUL byte at the end.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,16 +22,16 @@ from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 
 _NOT_ANSWERED = FetchedGroup(16, {})
-"""A group that the broker left out: it is asked for again."""
+"""A group that the broker left out is asked for again."""
 _PAUSE_SECONDS = 0.1
 _GROUP_SHARE = 0.9
-"""Share of the time-out that one group gets, so that its own error, which says more, comes first."""
+"""The share of the time-out for one group, so that its own, more precise error comes first."""
 
 GroupOffsets = Mapping[TopicPartition, CommittedOffset]
 
 
 class GroupOffsetsClient:
-    """Speaks on a session; remembers each group's coordinator.
+    """Uses a session, and caches each group's coordinator.
 
     Each call is bounded by the session's time-out.
     """
@@ -42,10 +42,9 @@ class GroupOffsetsClient:
         self._coordinators = coordinators
 
     async def read(self, group_ids: Collection[str]) -> dict[str, GroupOffsets | KafkaError]:
-        """All committed offsets of each group, or why they cannot be read; a group that is not there has
-        none.
+        """All committed offsets of each group, or its error; a group that does not exist has none.
 
-        A coordinator is asked for many groups in one request (for one at a time where it is older than Kafka
+        A coordinator is asked for many groups in one request (for one at a time if it is older than Kafka
         3.0).
         """
         return await ask_about_groups(
@@ -55,7 +54,7 @@ class GroupOffsetsClient:
     async def commit(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Commit as an administrator does, outside any generation; a group with members is refused
+        """Commit as an administrator, outside any generation; a group with members is refused
         (GROUP_ACTIVE)."""
         doing = f"commit for group {group_id}"
         by_topic: dict[str, list[tuple[int, int, str]]] = {}
@@ -72,7 +71,7 @@ class GroupOffsetsClient:
             for topic, partitions in answer.topics
             for number, code in partitions
         }
-        # One that the answer leaves out is not committed as far as anybody knows.
+        # A partition that is missing in the answer counts as not committed.
         codes = {partition: codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in offsets}
         return {
             partition: from_code(code, f"{doing}, {partition}", alias=self._session.alias) if code else None
@@ -82,8 +81,8 @@ class GroupOffsetsClient:
     async def _with_coordinator(
         self, group_id: str, request: Any, doing: str, moved: Callable[[Any], int]
     ) -> Any:
-        """Ask until a coordinator answers, which may be another one by then; `moved` gives the code when it
-        is not."""
+        """Ask until a coordinator answers, which may be another one by then; `moved` returns the error code
+        when a broker is not the coordinator."""
         last: KafkaError | None = None
         try:
             seconds = self._session.timeout_seconds * _GROUP_SHARE
@@ -119,7 +118,7 @@ class GroupOffsetsClient:
         }
 
     async def _single_answer(self, node_id: int, group_id: str) -> GroupOffsets | KafkaError:
-        """The offsets of one group, from a broker that can be asked for one at a time only."""
+        """The offsets of one group, from a broker that takes one at a time."""
         doing = f"read offsets of group {group_id}"
         try:
             answer = await self._session.send(node_id, OffsetFetchRequest(group_id, None), doing)

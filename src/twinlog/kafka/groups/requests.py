@@ -1,6 +1,6 @@
 """Requests about many groups at once: OffsetFetch 8 (KIP-709) and FindCoordinator 4 (KIP-699).
 
-Brokers know them from 3.0 on. Against older ones `HandWrittenRequest` raises UNSUPPORTED_VERSION, and the
+Brokers support them from 3.0 on. For older ones `HandWrittenRequest` raises UNSUPPORTED_VERSION, and the
 caller asks for each group. Source: OffsetFetchRequest.json, FindCoordinatorRequest.json.
 """
 
@@ -37,10 +37,10 @@ _THROTTLE_BYTES = 4
 
 
 class FetchedGroup(NamedTuple):
-    """What a coordinator says of one group."""
+    """A coordinator's answer about one group."""
 
     error_code: int
-    """Error code of the group, or of the first partition that has one; 0 = none."""
+    """The error code of the group, or of its first partition with one; 0 = none."""
     offsets: Mapping[TopicPartition, CommittedOffset]
     """Partitions without a committed offset are left out."""
 
