@@ -10,7 +10,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import target_partition
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
-from twinlog_checkpoint.groups.checkpointer import Checkpointer, is_void
+from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.journal.known_fences import KnownFences
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
@@ -119,7 +119,7 @@ class FlowParts:
     def is_void(self, checkpoint: Checkpoint) -> bool:
         """Whether the offset syncs contradict a checkpoint: the copy has lost its records."""
         origin = self.origin_of(checkpoint.partition)
-        return origin is not None and is_void(self.pairs(origin), checkpoint)
+        return origin is not None and self.checkpointer.is_void(origin, checkpoint)
 
     def pairs(self, partition: TopicPartition) -> PairHistory | None:
         """The known pairs of a partition of the source."""

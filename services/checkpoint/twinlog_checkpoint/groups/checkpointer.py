@@ -25,7 +25,6 @@ from twinlog_checkpoint.groups.progress_rows import ProgressRows
 from twinlog_checkpoint.groups.topic_choice import TopicChoice
 from twinlog_checkpoint.groups.verdicts import Verdicts
 from twinlog_checkpoint.side_by_side import each_at_once, in_turns
-from twinlog_checkpoint.translation.history import PairHistory
 from twinlog_checkpoint.translation.log_ranges import log_ends
 from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import (
@@ -83,6 +82,9 @@ class Checkpointer:
     """Set when a pass may be due at once: rules have changed, or the offset syncs have just been read."""
     _targets: dict[TopicPartition, TopicPartition] = field(default_factory=dict)
     """The target partitions of this pass."""
+    _compared: dict[tuple[str, TopicPartition], tuple[int, int, int]] = field(default_factory=dict)
+    """By group and target partition: the offsets of an answer that was compared with the records although an
+    offset sync seems to contradict it, and the generation of the known pairs then."""
 
     def __post_init__(self) -> None:
         self.tail.on_turn = self._pass_now
@@ -176,8 +178,10 @@ class Checkpointer:
         readable = {group: held for group, held in offsets.items() if not isinstance(held, KafkaError)}
         candidates = list(candidates_of(readable))
         ready = self.tail.store.read_to_end
+        generations = self._generations(candidates)
         translations = await self.verdicts.of(candidates)
         if ready:
+            await self._note_compared(candidates, translations, generations)
             await self._emit(writer, candidates, translations, read_at)
             if len(readable) == len(offsets):
                 self.history.forget_old((each.group, self._target(each.source)) for each in candidates)
@@ -242,9 +246,46 @@ class Checkpointer:
         """Whether the checkpoint may replace a last one with a higher offset: its records were compared, or
         the offset syncs contradict the last one (the copy lost its tail)."""
         last = self.history.latest(checkpoint.group).get(checkpoint.partition)
-        return translation.verdict in COMPARED or (
-            last is not None and is_void(self.tail.history.of(candidate.source), last)
-        )
+        return translation.verdict in COMPARED or (last is not None and self.is_void(candidate.source, last))
+
+    def is_void(self, source: TopicPartition, checkpoint: Checkpoint) -> bool:
+        """Whether the offset syncs contradict a checkpoint of this partition: the copy has lost its records.
+
+        An answer that was compared with the records is not void. It lies behind the copy of a later record
+        where compaction or retention has removed that copy.
+        """
+        pairs = self.tail.history.of(source)
+        upstream, downstream = checkpoint.upstream_offset, checkpoint.downstream_offset
+        if pairs is None or not pairs.contradicts(upstream, downstream):
+            return False
+        compared = self._compared.get((checkpoint.group, checkpoint.partition))
+        return compared != (upstream, downstream, pairs.generation)
+
+    def _generations(self, candidates: Iterable[Candidate]) -> dict[TopicPartition, int]:
+        """The generation of the known pairs of each source partition."""
+        known = {each.source: self.tail.history.of(each.source) for each in candidates}
+        return {source: pairs.generation for source, pairs in known.items() if pairs is not None}
+
+    async def _note_compared(
+        self,
+        candidates: Iterable[Candidate],
+        translations: Mapping[SourcePosition, Translation],
+        generations: Mapping[TopicPartition, int],
+    ) -> None:
+        """Remember the answers of this pass that are right although an offset sync seems to contradict them.
+        An earlier one stays where this pass has compared nothing."""
+        compared: dict[tuple[str, TopicPartition], tuple[int, int, int]] = {}
+        async for candidate in in_turns(candidates):
+            key = candidate.group, self._target(candidate.source)
+            translation, upstream = translations[candidate.position], candidate.committed.next_offset
+            downstream, pairs = translation.downstream_offset, self.tail.history.of(candidate.source)
+            if translation.verdict not in COMPARED:
+                if key in self._compared:
+                    compared[key] = self._compared[key]
+            elif pairs is not None and downstream is not None and pairs.contradicts(upstream, downstream):
+                # Pairs that were not known before the pass may contradict its answers: the next pass tells.
+                compared[key] = upstream, downstream, generations.get(candidate.source, -1)
+        self._compared = compared
 
     def _last(self, checkpoint: Checkpoint) -> Checkpoint:
         """The previous checkpoint, which exists here."""
@@ -257,8 +298,3 @@ class Checkpointer:
         if target is None:
             target = self._targets[source] = target_partition(self.entry.policy, self.entry.flow, source)
         return target
-
-
-def is_void(pairs: PairHistory | None, checkpoint: Checkpoint) -> bool:
-    """Whether the offset syncs contradict a checkpoint: the copy has lost its records."""
-    return pairs is not None and pairs.contradicts(checkpoint.upstream_offset, checkpoint.downstream_offset)

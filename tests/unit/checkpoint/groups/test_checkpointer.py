@@ -156,6 +156,35 @@ async def test_a_copy_that_grew_past_an_old_checkpoint_gets_the_lower_one(
     assert await on_target(flow, "own") == {copy: 285}, "its own consumer committed that"
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_an_offset_before_both_logs_start_is_committed_on_the_target(
+    flow: FlowOnFakes, restarted: bool
+) -> None:
+    """The group's next record was deleted on both sides, and an offset sync tells of one between: that is no
+    sign of a copy that lost records."""
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    flow.translation_max_bytes = 1 << 20
+    flow.source.set_group("g", {orders: 10})
+    async with flow.source.writer() as source, flow.target.writer() as target:
+        for writer, partition in ((source, orders), (target, copy)):
+            for number in range(200):
+                await writer.append(partition, key=b"k", value=b"%d" % number, timestamp_ms=number)
+    for offset in (50, 150):
+        await flow.write_sync("orders", offset, offset)
+    await flow.source.delete_records({orders: 100})
+    await flow.target.delete_records({copy: 100})
+    if restarted:
+        async with flow.running() as parts:
+            await flow.do_pass(parts.checkpointer)
+    async with flow.running() as parts:
+        await flow.do_pass(parts.checkpointer)
+        (row,) = parts.checkpointer.table.rows()
+        assert row.translation.verdict is Verdict.EXACT
+        await flow.sync_groups(parts)
+    assert flow.checkpoints() == [checkpoint(10, 100)]
+    assert await on_target(flow, "g") == {copy: 100}
+
+
 async def test_topics_that_configsync_does_not_copy_are_said_so(flow: FlowOnFakes) -> None:
     flow.known_topics = KnownTopics(names={"orders"})
     await flow.write_sync("orders", 10, 20)
