@@ -14,6 +14,7 @@ from twinlog_source.driver.moves import Move
 from twinlog_source.driver.stream.worker_messages import lane_message, state_message
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.backlog import backlog_of
+from twinlog_source.partitions.equal_offsets import translated_since
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, standing_of
 from twinlog_source.partitions.states import PartitionState
@@ -91,7 +92,8 @@ def partition_status(
     copy = row.copy or driver.state.control.copies.get(row.partition)
     if copy is not None:
         status.offsets = "preserved" if copy.preserved else "translated"
-        status.offsets_reason, status.offsets_since = copy.reason, copy.since
+        status.offsets_reason = copy.reason
+        status.offsets_since = translated_since(copy, row.losses, driver.state.positions.gaps.values())
     if row.report is not None:
         status.lane = lane_message(row.report.lane)
         if row.report.replication_latency_ns is not None:

@@ -4,7 +4,7 @@ written. The loss is recorded as a gap, and the copy continues.
 Not for preserved copies: their task sees where they end, and copies the lost records again.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from twinlog.clock import Clock
 from twinlog.config import AutoOffsetReset
@@ -19,6 +19,7 @@ from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import (
+    CopyChanged,
     LossRecorded,
     TargetEndSeen,
     TargetEvent,
@@ -178,6 +179,19 @@ class TargetLogs:
             for lost in row.losses:
                 await self._record_loss(row, lost, found.topic_id)
 
+    async def _lower_equal_offsets(self, row: PartitionRow, end_offset: int) -> None:
+        """Below its change a translated copy has the source's offsets: no longer from where it lost its tail.
+        Stored before the gap, because only the loss shows the end."""
+        copy = self.marks.control.copies.get(row.partition)
+        if copy is None or copy.preserved or copy.since <= end_offset:
+            return
+        lowered = replace(copy, since=end_offset)
+        await self.journal.record(lowered)
+        self.marks.control.record(lowered)
+        if row.copy is not None:
+            changed = CopyChanged(partition=row.partition, copy=lowered)
+            self.table.apply(changed, self.clock.monotonic())
+
     async def _record_loss(self, row: PartitionRow, lost: Shortened, topic_id: str) -> None:
         gap = Gap(
             partition=row.partition,
@@ -186,6 +200,7 @@ class TargetLogs:
             reason="TARGET_TRUNCATED",
             found_at_ms=self.clock.now_ms(),
         )
+        await self._lower_equal_offsets(row, lost.end_offset)
         await self.ledger.write(gap)
         self._note(LossRecorded(partition=row.partition, loss=lost))
         fact = TargetFact(

@@ -1,5 +1,7 @@
 """Copies that lost what was written: a gap, and the copy continues."""
 
+from dataclasses import replace
+
 import pytest
 
 from twinlog.errors import KafkaError
@@ -8,6 +10,9 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.ownership import RENEW_SECONDS
 from twinlog_source.driver.state import FlowState
+from twinlog_source.log.facts import CopyFact
+from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.equal_offsets import translated_since
 from twinlog_source.partitions.events import CopyChanged, SetAside
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 
@@ -154,6 +159,47 @@ async def test_a_copy_that_lost_its_tail_while_nobody_copied_is_a_gap(rig: FlowR
     assert second.table.rows[P].position == 10
     await rig.write(rig.target, "A.t", 1)
     assert ledger(await rig.owner()) == [(6, 10, "TARGET_TRUNCATED")], "only once"
+
+
+async def test_a_copy_that_was_preserved_and_loses_its_tail_below_that_has_fewer_equal_offsets(
+    rig: FlowRig,
+) -> None:
+    """Other records lie at those offsets then: an answer by equal offsets would be ahead."""
+    state = await copied(rig, source_end=10)
+    before = state.table.rows[P].copy
+    assert before is not None
+    fact = replace(before, preserved=False, since=10, reason="FOREIGN_WRITE")
+    await state.journal.record(fact)
+    state.control.record(fact)
+    state.table.apply(CopyChanged(partition=P, copy=fact), 0.0)
+    await state.target_logs.put_ends_on_log(state.topics)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    row = state.table.rows[P]
+    assert row.copy is not None
+    assert translated_since(row.copy, row.losses, ()) == 8, "at once"
+    await state.target_logs.put_ends_on_log(state.topics)
+    assert not row.losses
+    for known in (state, await rig.owner()):
+        copy = known.control.copies[P]
+        assert (copy.preserved, copy.since, copy.reason) == (False, 8, "FOREIGN_WRITE")
+
+
+@pytest.mark.parametrize(
+    ("since", "gap", "expected"),
+    [
+        (20, Gap(partition=P, from_offset=6, to_offset=30, reason="TRUNCATION", found_at_ms=1), 6),
+        (20, Gap(partition=P, from_offset=25, to_offset=30, reason="TRUNCATION", found_at_ms=1), 20),
+        (20, Gap(partition=P, from_offset=6, to_offset=30, reason="RETENTION", found_at_ms=1), 20),
+        (0, Gap(partition=P, from_offset=6, to_offset=30, reason="TRUNCATION", found_at_ms=1), 0),
+    ],
+)
+def test_a_source_that_lost_its_tail_leaves_fewer_equal_offsets(since: int, gap: Gap, expected: int) -> None:
+    copy = CopyFact(
+        partition=P, preserved=False, since=since, reason="SOURCE_TRUNCATED", target_topic_id="id"
+    )
+    assert translated_since(copy, (), [gap]) == expected
+    assert translated_since(replace(copy, partition=TopicPartition("t", 7)), (), [gap]) == since
 
 
 @pytest.mark.parametrize("operation", ["describe_topics", "append"])
