@@ -68,6 +68,11 @@ FLOWS: Final = ReasonGroup(
             "nothing just after the start; later see the reasons of the clusters in `twinlog status`",
         ),
         OwnReason(
+            "FALLING_BEHIND",
+            "`twinlog ui`: the lag is above 30 s and grows",
+            "`twinlog partitions` shows which partitions lag; `tasks.max` adds Spark tasks if cores are idle",
+        ),
+        OwnReason(
             "TOPICS_WAITING",
             "`twinlog status --check`: topics are selected and not copied yet",
             "the message names topics and why they wait",
