@@ -1,11 +1,11 @@
-"""What Twinlog asks of a Kafka cluster: small Protocols in our own words.
+"""The operations that Twinlog needs from a Kafka cluster, as small Protocols.
 
-Every method is bounded: it returns or raises within the timeout its client was built with
-(`TransientKafkaError` with reason KAFKA_TIMEOUT); changes of any number are sent in as many requests as a
-controller needs, each bounded so. Every other failure is a `TransientKafkaError` (try again)
-or a `FatalKafkaError` (will not heal by itself), with Kafka's numeric code. Results per resource carry their
-own error as a value, so one bad topic never hides the others. Implementations: `twinlog.kafka.cluster`
-(aiokafka and confluent-kafka) and `twinlog.testing.fakes.cluster`; both pass tests/contract.
+Every method is bounded: it returns or raises within its client's time-out (`TransientKafkaError` with reason
+KAFKA_TIMEOUT). A large number of changes is sent in several requests, each bounded in the same way. Every
+other failure is a `TransientKafkaError` (try again) or a `FatalKafkaError` (retrying does not help), with
+Kafka's numeric code. Results per resource carry their own error as a value, so one bad topic never hides the
+others. Implementations: `twinlog.kafka.cluster` (aiokafka and confluent-kafka) and
+`twinlog.testing.fakes.cluster`; both pass tests/contract.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ from twinlog.model import Headers, Record, TopicPartition
 class TopicDescription:
     name: str
     topic_id: str
-    """Kafka's topic id, url-safe base64 as Kafka's tools print it; "" where the broker has none."""
+    """Kafka's topic id, url-safe base64 as in Kafka's tools; "" if the broker has none."""
     partition_count: int
     replication_factor: int
     internal: bool
@@ -53,12 +53,12 @@ class TopicAdmin(Protocol):
     async def brokers(self) -> Sequence[BrokerDescription]: ...
 
     async def list_topics(self) -> Collection[str]:
-        """Names of every topic the principal may see, Kafka-internal ones left out (as
+        """The names of all topics that the principal may see, without Kafka's internal ones (as
         Admin.listTopics())."""
         ...
 
     async def describe_topics(self, names: Collection[str]) -> Mapping[str, TopicDescription | KafkaError]:
-        """One entry per asked name: its description, or why there is none."""
+        """For each requested name its description, or the error."""
         ...
 
     async def create_topics(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
@@ -66,7 +66,7 @@ class TopicAdmin(Protocol):
         ...
 
     async def create_partitions(self, counts: Mapping[str, int]) -> Mapping[str, KafkaError | None]:
-        """Grow topics to a total partition count."""
+        """Increase the number of partitions to this total."""
         ...
 
     async def delete_topics(self, names: Collection[str]) -> Mapping[str, KafkaError | None]: ...
@@ -76,7 +76,7 @@ class TopicAdmin(Protocol):
 
 
 class ConfigSource(StrEnum):
-    """Where a value comes from, as DescribeConfigs says it."""
+    """Where a value comes from, by the names of DescribeConfigs."""
 
     TOPIC = "DYNAMIC_TOPIC_CONFIG"
     DYNAMIC_BROKER = "DYNAMIC_BROKER_CONFIG"
@@ -107,7 +107,7 @@ class ConfigAdmin(Protocol):
     async def describe_topic_configs(
         self, names: Collection[str], *, keys: Collection[str] = ()
     ) -> Mapping[str, Sequence[ConfigEntry] | KafkaError]:
-        """Only these properties, all when `keys` is empty: a topic has about 35."""
+        """Only these properties; all when `keys` is empty (a topic has about 35)."""
         ...
 
     async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]: ...
@@ -115,7 +115,7 @@ class ConfigAdmin(Protocol):
     async def alter_topic_configs(
         self, changes: Mapping[str, Sequence[ConfigChange]]
     ) -> Mapping[str, KafkaError | None]:
-        """IncrementalAlterConfigs: only what is named changes."""
+        """IncrementalAlterConfigs: only the named properties change."""
         ...
 
 
@@ -124,7 +124,7 @@ class ConfigAdmin(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class AclBinding:
-    """One ACL; the words are Kafka's own, upper case (`TOPIC`, `LITERAL`, `READ`, `ALLOW`)."""
+    """One ACL, with Kafka's upper-case names (`TOPIC`, `LITERAL`, `READ`, `ALLOW`)."""
 
     resource_type: str
     resource_name: str
@@ -137,7 +137,7 @@ class AclBinding:
 
 class AclAdmin(Protocol):
     async def describe_acls(self, resource_type: str = "ANY") -> Collection[AclBinding] | None:
-        """Every binding of a resource type; None when the cluster has no authorizer."""
+        """Every ACL of a resource type; None when the cluster has no authorizer."""
         ...
 
     async def create_acls(
@@ -154,9 +154,8 @@ class AclAdmin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Whom a client quota is for: sorted pairs of kind (`user`, `client-id`, `ip`) and name, None = its
-    default.
-    """
+    """The entity of a client quota: sorted pairs of kind (`user`, `client-id`, `ip`) and name, None = the
+    default."""
 
     parts: tuple[tuple[str, str | None], ...]
 
@@ -169,13 +168,11 @@ class QuotaAdmin(Protocol):
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]
     ) -> Mapping[QuotaEntity, KafkaError | None]:
-        """Set what has a value, take away what is None; what is not named stays."""
+        """Set the quotas that have a value, remove those that are None; others stay."""
         ...
 
     async def scram_users(self) -> Mapping[str, frozenset[str]]:
-        """Names of the users with SCRAM credentials, with their mechanisms. Passwords cannot be read by
-        anybody.
-        """
+        """The users with SCRAM credentials, with their mechanisms. Passwords cannot be read."""
         ...
 
 
@@ -193,17 +190,17 @@ class GroupDescription:
     group_id: str
     state: str
     """STABLE, EMPTY, DEAD, PREPARING_REBALANCING, COMPLETING_REBALANCING, ASSIGNING, RECONCILING, NOT_READY,
-    UNKNOWN; DEAD also stands for a group that does not exist."""
+    UNKNOWN; DEAD also means that the group does not exist."""
     group_type: str
     """classic, consumer, share or streams."""
     member_count: int
-    """For a share or streams group 1 stands for any number."""
+    """For a share or streams group 1 means any number above 0."""
 
 
 class GroupAdmin(Protocol):
     async def list_groups(self) -> Mapping[str, str]:
-        """Group id -> type (classic, consumer, share, streams) of every group of applications that read
-        topics; Kafka Connect's and those of other protocols are left out."""
+        """Group id -> type (classic, consumer, share, streams) of every group of an application that reads
+        topics; groups of Kafka Connect and of other protocols are left out."""
         ...
 
     async def describe_groups(
@@ -219,7 +216,7 @@ class GroupAdmin(Protocol):
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Commit for a group without members. An active group is refused by the coordinator (reason
+        """Commit for a group without members. The coordinator refuses an active group (reason
         GROUP_ACTIVE)."""
         ...
 
@@ -234,7 +231,7 @@ class OffsetSpec(StrEnum):
     LATEST = "latest"
     """The log end (high watermark), read_uncommitted."""
     LAST_STABLE = "last_stable"
-    """The end a read_committed reader sees."""
+    """The end for read_committed readers."""
 
 
 class LogAdmin(Protocol):
@@ -245,30 +242,30 @@ class LogAdmin(Protocol):
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
-        """First offset whose timestamp is at or after the given one; None when there is none."""
+        """The first offset whose timestamp is at or after the given one; None when there is none."""
         ...
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Remove all records below an offset (tests and operators; Twinlog itself never does)."""
+        """Delete all records below an offset (for tests and operators; Twinlog itself never does)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """What one read gave. `next_offset` is where to continue, also past markers and holes that hold no
+    """The result of one read. Reading continues at `next_offset`, also past markers and holes without a
     record."""
 
     records: Sequence[Record]
     next_offset: int
     log_start_offset: int
     high_watermark: int
-    """The end of what this reader may see (last stable offset under read_committed)."""
+    """The end for this reader (the last stable offset with read_committed)."""
 
 
 class LogReader(Protocol):
-    """Reads partitions at offsets it is told. It has no group, no memory, and never resets a position."""
+    """Reads partitions at given offsets. It has no group and no state, and never resets a position."""
 
     async def fetch(
         self, partition: TopicPartition, offset: int, *, max_wait_seconds: float, max_bytes: int = 1 << 20
@@ -282,7 +279,7 @@ class LogReader(Protocol):
 
 
 class LogWriter(Protocol):
-    """Appends records one by one, idempotent, acks=all."""
+    """Appends single records, idempotent, acks=all."""
 
     async def append(
         self,
@@ -293,7 +290,8 @@ class LogWriter(Protocol):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> int:
-        """Return the record's offset once all in-sync replicas have it. Sent in call order per partition."""
+        """Return the record's offset once all in-sync replicas have it. Records of a partition are sent in
+        call order."""
         ...
 
 
@@ -302,39 +300,37 @@ class LogWriter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionResult:
-    """How a candidate stands in its group."""
+    """The state of a candidate in its group."""
 
     leads: bool
     leader: str
-    """What the leader calls itself."""
+    """The name of the leader."""
 
 
 def never_gone(mark: str) -> bool:
-    """For candidates that cannot tell."""
+    """For candidates that cannot tell whether another process has ended."""
     return False
 
 
 class Candidate(Protocol):
-    """One of several processes of which one leads. The first one does; the next when it is gone."""
+    """One of several processes, of which one leads: the first one, then the next one when it is gone."""
 
     async def stand(self) -> ElectionResult:
-        """Say that we are here and hear who leads; waits while an election is under way.
-
-        Has to be called several times per session. Raises KafkaError: GROUP_UNAUTHORIZED without the right
-        to READ the group.
-        """
+        """Take part and learn who leads; waits during an election. Has to be called several times per
+        session. Raises KafkaError: GROUP_UNAUTHORIZED without the right to READ the group."""
         ...
 
     async def withdraw(self) -> None:
-        """Leave, so that another leads at once, and close. Never raises; takes a second or two at most."""
+        """Leave and close, so that another process leads at once. Never raises; takes at most a second or
+        two."""
         ...
 
 
 class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, QuotaAdmin, GroupAdmin, LogAdmin, Protocol):
-    """A connection to one cluster: the admin ports together, and the factories of readers and writers.
+    """A connection to one cluster: all admin ports, and the factories of readers and writers.
 
-    An async context manager: clients are opened lazily, closed at exit. `open` never waits for the brokers,
-    so a service starts while a cluster is away.
+    An async context manager: clients are opened when needed, and closed at exit. `open` never waits for
+    brokers, so a service starts while a cluster is down.
     """
 
     async def __aenter__(self) -> "KafkaCluster": ...
@@ -354,11 +350,9 @@ class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, QuotaAdmin, GroupAdmin, Lo
         mark: str = "",
         is_gone: Callable[[str], bool] = never_gone,
     ) -> Candidate:
-        """Someone who would lead the group, as `name` tells the others; gone when silent for a session.
-
-        `mark` is what others can tell it by. A candidate that enters puts out those of whose marks `is_gone`
-        is certain, rather than wait for the end of their sessions.
-        """
+        """A candidate for leading the group, with this `name` for the others; it counts as gone when silent
+        for a session. `mark` identifies its process. A new candidate removes members whose marks `is_gone`
+        reports as gone, instead of waiting for the end of their sessions."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Making and ending aiokafka producers, also while brokers hang."""
+"""Creates and ends aiokafka producers, also while brokers hang."""
 
 import asyncio
 import contextlib
@@ -15,22 +15,20 @@ _CLOSE_SECONDS = 1.0
 
 
 def new_producer(options: Mapping[str, Any]) -> AIOKafkaProducer:
-    """A producer, not started, whose client bootstraps as `DataClient` does.
+    """A producer, not started, whose client bootstraps like `DataClient`.
 
-    `options` are those of `aiokafka_producer_options`, and `transactional_id` for a transactional one. End it
-    with `close_producer` or `abandon_producer`, also when its start failed.
+    `options` are those of `aiokafka_producer_options`, plus `transactional_id` for a transactional one. End
+    it with `close_producer` or `abandon_producer`, also when its start failed.
     """
     producer = AIOKafkaProducer(**options)
-    # The library makes its own plain client; DataClient adds methods and no state, so it can take its place.
+    # The library creates its own client; DataClient only adds methods, so it can replace that class.
     producer.client.__class__ = DataClient
     return producer
 
 
 async def close_producer(producer: AIOKafkaProducer) -> None:
-    """Close a producer within a second or so. What is not acknowledged then fails with ProducerClosed.
-
-    Records on their way get that second; an open transaction is not ended.
-    """
+    """Close a producer within about a second. Records in flight get that time; then unacknowledged ones fail
+    with ProducerClosed. An open transaction is not ended."""
     if producer._closed:
         return
     with contextlib.suppress(TimeoutError, *KAFKA_CLIENT_ERRORS):
@@ -40,10 +38,8 @@ async def close_producer(producer: AIOKafkaProducer) -> None:
 
 
 def abandon_producer(producer: AIOKafkaProducer) -> None:
-    """End a producer at once: nothing it still holds will be sent; waiting sends fail with ProducerClosed.
-
-    Returns at once; its last task ends by itself within a retry back-off.
-    """
+    """End a producer at once: nothing that it still has is sent, and waiting sends fail with ProducerClosed.
+    Returns at once; its last task ends by itself within a retry back-off."""
     producer._closed = True
     producer.client.abandon()
     accumulator = producer._message_accumulator
@@ -60,10 +56,10 @@ def abandon_producer(producer: AIOKafkaProducer) -> None:
 def _fail_waiting(producer: AIOKafkaProducer) -> None:
     accumulator = producer._message_accumulator
     batches = [batch for queue in accumulator._batches.values() for batch in queue]
-    # A batch sent once takes itself out of this set when it ends; put back for a retry it is not in it.
+    # A batch removes itself from this set when it ends; a batch that waits for a retry is not in the set.
     accumulator._pending_batches.update(batch for batch in batches if batch.retry_count)
     accumulator.fail_all(aiokafka.errors.ProducerClosed())
     for batch in batches:
         if batch._drain_waiter.done():
-            # Seen here, or asyncio reports an exception that nobody looked at.
+            # Retrieve it, or asyncio reports an exception that was never retrieved.
             batch._drain_waiter.exception()

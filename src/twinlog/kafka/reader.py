@@ -1,4 +1,4 @@
-"""Reading partitions at offsets the caller names: no group, no memory, no position that moves by itself."""
+"""Reads partitions at the caller's offsets: no group, no state, no position that moves by itself."""
 
 import asyncio
 
@@ -19,10 +19,10 @@ from twinlog.model import Record, TimestampType, TopicPartition
 
 
 class KafkaLogReader:
-    """`LogReader` over an aiokafka connection. May be used by several tasks of one event loop.
+    """Implements `LogReader` with an aiokafka connection. Several tasks of one event loop may share it.
 
-    Header names that are not UTF-8 come with surrogate escapes: `name.encode("utf-8", "surrogateescape")`
-    gives their bytes back.
+    Header names that are not UTF-8 have surrogate escapes: `name.encode("utf-8", "surrogateescape")` returns
+    their bytes.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class KafkaLogReader:
     ) -> FetchedRecords:
         """Records from `offset` on; see `LogReader.fetch`.
 
-        Returns at once when it can advance, also without records (only markers or aborted data lay there).
-        Returns or raises within `max_wait_seconds` and the client's time-out; a broker that throttles its
-        client (KIP-219) gets up to a minute more.
+        Returns at once when it can advance, also without records (only markers or aborted data). Returns or
+        raises within `max_wait_seconds` plus the client's time-out; a broker that throttles its client
+        (KIP-219) gets up to a minute more.
         """
         if self._closed:
             raise StateError("the reader is closed", reason="CLIENT_CLOSED")
@@ -58,7 +58,7 @@ class KafkaLogReader:
         async with deadline(max_wait_seconds + self._timeout_seconds, doing, alias=alias) as limit:
             wait_until = loop.time() + max_wait_seconds
             while True:
-                # Half of what a request may take, or the broker's answer would come too late.
+                # Half of a request's time-out, or the broker's answer would come too late.
                 wait_seconds = min(max(wait_until - loop.time(), 0.0), self._timeout_seconds / 4)
                 fetched = await fetch_from_leader(
                     self._session,
@@ -76,7 +76,7 @@ class KafkaLogReader:
                     return read
 
     def _open(self, fetched: FetchAnswer, offset: int, doing: str) -> FetchedRecords:
-        if fetched.log_start_offset < 0:  # brokers before 1.0 do not say
+        if fetched.log_start_offset < 0:  # Brokers before 1.0 do not send it.
             raise from_reason(UNSUPPORTED, doing, alias=self._session.alias)
         try:
             records, next_offset = read_records(
@@ -99,7 +99,7 @@ class KafkaLogReader:
 def read_records(
     fetched: FetchAnswer, offset: int, *, read_committed: bool, check_crcs: bool
 ) -> tuple[list[Record], int]:
-    """The visible records from `offset` on and where reading continues. Raises WireFormatError on damage."""
+    """The visible records from `offset` on, and where reading continues. Raises WireFormatError on damage."""
     records: list[Record] = []
     next_offset = offset
     batches = iter_following(bytes(fetched.records), offset, fetched.high_watermark)

@@ -1,4 +1,4 @@
-"""Reasons of errors from Kafka that code decides by; `twinlog.kafka.errors` has the table of all."""
+"""Kafka's reasons on which code decides; `twinlog.kafka.errors` has the table of all."""
 
 from enum import StrEnum
 

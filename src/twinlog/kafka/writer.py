@@ -1,9 +1,9 @@
-"""Appending single records: idempotent, acks=all, each with a deadline, and never behind the caller's back.
+"""Appends single records: idempotent, acks=all, with a deadline, and without later surprises.
 
-aiokafka's idempotent producer retries for ever while a broker is away, and a refused batch leaves a gap in
-its sequence numbers that refuses all later ones. So a producer that failed in either way is thrown away: one
-that ran out of time, or whose caller was cancelled, at once, so that nothing given up on is written later;
-one that was refused a record as soon as its other records are done. The next append opens a new one.
+aiokafka's idempotent producer retries for ever while a broker is down, and a refused batch leaves a gap in
+its sequence numbers, because of which all later ones are refused. So a producer that failed in one of these
+ways is discarded: after a time-out or a cancelled call at once, so that nothing that was given up is written
+later; after a refused record as soon as its other records are done. The next append opens a new one.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from twinlog.kafka.protocol.connection import request_timeout_ms
 from twinlog.model import Headers, TopicPartition
 
 _NEW_PRODUCER_HELPS = frozenset({"PRODUCER_STATE_LOST", "PRODUCER_FENCED"})
-"""Refusals of a producer's id or sequence, which a new producer does not share."""
+"""Refusals of a producer's id or sequence, which a new producer does not have."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,9 +42,8 @@ class _Generation:
 
 
 class KafkaLogWriter:
-    """`LogWriter` over aiokafka's producer. May be used by several tasks of one event loop; their records
-    share batches.
-    """
+    """Implements `LogWriter` with aiokafka's producer. Several tasks of one event loop may share it; their
+    records share batches."""
 
     def __init__(self, alias: str, options: Mapping[str, Any], *, timeout_seconds: float) -> None:
         """`options` are those of `aiokafka_producer_options`."""
@@ -59,7 +58,7 @@ class KafkaLogWriter:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Close; records not acknowledged by now fail with CLIENT_CLOSED and may or may not be in the log."""
+        """Close; unacknowledged records fail with CLIENT_CLOSED, and may or may not be in the log."""
         self._closed = True
         generation, self._generation = self._generation, None
         if generation is not None:
@@ -78,7 +77,7 @@ class KafkaLogWriter:
 
         Raises FatalKafkaError (RECORD_TOO_LARGE, TIMESTAMP_REFUSED, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED, or
         RECORD_INVALID for a header name that is not UTF-8) or TransientKafkaError. After a transient error
-        the record may be in the log: appending it again may duplicate it.
+        the record may be in the log, so appending it again may duplicate it.
         """
         if self._closed:
             raise StateError("the writer is closed", reason="CLIENT_CLOSED")
@@ -129,7 +128,8 @@ class KafkaLogWriter:
         self, producer: AIOKafkaProducer, partition: TopicPartition, fields: Mapping[str, Any], doing: str
     ) -> "asyncio.Future[Any]":
         try:
-            # What producer.send does after it has found the partition, but for records that are all null.
+            # What producer.send does once it knows the partition, but also for records whose fields are all
+            # null.
             producer._serialize(fields["key"], fields["value"], fields["headers"])
             future: asyncio.Future[Any] = await producer._message_accumulator.add_message(
                 AiokafkaTopicPartition(partition.topic, partition.partition),

@@ -1,6 +1,6 @@
-"""Embedded Kafka: finds Java, fetches Kafka, starts and stops real brokers for the demo, the tests and the
+"""Embedded Kafka: finds Java, downloads Kafka, starts and stops real brokers for the demo, the tests and the
 benchmark.
 
-Start reading at `cluster.py` (what a user starts), then `processes/process.py` (why nothing outlives its
+Begin reading at `cluster.py` (what a user starts), then `processes/process.py` (why no process outlives its
 owner).
 """

@@ -1,4 +1,4 @@
-"""A cluster of real brokers, started and stopped from any thread. `cluster.py` is the same for asyncio."""
+"""A cluster of real brokers, controlled from any thread. `cluster.py` is the same for asyncio."""
 
 import threading
 import time
@@ -32,8 +32,8 @@ _PORTS_PER_NODE = 3
 
 
 class BlockingCluster:
-    """Real brokers in a directory of their own, on free loopback ports. They end with this process, however
-    it ends.
+    """Real brokers in their own directory, on free loopback ports. They end with this process, however it
+    ends.
 
     `start` may be called once. Calls other than `abandon` are for one thread at a time.
     """
@@ -62,14 +62,13 @@ class BlockingCluster:
         return self._broker(broker_id).pid
 
     def log_file(self, broker_id: int) -> Path:
-        """What the broker writes; gone with `stop`."""
+        """The broker's output; removed by `stop`."""
         return self._broker(broker_id).log_file
 
     def client_properties(
         self, user: str | None = None, mechanism: SaslMechanism | None = None
     ) -> dict[str, str]:
-        """What a Java client needs to come in: bootstrap.servers, security.protocol, sasl.*, ssl.* (PEM
-        files).
+        """The properties for a Java client: bootstrap.servers, security.protocol, sasl.*, ssl.* (PEM files).
 
         `user` None = the super user; `mechanism` None = the first of the spec. Raises KeyError for an unknown
         user.
@@ -84,7 +83,7 @@ class BlockingCluster:
         return properties
 
     def client_file(self, user: str | None = None) -> Path:
-        """`client_properties` as a file, for the user's eyes only; gone with `stop`."""
+        """`client_properties` as a file, readable by the user only; removed by `stop`."""
         name = user or self.spec.security.super_user
         file = self._started_work.path / f"client-{name}.properties"
         file.touch(mode=0o600)
@@ -92,7 +91,7 @@ class BlockingCluster:
         return file
 
     def start(self) -> None:
-        """Return once every broker serves: 1-2 s, plus a minute if Kafka must be fetched first.
+        """Return once every broker serves: 1-2 s, plus a minute if Kafka must be downloaded first.
 
         Raises ProcessError with the end of the broker's log, FetchError, JavaNotFoundError; then nothing is
         left running.
@@ -109,7 +108,7 @@ class BlockingCluster:
             raise
 
     def stop(self) -> None:
-        """End every broker and delete the data: at once, as nothing is to be kept. Idempotent."""
+        """End every broker at once and delete the data. Idempotent."""
         self._abandoned.set()
         for broker in self._brokers.values():
             if broker.pid is not None:
@@ -120,7 +119,7 @@ class BlockingCluster:
             self._work.remove()
 
     def abandon(self) -> None:
-        """Make a `start` or `restart_broker` that another thread waits in fail soon. From any thread."""
+        """Make a `start` or `restart_broker` in another thread fail soon. From any thread."""
         self._abandoned.set()
 
     def kill_broker(self, broker_id: int) -> None:
@@ -133,8 +132,7 @@ class BlockingCluster:
 
     def restart_broker(self, broker_id: int) -> None:
         """Start a killed or stopped broker (a running one is stopped first) on its ports and data; return
-        once it serves.
-        """
+        once it serves."""
         broker = self._broker(broker_id)
         broker.stop(_STOP_SECONDS)
         broker.launch()
@@ -142,7 +140,7 @@ class BlockingCluster:
 
     def stop_brokers(self) -> None:
         """Controlled shutdown of every broker at the same time; data and ports stay for `start_brokers`."""
-        # One after another the last ones would wait for a quorum that is gone.
+        # One after another, the last ones would wait for a quorum that no longer exists.
         with ThreadPoolExecutor(max_workers=len(self._brokers), thread_name_prefix="stop-broker") as threads:
             for stop in [
                 threads.submit(broker.stop, _STOP_SECONDS) for broker in tuple(self._started_brokers())
@@ -167,7 +165,7 @@ class BlockingCluster:
         self._broker(broker_id).process.resume()
 
     def cpu_seconds(self) -> float:
-        """CPU time of all running brokers since each started."""
+        """The CPU time of all running brokers since their starts."""
         return sum(
             broker.process.cpu_seconds() for broker in self._brokers.values() if broker.pid is not None
         )
@@ -182,7 +180,7 @@ class BlockingCluster:
         self.stop()
 
     def _prepare(self, image: BrokerImage) -> None:
-        """Ports, directories, certificates, properties, storage: everything but the processes."""
+        """Ports, directories, certificates, properties, storage: everything except the processes."""
         spec = self.spec
         self._work = WorkDirectory("twinlog-kafka-")
         wanted = (

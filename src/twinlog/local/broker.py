@@ -23,7 +23,7 @@ _LOGGING = {
 def broker_command(
     spec: ClusterSpec, node: NodePlace, *, java: Java, class_path: str, jvm_options: Sequence[str] = ()
 ) -> list[str]:
-    """The command line that runs a broker whose directory is ready."""
+    """The command line for a broker whose directory is ready."""
     speed = ["-XX:TieredStopAtLevel=1", "-Xss512k"] if spec.quick_start else []
     return [
         str(java.executable),
@@ -41,7 +41,7 @@ def broker_command(
 
 
 class Broker:
-    """Starts, kills, pauses one broker. Calls block briefly; its cluster calls them one at a time."""
+    """Starts, kills and pauses one broker. Calls block briefly; its cluster calls them one at a time."""
 
     def __init__(self, node: NodePlace, command: Sequence[str]) -> None:
         self.node = node
@@ -67,13 +67,13 @@ class Broker:
         return self._process
 
     def launch(self) -> None:
-        """Start the process; it serves once `check_ready` says so."""
+        """Start the process; it serves once `check_ready` returns True."""
         self._ready = False
         self._tail = LogTail(self.log_file)
         self._process = GuardedProcess(self._command, output=self.log_file, cwd=self.node.directory)
 
     def check_ready(self) -> bool:
-        """Whether it serves clients. Raises ProcessError, with the end of its log, when it ended instead."""
+        """Whether it serves clients. Raises ProcessError with the end of its log if it ended instead."""
         if self._tail is not None and not self._ready:
             exit_code = self.process.poll()
             self._ready = any(_STARTED in line for line in self._tail.new_lines())
@@ -85,7 +85,7 @@ class Broker:
         return self._ready
 
     def kill(self) -> None:
-        """SIGKILL: what a crash of the machine does to it, except that what it wrote is kept."""
+        """SIGKILL: like a crash of the machine, except that written data is kept."""
         self.process.kill()
 
     def stop(self, grace_seconds: float) -> None:

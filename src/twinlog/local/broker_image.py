@@ -1,10 +1,10 @@
-"""What is prepared once per Kafka version and Java, so that each broker starts in a second instead of three.
+"""Prepared once per Kafka version and Java, so that each broker starts in a second instead of three:
 
-- the checkpoint that a formatted directory begins with (spares a JVM per broker);
+- the checkpoint with which a formatted directory begins (saves a JVM per broker);
 - a class archive (AppCDS): the JVM maps the broker's classes instead of parsing and verifying them.
 
-Both come from one short trial run of a broker and live beside the jars they belong to. A JVM that cannot use
-the archive ignores it.
+Both come from one short trial run of a broker, and are stored next to the jars. A JVM that cannot use the
+archive ignores it.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ _ARCHIVE = "classes.jsa"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerImage:
-    """What a broker of one version is started from."""
+    """The files from which a broker of one version starts."""
 
     java: Java
     class_path: str
@@ -43,7 +43,7 @@ class BrokerImage:
 
 
 def ensure_image(version: KafkaVersion, java: Java) -> BrokerImage:
-    """Fetch and prepare what is missing: about a minute the first time, then at once.
+    """Download and prepare what is missing: about a minute the first time, later at once.
 
     Raises FetchError, ProcessError when the trial broker does not start on this Java.
     """
@@ -51,7 +51,8 @@ def ensure_image(version: KafkaVersion, java: Java) -> BrokerImage:
     directory = jars.directory / f"image-{_fingerprint(java)}"
     if not directory.is_dir():
         with (jars.directory / "image.lock").open("w") as lock:
-            # One makes it, others wait; should that one die, the lock is free and the next makes it.
+            # One process creates it and others wait; if that one dies the lock is free, and the next one
+            # creates it.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not directory.is_dir():
                 _prepare(version, java, jars, directory)
@@ -103,7 +104,7 @@ def _prepare(version: KafkaVersion, java: Java, jars: Jars, directory: Path) -> 
 
 
 def _run_once(broker: Broker) -> None:
-    """Start the broker and stop it in order: its JVM writes the archive as it exits."""
+    """Start the broker and stop it in order: its JVM writes the archive at exit."""
     deadline = time.monotonic() + _TRIAL_SECONDS
     broker.launch()
     try:

@@ -1,9 +1,8 @@
-"""What a broker's `server.properties` says, and what its clients must say. Pure: properties from a spec and
-places.
+"""A broker's `server.properties`, and the properties of its clients. Pure: created from a spec and places.
 
-Three listeners: CLIENT for clients, secured as asked; INTERNAL between brokers; CONTROLLER for the quorum.
-The quorum is the static one (`controller.quorum.voters`), which 3.9 and 4.3 both take and which writes no
-port into a formatted directory.
+Three listeners: CLIENT for clients, secured as requested; INTERNAL between brokers; CONTROLLER for the
+quorum. The quorum is the static one (`controller.quorum.voters`), which 3.9 and 4.3 both support, and which
+writes no port into a formatted directory.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from twinlog.properties_text import plain_login, scram_login
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlace:
-    """Where one broker lives; the same after a restart."""
+    """Directory and ports of one broker; the same after a restart."""
 
     node_id: int
     directory: Path
@@ -42,7 +41,7 @@ class TlsFiles:
 def server_properties(
     spec: ClusterSpec, node: NodePlace, nodes: Sequence[NodePlace], tls: TlsFiles | None
 ) -> dict[str, str]:
-    """All properties of `node`; the spec's own win."""
+    """All properties of `node`; those of the spec take precedence."""
     return {
         **_identity(node, nodes),
         **_listeners(spec, node),
@@ -59,9 +58,8 @@ def server_properties(
 def client_properties(
     security: Security, user: str, mechanism: SaslMechanism | None, tls: TlsFiles | None
 ) -> dict[str, str]:
-    """What a Java client of `user` needs beside `bootstrap.servers`; `mechanism` None = the first one
-    enabled.
-    """
+    """The properties of `user`'s Java client besides `bootstrap.servers`; `mechanism` None = the first one
+    enabled."""
     properties = {"security.protocol": security.protocol}
     if security.tls and tls is not None:
         properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(tls.ca)}
@@ -121,7 +119,7 @@ def _for_small_machines(broker_count: int) -> dict[str, str]:
 
 def _for_quick_tests(broker_count: int) -> dict[str, str]:
     return {
-        # By default a record without content every half second: half of what an idle broker costs.
+        # By default an empty record every half second: half of the cost of an idle broker.
         "metadata.max.idle.interval.ms": "5000",
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
@@ -176,7 +174,7 @@ def _sasl(security: Security) -> dict[str, str]:
         properties["listener.name.client.sasl.enabled.mechanisms"] = ",".join(security.mechanisms)
     for mechanism in security.mechanisms:
         key = f"listener.name.client.{mechanism.lower()}.sasl.jaas.config"
-        # SCRAM credentials live in the metadata log: see node_storage.py.
+        # SCRAM credentials are in the metadata log: see node_storage.py.
         properties[key] = scram_login({}) if mechanism in SCRAM_MECHANISMS else plain_login(known)
     return properties
 

@@ -1,4 +1,4 @@
-"""A cluster of real brokers for asyncio code. `blocking_cluster.py` does the work, in threads."""
+"""A cluster of real brokers for asyncio. `blocking_cluster.py` does the work, in threads."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from twinlog.local.spec import ClusterSpec, SaslMechanism
 
 
 class LocalCluster:
-    """Real brokers on free loopback ports, as an async context manager or by `start` and `stop`.
+    """Real brokers on free loopback ports, as an async context manager or with `start` and `stop`.
 
-    They end with this process, however it ends. A start that is cancelled leaves nothing running.
+    They end with this process, however it ends. A cancelled start leaves nothing running.
     """
 
     def __init__(self, spec: ClusterSpec | None = None) -> None:
@@ -47,7 +47,7 @@ class LocalCluster:
             raise
 
     async def stop(self) -> None:
-        """End every broker and delete the data: at once, as nothing is to be kept. Idempotent."""
+        """End every broker at once and delete the data. Idempotent."""
         await self._in_thread(self.blocking.stop)
 
     async def kill_broker(self, broker_id: int) -> None:
@@ -83,8 +83,8 @@ class LocalCluster:
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
-            # A thread can only be asked to end: wait for it, so that nothing starts after we are gone.
+            # A thread can only be asked to end: wait for it, so that nothing starts after this returns.
             self.blocking.abandon()
             await asyncio.wait([running])
-            running.exception()  # an answer to our own request, seen
+            running.exception()  # The expected result of our own request.
             raise

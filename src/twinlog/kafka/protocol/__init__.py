@@ -1,1 +1,1 @@
-"""Kafka's wire protocol as far as it is written by hand: connections, frames, requests."""
+"""The hand-written part of Kafka's wire protocol: connections, frames, requests."""

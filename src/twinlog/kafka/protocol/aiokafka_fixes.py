@@ -83,7 +83,7 @@ def _error_class(code: int, name: str) -> type[aiokafka.errors.BrokerResponseErr
 
 
 def _quieter(record: logging.LogRecord) -> bool:
-    """Drop what may hold credentials, demote the rest to DEBUG."""
+    """Drop lines that may contain credentials, log the others at DEBUG."""
     if any("Sasl" in type(argument).__name__ for argument in _arguments(record)):
         return False
     if record.levelno > logging.DEBUG:

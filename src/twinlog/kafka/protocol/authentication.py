@@ -1,7 +1,7 @@
-"""SASL over Kafka's own requests, also a second time on a connection in use (KIP-368).
+"""SASL with Kafka's own requests, also again on a connection in use (KIP-368).
 
 Unlike aiokafka's, it reads how long the broker lets the session live, and answers a broker that refuses a
-token, so that the refusal is told.
+token, so that the reason of the refusal arrives.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,21 +13,22 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest, SaslHandShakeReques
 Send = Callable[[Any], Awaitable[Any]]
 
 REAUTHENTICATE_AT = 0.85
-"""A client logs in again after this share of the session's life; Java does from 85 to 95 %."""
+"""A client logs in again after this share of the session's life; Java does so after 85 to 95 %."""
 MIN_SESSION_SECONDS = 1.1
-"""Brokers take no second login within a second."""
+"""Brokers accept no second login within a second."""
 _DUMMY = b"\x01"
-"""What RFC 7628 has a client say to the details of a refusal."""
+"""The client's answer to the details of a refusal (RFC 7628)."""
 
 
 class Authenticator(Protocol):
-    """The client's side of a SASL mechanism: aiokafka's classes."""
+    """The client's side of a SASL mechanism. Implemented by aiokafka's classes."""
 
     def step(self, payload: bytes | None) -> Awaitable[tuple[bytes, bool] | None]: ...
 
 
 async def log_in(send: Send, mechanism: str, authenticator: Authenticator) -> float:
-    """Authenticate; how many seconds the session lives, 0 = without an end. Raises aiokafka's errors."""
+    """Authenticate; return how many seconds the session lives, 0 = without limit. Raises aiokafka's
+    errors."""
     handshake = await send(SaslHandShakeRequest(mechanism))
     _raise_for(handshake.error_code, f"the broker offers {', '.join(handshake.enabled_mechanisms)}")
     lifetime_ms, challenge = 0, None

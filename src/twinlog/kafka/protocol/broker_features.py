@@ -1,6 +1,6 @@
-"""What a broker speaks and what its cluster has agreed on (ApiVersions from version 3, KIP-584).
+"""The request versions of a broker, and the features of its cluster (ApiVersions from version 3, KIP-584).
 
-aiokafka asks in version 0, which does not tell features.
+aiokafka uses version 0, which has no features.
 """
 
 import struct
@@ -23,23 +23,24 @@ from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces, no_throt
 _API_VERSIONS = 18
 _FIRST_WITH_FEATURES = 3
 _SOFTWARE = "twinlog"
-"""Shown by brokers in their metrics, with our version."""
+"""Brokers show this name in their metrics, with Twinlog's version."""
 _API = struct.Struct(">hhh")
 """API key, oldest and newest version."""
 _LEVELS = struct.Struct(">hh")
-"""Newest and oldest level of a feature that all brokers have agreed on."""
+"""The newest and oldest level of a feature that all brokers support."""
 _THROTTLE_BYTES = 4
 _FINALIZED = 2
-"""Tag of the features that are in force."""
+"""The tag of the features in force."""
 
 
 class BrokerFeatures(NamedTuple):
-    """Empty where the broker is too old to tell, or refused."""
+    """Empty if the broker is too old, or refused."""
 
     versions: Mapping[int, tuple[int, int]]
     """API key -> oldest and newest version."""
     finalized: Mapping[str, int]
-    """Feature -> the level that is in force in the whole cluster; only those in force."""
+    """Feature -> the level that is in force in the whole cluster; features that are not in force are
+    absent."""
 
 
 _NOTHING = BrokerFeatures({}, {})

@@ -1,7 +1,7 @@
-"""The client under readers and writers: opened when first needed, replaced when it has failed.
+"""The client behind readers and writers: opened when first needed, replaced after a failure.
 
-A client that no longer gets an answer is thrown away: after an outage of any length the next call starts
-again from `bootstrap.servers`.
+A client that gets no answers is discarded: after an outage of any length, the next call starts again from
+`bootstrap.servers`.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from twinlog.model import TopicPartition
 
 _PAUSE_SECONDS = 0.1
 FIRST_CONNECTION_GROUP = 2
-"""Connection group of the first request that is under way at a broker; those below are aiokafka's own
-(metadata, coordination)."""
+"""The connection group of the first running request at a broker; aiokafka uses lower numbers (metadata,
+coordination)."""
 
 
 class DataClientPool:
-    """One lazily opened client with what readers need of it. Not to be shared between event loops."""
+    """One lazily opened client with the calls that readers need. Do not share it between event loops."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class DataClientPool:
         timeout_seconds: float,
         new_client: Callable[..., DataClient] = DataClient,
     ) -> None:
-        """`options` are those of `aiokafka_client_options`; `new_client` takes them."""
+        """`options` are those of `aiokafka_client_options`, the arguments of `new_client`."""
         self.alias = alias
         self._new_client = new_client
         self._options = {"request_timeout_ms": request_timeout_ms(timeout_seconds), **options}
@@ -46,7 +46,7 @@ class DataClientPool:
         """By broker and API key, loop time."""
 
     async def client(self, doing: str) -> DataClient:
-        """The connected client. Raises KafkaError; bounded by the caller's deadline."""
+        """The connected client. Raises KafkaError; the caller's deadline applies."""
         if self._client is not None and not self._suspect:
             return self._client
         async with self._opening:
@@ -63,11 +63,11 @@ class DataClientPool:
             return self._client
 
     def suspect(self) -> None:
-        """Tell that a request got no answer: the next call makes sure that brokers can still be reached."""
+        """A request got no answer: the next call checks that brokers can still be reached."""
         self._suspect = True
 
     async def leader(self, partition: TopicPartition, doing: str) -> int:
-        """Node id of the partition's leader; see `DataClient.leader`."""
+        """The node id of the partition's leader; see `DataClient.leader`."""
         client = await self.client(doing)
         try:
             return await client.leader(partition, doing, alias=self.alias)
@@ -76,7 +76,7 @@ class DataClientPool:
             raise
 
     async def any_node(self, doing: str) -> int:
-        """Node id of some broker. Raises KafkaError."""
+        """The node id of any broker. Raises KafkaError."""
         node_id: int | None = (await self.client(doing)).get_random_node()
         if node_id is None:
             self.suspect()
@@ -84,23 +84,22 @@ class DataClientPool:
         return node_id
 
     async def make_known(self, node_ids: Collection[int], doing: str) -> None:
-        """Read the metadata again when a broker's address is not known. Raises KafkaError."""
+        """Read the metadata again if a broker's address is unknown. Raises KafkaError."""
         client = await self.client(doing)
         if any(client.cluster.broker_metadata(node_id) is None for node_id in node_ids):
             await client.refreshed()
 
     async def forget_leader(self, doing: str) -> None:
-        """Read the metadata again after a broker said that it no longer leads."""
+        """Read the metadata again after a broker reported that it no longer leads."""
         await (await self.client(doing)).refreshed()
         await pause(_PAUSE_SECONDS)
 
     async def send(self, node_id: int, request: Any, doing: str) -> Any:
-        """One request to one broker, on a connection of its own while it lasts (a waiting fetch blocks
+        """Send one request to one broker, on its own connection while it lasts (a waiting fetch blocks
         others).
 
-        A broker that throttles requests of this kind is not asked before it is over (`throttled_seconds`).
-        Raises KafkaError. When the caller is cancelled its connection is closed: an answer may still be
-        coming.
+        Waits while the broker throttles requests of this kind (`throttled_seconds`). Raises KafkaError. When
+        the caller is cancelled the connection is closed, because an answer may still arrive.
         """
         client = await self.client(doing)
         api_key = _api_key(request)
@@ -137,15 +136,14 @@ class DataClientPool:
             self._busy.discard(place)
 
     def throttled_seconds(self, node_id: int, api_key: int) -> float:
-        """For how much longer a broker asked not to be sent such requests, at most a minute; 0 if it did
-        not."""
+        """For how much longer a broker throttles such requests, at most a minute; 0 if it does not."""
         until = self._throttled_until.get((node_id, api_key), 0.0)
         return max(0.0, until - asyncio.get_running_loop().time()) if until else 0.0
 
     @property
     def is_throttled(self) -> bool:
-        """Whether any broker asks to be left alone for now, as a quota says: also one that told so on a
-        connection which others use, as producers do."""
+        """Whether any broker throttles this client because of a quota; also on shared connections, as
+        producers use them."""
         now = asyncio.get_running_loop().time()
         connections = () if self._client is None else self._client._conns.values()
         return any(until > now for until in self._throttled_until.values()) or any(
@@ -153,7 +151,7 @@ class DataClientPool:
         )
 
     async def close(self) -> None:
-        """Close the client. Takes at most a second or so."""
+        """Close the client. Takes at most about a second."""
         await self._drop()
 
     async def _answers(self, client: DataClient) -> bool:
@@ -170,7 +168,7 @@ class DataClientPool:
 
 
 def _is_muted(connection: DataConnection | None) -> TypeGuard[DataConnection]:
-    """The broker reads nothing from it: it throttles its client."""
+    """The broker throttles its client, and reads nothing from it."""
     return connection is not None and connection.connected() and connection.throttled_seconds > 0
 
 

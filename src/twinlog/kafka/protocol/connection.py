@@ -1,8 +1,8 @@
-"""aiokafka's client, corrected: finds brokers by hosts that are asked side by side, and says what went wrong.
+"""aiokafka's client with corrections: it tries hosts concurrently, and reports the actual error.
 
-aiokafka's client learns new broker addresses only from brokers it can still reach, says "unable to bootstrap"
-for a wrong password as for a dead host, and asks hosts one after the other, waiting the full time-out for one
-that hangs. While it knows of no topic it reads the metadata of the whole cluster. `DataClient` corrects that.
+aiokafka's client learns new broker addresses only from brokers that it can still reach, reports "unable to
+bootstrap" for a wrong password as for a dead host, and tries hosts one after the other, waiting the full
+time-out for one that hangs. While it knows no topic it reads the metadata of the whole cluster.
 """
 
 import asyncio
@@ -35,20 +35,19 @@ _NEXT_HOST_AFTER_SECONDS = 0.5
 _CLOSE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
 _UNKNOWN_TOPIC_SECONDS = 1.0
-"""How long an unknown topic is asked for again: brokers learn of a new topic one after the other."""
+"""How long an unknown topic is looked up again: brokers learn of a new topic one after the other."""
 
 log = logging.getLogger("aiokafka.client")
 
 
 def request_timeout_ms(timeout_seconds: float) -> int:
-    """How long one broker may take for one request: half of what the whole call may, so that when one broker
-    hangs another can still be asked.
-    """
+    """How long one broker may take for one request: half of the whole call's time, so that another broker can
+    still be asked when one hangs."""
     return max(1, int(timeout_seconds * 500))
 
 
 class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
-    """aiokafka's client with a bootstrap that tries hosts side by side and raises what really went wrong."""
+    """aiokafka's client with a bootstrap that tries hosts concurrently and raises the actual error."""
 
     _sync_task: asyncio.Task[None] | None
     _topics: set[str]
@@ -57,9 +56,9 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     async def bootstrap(self) -> None:
         """Connect to any bootstrap server and read the brokers' addresses.
 
-        Raises the most telling client error of all hosts: refused credentials or certificates before
-        unreachable ones. A broker that knows of none that is up (it is itself fenced, as after a start or a
-        long pause) counts as unreachable: a client without addresses would have nobody to ask ever after.
+        Raises the most informative error of all hosts: refused credentials or certificates before unreachable
+        ones. A broker that knows of no broker that is up (it is itself fenced, as after a start or a long
+        pause) counts as unreachable, because a client without addresses could never ask anybody.
         """
         failures: list[BaseException] = []
         async with asyncio.TaskGroup() as group:
@@ -87,7 +86,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         raise min(failures, key=lambda error: translate(error, "connect").retriable)
 
     def force_metadata_update(self) -> "asyncio.Future[bool]":
-        """Ask for fresh metadata; False at once when the client is closed, so that nothing waits for ever."""
+        """Request fresh metadata; False at once when the client is closed, so that nothing waits for ever."""
         if self._abandoned:
             nothing: asyncio.Future[bool] = self._loop.create_future()
             nothing.set_result(False)
@@ -96,10 +95,8 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         return update
 
     async def leader(self, partition: TopicPartition, doing: str, *, alias: str) -> int:
-        """Node id of the partition's leader; waits while it has none. Bounded by the caller's deadline.
-
-        Raises TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED (both after asking again) or KAFKA_UNAVAILABLE.
-        """
+        """The node id of the partition's leader; waits while there is none. The caller's deadline applies.
+        Raises TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED (both after asking again) or KAFKA_UNAVAILABLE."""
         while True:
             answer = (await self.leaders((partition,), doing, alias=alias))[partition]
             if not isinstance(answer, KafkaError):
@@ -110,9 +107,8 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     async def leaders(
         self, partitions: Collection[TopicPartition], doing: str, *, alias: str
     ) -> dict[TopicPartition, int | KafkaError]:
-        """Node ids of the partitions' leaders, or why there is none: TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED,
-        LEADER_UNAVAILABLE (all after asking again for up to a second) or KAFKA_UNAVAILABLE.
-        """
+        """The node ids of the partitions' leaders, or the errors: TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED,
+        LEADER_UNAVAILABLE (all after asking again for up to a second) or KAFKA_UNAVAILABLE."""
         give_up_at = self._loop.time() + _UNKNOWN_TOPIC_SECONDS
         found: dict[TopicPartition, int | KafkaError] = {}
         fresh = False
@@ -146,11 +142,11 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         return int(leader) if leader >= 0 else from_reason(NO_LEADER, doing, alias=alias)
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Collection[str] | None) -> bool:
-        """aiokafka's, every few minutes and when something moved; False when no broker answered.
+        """Called by aiokafka every few minutes, and when something moved; False when no broker answered.
 
-        A client that was never asked for a topic (one that holds a lease, or asks about groups) needs brokers
-        only. Four services with a hundred flows have some thousand of those, and a cluster ten thousand
-        topics.
+        A client that was never asked about a topic (one that holds a lease, or asks about groups) only needs
+        brokers. Four services with a hundred flows have about a thousand of those, and a cluster may have ten
+        thousand topics.
         """
         request = MetadataRequest(list(topics or ()), allow_auto_topic_creation=False)
         nodes = [broker.nodeId for broker in self.cluster.brokers()]
@@ -178,8 +174,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         return bool(await self.force_metadata_update())
 
     def abandon(self) -> None:
-        """Let go of all connections now, without goodbye: requests in flight fail with
-        KafkaConnectionError."""
+        """Close all connections at once: requests in flight fail with KafkaConnectionError."""
         self._abandoned = True
         if self._sync_task is not None:
             self._sync_task.cancel()
@@ -191,7 +186,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             connection.close()
 
     async def _ask(self, host: str, port: int) -> Any:
-        """The metadata from one host, or the error as a value so that other hosts are still asked."""
+        """The metadata from one host, or the error as a value, so that other hosts are still tried."""
         try:
             connection = await self._connect(host, port)
             try:
@@ -201,7 +196,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         except KAFKA_CLIENT_ERRORS as error:
             return error
         except (ValueError, AssertionError) as error:
-            # SCRAM: the server proved nothing, or sent what is no SCRAM message.
+            # SCRAM: the server did not prove its identity, or sent something that is not a SCRAM message.
             return aiokafka.errors.AuthenticationFailedError(str(error))
 
     async def _connect(
@@ -227,7 +222,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     async def _get_conn(
         self, node_id: int, *, group: int = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> DataConnection | None:
-        """aiokafka's, with connections of our own; None when the broker cannot be reached."""
+        """aiokafka's method, with connections of our own; None when the broker cannot be reached."""
         key = (node_id, group)
         present: DataConnection | None = self._conns.get(key)
         if present is not None and present.connected():
@@ -250,7 +245,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
 
 
 async def close_client(client: DataClient) -> None:
-    """Close within a second, also when brokers hang: TLS would wait 30 s for the other side's goodbye."""
+    """Close within a second, also when brokers hang: TLS would wait 30 s for the other side to close."""
     with contextlib.suppress(TimeoutError, *KAFKA_CLIENT_ERRORS):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()
@@ -258,7 +253,7 @@ async def close_client(client: DataClient) -> None:
 
 
 def _with_brokers(answer: Any) -> Any:
-    """The answer, or the error that stands for one without any broker."""
+    """Return the answer; raise the error for one without any broker."""
     if isinstance(answer, BaseException) or answer.brokers:
         return answer
     return aiokafka.errors.BrokerNotAvailableError("the broker that answers knows of none that is up")

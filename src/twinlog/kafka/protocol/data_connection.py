@@ -1,10 +1,9 @@
 """aiokafka's connection with another way for the bytes: sent in pieces, received into the frame.
 
-Bootstrap, versions, TLS and SASL mechanisms are aiokafka's. What the library does with every byte is
-replaced: it joins a request three times and copies a response three times, a fifth of the CPU of a raw copy.
-
-A session that the broker lets live for a time only is renewed on the connection before that time is over
-(KIP-368): requests under way are answered first, and those that are made meanwhile are held.
+Bootstrap, versions, TLS and SASL mechanisms are aiokafka's. The handling of bytes is replaced: the library
+joins a request three times and copies a response three times, which takes a fifth of the CPU of a raw copy. A
+session with a limited lifetime is renewed on the connection before it ends (KIP-368): running requests are
+answered first, and new ones wait meanwhile.
 """
 
 import asyncio
@@ -37,16 +36,16 @@ from twinlog.kafka.security.oauth.login import TokenError
 
 _INT32 = struct.Struct(">i")
 _JOIN_BELOW_BYTES = 64 << 10
-"""One small write costs less than several."""
+"""Below this size one write costs less than several."""
 _QUIET_SECONDS = 1.0
-"""Without a sign of the broker for longer, much may have happened to it: it is fenced when its controller has
-not heard it for broker.session.timeout.ms (9 s), and answers on the same connection afterwards."""
+"""A broker that was silent for longer may have been fenced: its controller fences it after
+broker.session.timeout.ms (9 s) without a heartbeat, and it answers on the same connection afterwards."""
 
 T = TypeVar("T")
 
 
 class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has no types
-    """One connection to one broker: make it, then `connect` it."""
+    """One connection to one broker: create it, then `connect` it."""
 
     _writer: asyncio.StreamWriter | None
 
@@ -58,16 +57,16 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         self._patience = Patience(self._request_timeout)
         self._written_bytes = 0
         self.contact = 0
-        """Another number after each time without an answer of the broker that was longer than a second."""
+        """Another number after each pause of more than a second without an answer of the broker."""
         self._renewal_timer: asyncio.TimerHandle | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._held: deque[tuple[HandWrittenRequest[Any], asyncio.Future[Any]]] | None = None
-        """Requests that wait for the end of a renewal; None = there is none."""
+        """Requests that wait for the end of a renewal; None = there is no renewal."""
         self._released = asyncio.Event()
         self._drained = asyncio.Event()
 
     async def connect(self) -> None:
-        """Connect, agree on versions, authenticate. Raises aiokafka's errors, OSError or TimeoutError."""
+        """Connect, negotiate versions, authenticate. Raises aiokafka's errors, OSError or TimeoutError."""
         self._closed_fut = self._loop.create_future()
         self._frames = FrameProtocol(self._take_frame, self._connection_lost, self._largest_frame)
         frames = self._frames
@@ -80,8 +79,10 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
                 ssl=self._ssl_context if self._security_protocol in ("SSL", "SASL_SSL") else None,
             )
         self._writer = asyncio.StreamWriter(transport, frames, None, self._loop)
-        self._reader = frames  # the library asks it whether the end has come
-        self._read_task = self._loop.create_future()  # and cancels this at the end; frames come by themselves
+        self._reader = frames  # The library asks this task whether the connection has ended.
+        self._read_task = (
+            self._loop.create_future()
+        )  # The library cancels this task at the end; frames arrive without it.
         if self._max_idle_ms is not None:
             self._idle_handle = self._loop.call_soon(self._idle_check, weakref.ref(self))
         try:
@@ -93,10 +94,10 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
             raise
 
     def send(self, request: Any, expect_response: bool = True) -> Coroutine[None, None, Any]:
-        """Write a request; what is returned waits for its response. Raises KafkaConnectionError.
+        """Write a request; await the result for its response. Raises KafkaConnectionError.
 
-        At once, but for a request of aiokafka's on a throttled connection: the library would count the
-        throttle as part of its time-out.
+        It is written at once, except for a request of aiokafka's on a throttled connection, because the
+        library would count the throttle as part of its time-out.
         """
         if isinstance(request, HandWrittenRequest):
             return _result_of(self.post(request))
@@ -121,8 +122,8 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         """Write a request at once; the future gets its response, or RequestTimedOutError. Raises
         KafkaConnectionError.
 
-        A request that is not answered in time (see `Patience`) ends the connection: its answer would be taken
-        for the next one's.
+        A request that is not answered in time (see `Patience`) ends the connection, because its answer would
+        be taken for that of the next request.
         """
         if self._writer is None:
             raise KafkaConnectionError(f"No connection to broker at {self._host}:{self._port}")
@@ -152,7 +153,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
             self._timer = self._loop.call_later(self._request_timeout, self._check_answers)
 
     async def _do_sasl_handshake(self) -> None:
-        """Log in with the credentials of this moment. Raises aiokafka's errors or TokenError."""
+        """Log in with the present credentials. Raises aiokafka's errors or TokenError."""
         session_seconds = await log_in(super().send, self._sasl_mechanism, self._authenticator())
         if session_seconds > 0:
             wait_seconds = max(session_seconds * REAUTHENTICATE_AT, MIN_SESSION_SECONDS)
@@ -161,7 +162,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
             )
 
     async def _take_credentials(self) -> None:
-        """Those of this moment: files may have changed."""
+        """Read the present credentials, because files may have changed."""
         access = self._sasl_oauth_token_provider
         if not isinstance(access, ClusterAccess):
             return
@@ -189,7 +190,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         )
 
     async def _log_in_again(self, most_seconds: float) -> None:
-        """Renew the session between two requests; a connection whose session ends is closed."""
+        """Renew the session between two requests. A connection whose session ends is closed."""
         self._held = deque()
         self._released.clear()
         try:
@@ -201,7 +202,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
                 await self._take_credentials()
                 await self._do_sasl_handshake()
         except (OSError, ValueError, AssertionError, KafkaError, TokenError) as error:
-            # The next request opens another connection, and is told what is wrong.
+            # The next request opens another connection, and gets the error.
             self._renewal = None
             self.close(reason=CloseReason.AUTH_FAILURE, exc=error)
         except asyncio.CancelledError:
@@ -213,7 +214,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
             self._release()
 
     def _release(self) -> None:
-        """Send what was held, or fail it when the connection has ended."""
+        """Send the requests that waited, or fail them when the connection has ended."""
         held, self._held = self._held or (), None
         self._released.set()
         for request, answered in held:
@@ -230,11 +231,11 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
                 answered.set_exception(error)
 
     def is_quiet(self) -> bool:
-        """Whether the last answer is longer ago than a second."""
+        """Whether the last answer is more than a second old."""
         return time.monotonic() - self._last_action > _QUIET_SECONDS
 
     def close(self, reason: Any = None, exc: BaseException | None = None) -> "asyncio.Future[None] | None":
-        """End the connection; requests without an answer fail with KafkaConnectionError."""
+        """Close the connection; requests without an answer fail with KafkaConnectionError."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -250,7 +251,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         return closed
 
     def _check_answers(self) -> None:
-        """Runs when what was then the oldest request should be answered: mostly it is, long ago."""
+        """Runs at the time-out of what was then the oldest request; mostly it was answered long ago."""
         self._timer = None
         oldest = next((entry for entry in self._requests if isinstance(entry[1], AgreedRequest)), None)
         if oldest is None:
@@ -267,7 +268,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         self.close(reason=CloseReason.CONNECTION_TIMEOUT)
 
     def _moved_bytes(self) -> int:
-        """Received, and taken by the operating system to be sent."""
+        """Bytes that were received, and bytes that the operating system has accepted for sending."""
         received = self._frames.received_bytes if self._frames is not None else 0
         unsent = self._writer.transport.get_write_buffer_size() if self._writer is not None else 0
         return received + self._written_bytes - unsent
@@ -280,7 +281,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         self._patience.answered(self._loop.time(), moved_bytes=self._moved_bytes(), throttle_ms=throttle_ms)
 
     def _take_frame(self, frame: Frame) -> None:
-        """A response: the oldest request's. Whatever cannot be read ends the connection."""
+        """A response belongs to the oldest request. Anything unreadable ends the connection."""
         if self.is_quiet():
             self.contact += 1
         try:

@@ -1,4 +1,4 @@
-"""The protocol's primitive types, for requests written by hand: packed to bytes, read from a frame in place.
+"""The protocol's primitive types for hand-written requests: packed into bytes, read from a frame in place.
 
 Layouts: "Protocol Primitive Types" of Kafka's protocol guide.
 """
@@ -59,7 +59,7 @@ def compact_nullable_string(text: str | None) -> bytes:
 
 
 def take_varint(data: Frame, position: int) -> tuple[int, int]:
-    """An unsigned varint. Raises ValueError for one of more than five bytes: Kafka's have 32 bits."""
+    """An unsigned varint. Raises ValueError for one of more than five bytes, because Kafka's have 32 bits."""
     value = shift = 0
     while shift <= _LAST_SHIFT:
         byte = data[position]
@@ -72,8 +72,7 @@ def take_varint(data: Frame, position: int) -> tuple[int, int]:
 
 
 def take_compact_length(data: Frame, position: int) -> tuple[int, int]:
-    """Read the length of a compact string, array or bytes, and the position behind it; null counts as
-    empty."""
+    """The length of a compact string, array or bytes, and the position after it; null counts as empty."""
     length, position = take_varint(data, position)
     return max(length - 1, 0), position
 

@@ -1,9 +1,9 @@
-"""Kafka's frames cut from a connection's bytes, each received where it stays.
+"""Splits a connection's bytes into Kafka's frames, without copying large ones.
 
-A size of four bytes, then that many bytes. asyncio's streams copy everything three times on the way; here
-the socket is read into the frame itself as soon as its size is known.
+A frame is a size of four bytes, then that many bytes. asyncio's streams copy everything three times; here the
+socket is read into the frame itself as soon as its size is known.
 
-Invariant: frames are delivered whole, in order, and only while the connection is open.
+Invariant: frames are delivered complete, in order, and only while the connection is open.
 """
 
 import asyncio
@@ -14,22 +14,22 @@ from typing import cast
 from twinlog.kafka.protocol.encoding import Frame
 
 SMALL_FRAME_BYTES = 64 << 10
-"""Frames up to here are read together, as many as have come, and copied once."""
+"""Frames up to this size are read together, as many as have arrived, and copied once."""
 LARGEST_FRAME_BYTES = 100 << 20
-"""The largest answer without batches that is taken, as librdkafka's receive.message.max.bytes: the metadata
-of a million partitions stay below."""
+"""The largest accepted answer without batches, like librdkafka's receive.message.max.bytes; the metadata of a
+million partitions are smaller."""
 
 _SIZE = struct.Struct(">i")
 _TLS_ALERT = 0x1503
-"""How a TLS port answers who does not speak TLS, where Kafka has the size of the answer."""
+"""The answer of a TLS port to a client without TLS, at the place of an answer's size."""
 
 
 class FrameTooLargeError(ConnectionError):
-    """The next frame has more bytes than the answer to what was asked may have."""
+    """The next frame is larger than the answer to the request may be."""
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """One connection's receiving half. `deliver` gets each frame, `lost` is called once, at the end."""
+    """The receiving half of a connection. `deliver` gets each frame, `lost` is called once, at the end."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         lost: Callable[[BaseException | None], None],
         largest: Callable[[], int] = lambda: LARGEST_FRAME_BYTES,
     ) -> None:
-        """`largest` says how many bytes the next frame may have; a larger one ends the connection."""
+        """`largest` returns how large the next frame may be; a larger one ends the connection."""
         self._deliver = deliver
         self._lost = lost
         self._largest = largest
@@ -64,7 +64,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return False
 
     def at_eof(self) -> bool:
-        """Whether nothing can come any more."""
+        """Whether nothing more can arrive."""
         return self._is_over
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -105,7 +105,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._filled = here
 
     def _refuse(self, size: int) -> None:
-        """The other side does not speak Kafka, or sends more than it was asked for."""
+        """The peer does not speak Kafka's protocol, or sends more than was requested."""
         self._is_over = True
         self._filled = 0
         if self._transport is not None:

@@ -1,7 +1,7 @@
 """The client's side of SASL GSSAPI (RFC 4752): a context of the Kerberos library, then the agreement on no
-further protection, which is TLS's.
+further protection, which TLS provides.
 
-Credentials come from the key table or the ticket cache each time, so a renewed one is used by the next login;
+Credentials are read from the key table or the ticket cache each time, so the next login uses renewed ones;
 the library gets a new ticket when the earlier one has expired.
 """
 
@@ -12,25 +12,25 @@ from typing import Any
 from twinlog.kafka.security.kerberos import KerberosLogin
 
 _NO_PROTECTION = 1
-"""The bit of RFC 4752 for authentication alone."""
+"""The bit of RFC 4752 for authentication only."""
 
 
 class KerberosError(ValueError):
-    """No ticket, or an answer of the broker that its principal does not stand for."""
+    """There is no ticket, or the broker's answer does not prove its principal."""
 
 
 class KerberosAuthenticator:
-    """One login at one broker. `step` asks the KDC, in a thread."""
+    """One login at one broker. `step` calls the KDC, in a thread."""
 
     def __init__(self, login: KerberosLogin, host: str, *, context: Any = None) -> None:
-        """`context`: one of the library's that is complete; None = the first step makes one."""
+        """`context` is a complete one of the library; None = the first step creates one."""
         self._login = login
         self._host = host
         self._context = context
         self._is_agreed = False
 
     async def step(self, challenge: bytes | None) -> tuple[bytes, bool] | None:
-        """What to send next, and None at the end. Raises KerberosError."""
+        """What to send next; None at the end. Raises KerberosError."""
         if self._is_agreed:
             return None
         return await asyncio.to_thread(self._next, challenge), True
@@ -53,7 +53,7 @@ class KerberosAuthenticator:
         login = self._login
         store: dict[str, str] = {}
         if login.keytab:
-            # A cache of this login's own: the machine's default one is somebody else's.
+            # A separate cache for this login: the machine's default one belongs to others.
             store = {"client_keytab": login.keytab, "ccache": f"MEMORY:{login.principal} {login.keytab}"}
         name = None
         if login.principal:
@@ -65,7 +65,7 @@ class KerberosAuthenticator:
         )
 
     def agreement(self, offer: bytes) -> bytes:
-        """Which protection the connection has from now on: none, for which the broker must be ready. Raises
+        """The protection of the connection from now on: none, which the broker must accept. Raises
         KerberosError."""
         if len(offer) != 4 or not offer[0] & _NO_PROTECTION:
             raise KerberosError("the broker asks for a protection of Kerberos' own: use TLS (SASL_SSL)")

@@ -22,12 +22,12 @@ _ANSWERED = struct.Struct(">ihqq")
 
 
 class LogOffset(NamedTuple):
-    """What a leader answers for one partition."""
+    """A leader's answer for one partition."""
 
     offset: int
     """-1 for a time after the last record."""
     leader_epoch: int | None
-    """Epoch of the leader that answered (KIP-320); None before version 4."""
+    """The epoch of the leader that answered (KIP-320); None before version 4."""
 
 
 def list_offsets_request(
@@ -55,7 +55,7 @@ def list_offsets_request(
 
 def _read(data: Frame, position: int, version: int) -> list[tuple[TopicPartition, int, LogOffset]]:
     answers = []
-    topic_count, position = take_int32(data, position + 4)  # after the throttle time
+    topic_count, position = take_int32(data, position + 4)  # After the throttle time.
     for _ in range(topic_count):
         topic, position = take_string(data, position)
         count, position = take_int32(data, position)

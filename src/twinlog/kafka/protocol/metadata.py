@@ -1,7 +1,7 @@
 """Metadata, versions 4 (Kafka 0.11) to 12 (3.0): the topics of a cluster as a broker sees them.
 
-Read in place: what a description has no use for (leaders, replicas in sync) is skipped over, as services ask
-for all topics of their flows again and again.
+Read in place: fields that a description does not need (leaders, replicas in sync) are skipped, because
+services read all topics of their flows again and again.
 """
 
 import base64
@@ -43,34 +43,34 @@ _RIGHTS_BYTES = 4
 
 
 class TopicMetadata(NamedTuple):
-    """What a broker says of one topic."""
+    """A broker's answer about one topic."""
 
     error_code: int
     name: str
     topic_id: str
-    """URL-safe base64 as Kafka's tools print it; "" where the broker gives none (before Kafka 2.8)."""
+    """URL-safe base64 as in Kafka's tools; "" if the broker has none (before Kafka 2.8)."""
     is_internal: bool
     partition_count: int
     replication_factor: int
-    """Replicas of the partition that has most; 0 without partitions."""
+    """The replicas of the partition with the most; 0 without partitions."""
 
 
 class Metadata(NamedTuple):
     broker_count: int
-    """0 as long as the broker that answers knows of none that is up."""
+    """0 while the broker that answers knows of no broker that is up."""
     topics: list[TopicMetadata]
 
 
 def metadata_request(topics: Collection[str] | None) -> HandWrittenRequest[Metadata]:
-    """The metadata of these topics, or of all that the principal may see (None). Creates none."""
+    """The metadata of these topics, or of all that the principal may see (None). Creates no topic."""
     return _request(topics, _read)
 
 
 def topic_ids_request(
     partitions: Collection[TopicPartition],
 ) -> HandWrittenRequest[list[tuple[TopicPartition, int, str]]]:
-    """Ask for the topic id of each partition, as the broker that answers knows it: error code, and the id (""
-    where the broker gives none, before Kafka 2.8)."""
+    """The topic id of each partition, as the broker that answers knows it: error code and id ("" if the
+    broker has none, before Kafka 2.8)."""
 
     def decode(data: Frame, position: int, version: int) -> list[tuple[TopicPartition, int, str]]:
         topics = {topic.name: topic for topic in _read(data, position, version).topics}
@@ -101,7 +101,7 @@ def _flexible(topics: Collection[str] | None, version: int) -> Pieces:
 
 
 def _flags(version: int) -> Pieces:
-    """Create no topic, and leave out what the principal may do."""
+    """Create no topic, and leave out the principal's rights."""
     rights = 0 if version < _WITH_RIGHTS else 1 if version >= _WITHOUT_CLUSTER_RIGHTS else 2
     return [bytes(1 + rights)]
 
@@ -142,7 +142,7 @@ def _read(data: Frame, position: int, version: int) -> Metadata:
 
 
 def _skip_partition(data: Frame, position: int, version: int) -> tuple[int, int]:
-    """How many replicas it has, and the position after it."""
+    """The number of its replicas, and the position after it."""
     flexible = version >= _FLEXIBLE
     take_count = take_compact_length if flexible else _take_array_length
     position += 2 + 4 + 4 + (4 if version >= _WITH_LEADER_EPOCH else 0)  # error, index, leader, epoch
@@ -155,6 +155,6 @@ def _skip_partition(data: Frame, position: int, version: int) -> tuple[int, int]
 
 
 def _take_array_length(data: Frame, position: int) -> tuple[int, int]:
-    """Null counts as empty. Never negative: who skips by it goes forward only."""
+    """Null counts as empty. Never negative, so that skipping only moves forward."""
     length, position = take_int32(data, position)
     return max(length, 0), position

@@ -1,37 +1,37 @@
-"""How long one connection's answers are waited for, and how long a broker asked not to be asked. Pure: takes
-`now`, in seconds of the event loop.
+"""How long to wait for the answers on one connection, and how long a broker throttles it. Pure: takes `now`,
+in seconds of the event loop.
 
 A broker answers the requests of a connection one after the other, and reads nothing from it while it
-throttles its client (KIP-219). So the time of the oldest request runs from the last event on the connection:
+throttles its client (KIP-219). So the time of the oldest request begins at the last event on the connection:
 the request was written, the answer before it came, a throttle ended, or bytes moved.
 """
 
 from dataclasses import dataclass
 
 SLOWEST_BYTES_PER_SECOND = 4096
-"""A connection that moves fewer bytes than this in a whole time-out makes no progress."""
+"""A connection that moves fewer bytes than this during a whole time-out makes no progress."""
 LONGEST_THROTTLE_SECONDS = 60.0
-"""A throttle is honoured for at most so long; then the broker is asked once more. Kafka's own last up to the
-window of its quotas: 10 s for bytes by default, 1 s for requests."""
+"""A throttle is respected for at most this long; then the broker is asked again. Kafka's own throttles last
+up to the window of its quotas: by default 10 s for bytes, 1 s for requests."""
 
 
 def throttle_seconds(throttle_ms: int) -> float:
-    """For how long to honour a throttle; 0 for none."""
+    """For how long to respect a throttle; 0 for none."""
     return min(max(throttle_ms, 0) / 1000, LONGEST_THROTTLE_SECONDS)
 
 
 @dataclass(slots=True)
 class Patience:
-    """Invariant: `left_seconds` is above 0 for as long as something moved within the last time-out."""
+    """Invariant: `left_seconds` is above 0 as long as something moved within the last time-out."""
 
     timeout_seconds: float
     throttled_until: float = 0.0
-    """Loop time at which the broker reads from the connection again."""
+    """The loop time at which the broker reads from the connection again."""
     _since: float = 0.0
     _moved_bytes: int = 0
 
     def answered(self, now: float, *, moved_bytes: int, throttle_ms: int) -> None:
-        """An answer came. `moved_bytes`: sent and received since the connection was made."""
+        """An answer arrived. `moved_bytes`: sent and received since the connection was opened."""
         self._since = now
         self._moved_bytes = moved_bytes
         if throttle_ms > 0:
@@ -41,7 +41,7 @@ class Patience:
         return now < self.throttled_until
 
     def left_seconds(self, now: float, *, sent_at: float, moved_bytes: int) -> float:
-        """How much longer to wait for the answer to the oldest request; 0 or less: it will not come."""
+        """How much longer to wait for the answer to the oldest request; 0 or less: it will not arrive."""
         left = max(self._since, sent_at, self.throttled_until) + self.timeout_seconds - now
         if left > 0:
             return left

@@ -1,7 +1,7 @@
-"""Requests written by hand: what goes to a broker as pieces that nobody joins, and is read in place.
+"""Hand-written requests: sent as separate pieces, and read in place.
 
 aiokafka's own classes copy a request's bytes at every level of nesting and decode responses field by field.
-`DataConnection` sends these; others are aiokafka's.
+`DataConnection` sends these; other requests are aiokafka's.
 """
 
 import struct
@@ -17,27 +17,28 @@ T = TypeVar("T")
 
 Pieces = Sequence[bytes | memoryview]
 ThrottleOf = Callable[[Frame, int, T], int]
-"""From a response's frame, the position of its body and the decoded answer: throttle_time_ms."""
+"""Returns throttle_time_ms from a response's frame, the position of its body and the decoded answer."""
 
 _HEADER = struct.Struct(">hhih")
-"""API key, version, correlation id, length of the client id: request header v1. Version 2 has tagged fields
-behind it."""
+"""API key, version, correlation id, length of the client id: request header v1. Version 2 adds tagged
+fields."""
 _API_VERSIONS = 18
-"""Its answer has the oldest header in every version: who asks does not know yet what the broker speaks."""
+"""Its answer has the oldest header in every version, because the client does not know the broker's versions
+yet."""
 
 
 def first_field_throttle(frame: Frame, position: int, _answer: object) -> int:
-    """throttle_time_ms where the response begins with it, as most do."""
+    """throttle_time_ms if the response begins with it, as most do."""
     return int(INT32.unpack_from(frame, position)[0])
 
 
 def no_throttle(_frame: Frame, _position: int, _answer: object) -> int:
-    """The throttle time of a response that does not tell it."""
+    """For a response without a throttle time."""
     return 0
 
 
 class AgreedRequest(Generic[T]):
-    """A request in the version that both sides speak, and the reader of its response."""
+    """A request in the version that both sides support, and the reader of its response."""
 
     __slots__ = (
         "_api_key",
@@ -90,7 +91,7 @@ class AgreedRequest(Generic[T]):
 
 
 class HandWrittenRequest(Generic[T]):
-    """`encode` and `decode` are told the version agreed on, and see the bodies only."""
+    """`encode` and `decode` get the negotiated version, and only the bodies."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class HandWrittenRequest(Generic[T]):
         self._throttle_of = throttle_of
 
     def prepare(self, broker_versions: Mapping[int, tuple[int, int]]) -> AgreedRequest[T]:
-        """Raises IncompatibleBrokerVersion when the broker speaks no version of ours."""
+        """Raises IncompatibleBrokerVersion when the broker supports none of our versions."""
         oldest, newest = broker_versions.get(self.api_key, (0, -1))
         version = min(newest, self._versions[-1])
         if version < max(oldest, self._versions[0]):

@@ -1,4 +1,4 @@
-"""Deletes what lies before an offset (DeleteRecords, KIP-107), at the leaders themselves.
+"""Deletes records before an offset (DeleteRecords, KIP-107) at the leaders.
 
 Layouts: DeleteRecordsRequest.json and DeleteRecordsResponse.json in Kafka's source. Needs DELETE on the
 topics.
@@ -16,7 +16,7 @@ from twinlog.model import TopicPartition
 
 _DELETE_RECORDS = 21
 _ASKED = struct.Struct(">iq")
-"""Partition, first offset that stays."""
+"""Partition, and the first offset that stays."""
 _ANSWERED = struct.Struct(">iqh")
 """Partition, start of the log, error code."""
 
@@ -24,8 +24,8 @@ _ANSWERED = struct.Struct(">iqh")
 async def delete_records(
     session: DataClientPool, before: Mapping[TopicPartition, int], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, int | KafkaError]:
-    """Let each log start at an offset; the start that it has then, or why it is refused. Deleting what is
-    deleted already is no error.
+    """Let each log start at an offset; return its new start, or the error. Deleting what is already deleted
+    is not an error.
 
     Raises KafkaError when no broker can be reached in time.
     """
@@ -57,7 +57,7 @@ def _request(before: Mapping[TopicPartition, int], timeout_ms: int) -> HandWritt
 
 def _read(data: Frame, position: int, _version: int) -> LeaderAnswers[int]:
     answers: LeaderAnswers[int] = []
-    topic_count, position = take_int32(data, position + 4)  # after the throttle time
+    topic_count, position = take_int32(data, position + 4)  # After the throttle time.
     for _ in range(topic_count):
         topic, position = take_string(data, position)
         count, position = take_int32(data, position)

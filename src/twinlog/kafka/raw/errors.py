@@ -1,4 +1,4 @@
-"""Errors about single partitions: the refused one is named, so that only it is set aside."""
+"""Errors about single partitions, so that only the refused one is set aside."""
 
 from twinlog.errors import FatalKafkaError, KafkaError, WireFormatError
 from twinlog.kafka.codes import ErrorCode
@@ -14,26 +14,26 @@ def partition_error(
 
 
 def about(partition: TopicPartition, error: KafkaError) -> KafkaError:
-    """The same error, saying in its metadata which partition it is about."""
+    """The same error with the partition in its metadata."""
     error.metadata["topic"] = partition.topic
     error.metadata["partition"] = str(partition.partition)
     return error
 
 
 def not_told(partition: TopicPartition, doing: str, *, alias: str) -> KafkaError:
-    """A broker answered, and left this partition out: it may lead it no longer. Transient."""
+    """A broker answered without this partition: it may no longer lead it. Transient."""
     return partition_error(
         ErrorCode.NOT_LEADER_OR_FOLLOWER, partition, doing, alias=alias, detail="the broker left it out"
     )
 
 
 def again(error: KafkaError) -> KafkaError:
-    """A copy, for another partition that met the same failure."""
+    """A copy for another partition with the same failure."""
     return type(error)(str(error), reason=error.reason, metadata=error.metadata, code=error.code)
 
 
 def damaged(error: WireFormatError, doing: str, *, alias: str) -> FatalKafkaError:
-    """What a broker sent of a log cannot be read."""
+    """A broker's data of a log cannot be read."""
     return FatalKafkaError(
         f"cluster {alias}: {doing}: {error}",
         reason=error.reason,

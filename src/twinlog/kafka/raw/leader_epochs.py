@@ -1,7 +1,7 @@
-"""Where the records of a leader end: how a log is recognised that was cut off and went on (KIP-320).
+"""Where the records of a leader epoch end, to recognise a log that was truncated and continued (KIP-320).
 
-An offset alone does not name a record: after an unclean election, or when an old disk came back, the log may
-hold other records at offsets that were read before. Together with the leader's epoch it does.
+An offset alone does not identify a record: after an unclean election, or after an old disk returned, the log
+may have other records at offsets that were read before. Together with the leader's epoch it does.
 """
 
 import struct
@@ -19,26 +19,24 @@ _OFFSET_FOR_LEADER_EPOCH = 23
 _CONSUMER = -1
 _ANY_CURRENT_EPOCH = -1
 _ASKED = struct.Struct(">iii")
-"""partition, current leader epoch, epoch asked for."""
+"""Partition, current leader epoch, requested epoch."""
 _ANSWERED = struct.Struct(">hiiq")
 """error code, partition, leader epoch, end offset."""
 
 
 class EpochEnd(NamedTuple):
-    """The leader's last epoch at or below the one that was asked for, and where its records end."""
+    """The leader's last epoch at or below the requested one, and where its records end."""
 
     epoch: int
-    """-1: the leader knows none, all its records are of earlier epochs than the one asked for."""
+    """-1: the leader knows none; all its records are of earlier epochs than the requested one."""
     end_offset: int
 
 
 async def epoch_ends(
     session: DataClientPool, epochs: Mapping[TopicPartition, int], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, EpochEnd | KafkaError]:
-    """For each partition the end of a leader epoch, or why it is not known. Needs Kafka 2.1.
-
-    Raises KafkaError when no broker can be reached in time.
-    """
+    """For each partition the end of a leader epoch, or the error. Needs Kafka 2.1. Raises KafkaError when no
+    broker can be reached in time."""
     return await ask_leaders(
         session,
         epochs,
@@ -67,7 +65,7 @@ def _request(epochs: Mapping[TopicPartition, int]) -> HandWrittenRequest[LeaderA
 
 def _read(data: Frame, position: int, _version: int) -> LeaderAnswers[EpochEnd]:
     answers: LeaderAnswers[EpochEnd] = []
-    topic_count, position = take_int32(data, position + 4)  # after the throttle time
+    topic_count, position = take_int32(data, position + 4)  # After the throttle time.
     for _ in range(topic_count):
         topic, position = take_string(data, position)
         count, position = take_int32(data, position)

@@ -1,4 +1,4 @@
-"""Who leads which partition, and questions to all leaders at once, on one session."""
+"""The leaders of partitions, and requests to all leaders at once, on one session."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -16,24 +16,24 @@ from twinlog.model import TopicPartition
 
 T = TypeVar("T")
 LeaderAnswers = list[tuple[TopicPartition, int, T]]
-"""For each partition its error code and the answer, which means something only with code 0."""
+"""For each partition its error code and the answer, which is only valid with code 0."""
 
 _METADATA_SECONDS = 10.0
 _SHARE = 0.9
-"""Share of the time-out that one broker gets, so that its silence is its partitions' error only."""
+"""The share of the time-out for one broker, so that a silent one only affects its own partitions."""
 _NEW_LEADER_SECONDS = 1.0
-"""How long leaders are looked for again that have just moved, or are only being chosen."""
+"""How long to look for leaders that have just moved, or are being elected."""
 _PAUSE_SECONDS = 0.1
 
 
 def leader_of(client: DataClient, partition: TopicPartition) -> int | None:
-    """Node id of the leader as last heard; None while unknown or absent."""
+    """The node id of the leader as last known; None while unknown or absent."""
     leader = client.cluster.leader_for_partition(partition)
     return int(leader) if leader is not None and leader >= 0 else None
 
 
 async def refresh_metadata(session: DataClientPool, client: DataClient, topics: Collection[str] = ()) -> None:
-    """Read the metadata again, from now on with these topics too. Raises KafkaError; at most 10 s."""
+    """Read the metadata again, from now on including these topics. Raises KafkaError; takes at most 10 s."""
     doing = "read the metadata"
     async with deadline(_METADATA_SECONDS, doing, alias=session.alias):
         if not client._topics.issuperset(topics):
@@ -45,14 +45,15 @@ async def refresh_metadata(session: DataClientPool, client: DataClient, topics: 
 
 async def prepare_to_fetch(session: DataClientPool, topics: Collection[str]) -> None:
     """Find the leaders of topics and connect to them, so that the first fetch waits for neither. Raises
-    KafkaError; at most 10 s."""
+    KafkaError; takes at most 10 s."""
     await meet_leaders(session, topics, FIRST_CONNECTION_GROUP)
 
 
 async def meet_leaders(session: DataClientPool, topics: Collection[str], connection_group: int) -> None:
-    """Read the metadata of topics and open connections to their leaders. Raises KafkaError; at most 10 s.
+    """Read the metadata of topics and open connections to their leaders. Raises KafkaError; takes at most 10
+    s.
 
-    A leader that cannot be reached is no error: the next request meets it again.
+    A leader that cannot be reached is not an error here: the next request meets it again.
     """
     doing = "find leaders"
     async with deadline(_METADATA_SECONDS, doing, alias=session.alias):
@@ -68,7 +69,7 @@ async def meet_leaders(session: DataClientPool, topics: Collection[str], connect
 
 
 def no_leader(session: DataClientPool, client: DataClient, partition: TopicPartition) -> KafkaError:
-    """Why a partition has no leader, after a refresh: unauthorised, between leaders, or not there."""
+    """Why a partition has no leader after a refresh: unauthorised, between leaders, or it does not exist."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.topic in client.cluster.unauthorized_topics:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -86,11 +87,11 @@ async def ask_leaders(
     timeout_seconds: float,
     fresh: bool = True,
 ) -> dict[TopicPartition, T | KafkaError]:
-    """What the leader of each partition answers, or why it does not. `fresh`: the metadata are read before.
+    """The answer of each partition's leader, or the error. `fresh`: read the metadata first.
 
-    Leaders that moved are looked for again for a second, and so are those that leave a partition out of their
-    answer: it is LEADER_UNAVAILABLE then. A broker that is silent is the error of its partitions and of no
-    other's. Raises KafkaError when no broker can be reached in time.
+    Leaders that moved are looked up again for a second, and so are those that leave a partition out of their
+    answer (then LEADER_UNAVAILABLE). A silent broker only affects its own partitions. Raises KafkaError when
+    no broker can be reached in time.
     """
     found: dict[TopicPartition, T | KafkaError] = {}
     if not partitions:
@@ -145,7 +146,7 @@ def _told(
 
 
 def _may_have_moved(answer: object) -> bool:
-    """Not where a broker was silent: it was given its time already."""
+    """Not if a broker was silent, because it has already had its time."""
     if not isinstance(answer, KafkaError):
         return False
     unknown = answer.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,4 +1,4 @@
-"""Where logs end, with the epoch of the leader that says so (KIP-320)."""
+"""The ends of logs, with the epoch of the leader that answered (KIP-320)."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -12,21 +12,19 @@ from twinlog.model import TopicPartition
 
 
 class LogEnd(NamedTuple):
-    """What consumers see as the end of a partition."""
+    """The end of a partition for consumers."""
 
     offset: int
     """The high watermark."""
     leader_epoch: int
-    """Epoch of the leader that answered."""
+    """The epoch of the leader that answered."""
 
 
 async def log_ends(
     session: DataClientPool, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, LogEnd | KafkaError]:
-    """The end of each partition, or why it is not known; the metadata are read before. Needs Kafka 2.1.
-
-    Raises KafkaError when no broker can be reached in time.
-    """
+    """The end of each partition, or the error; reads the metadata first. Needs Kafka 2.1. Raises KafkaError
+    when no broker can be reached in time."""
     answers = await ask_leaders(
         session, partitions, _request, "ask for the end of logs", timeout_seconds=timeout_seconds
     )

@@ -1,8 +1,7 @@
-"""Offsets asked of the partitions' leaders: the one way to ListOffsets.
+"""Looks up offsets at the partitions' leaders; the only use of ListOffsets.
 
-librdkafka's list_offsets gives -1001 as an offset where a broker did not answer, and "no leader" for all
-where none of the asked topics exists or may be seen: one failed broker or topic must be that partition's
-error and no other's.
+librdkafka's list_offsets returns -1001 as an offset if a broker did not answer, and "no leader" for all if
+none of the topics exists or is visible. Here a failed broker or topic only affects its own partitions.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,7 +35,7 @@ async def list_offsets(
     *,
     timeout_seconds: float | None = None,
 ) -> Answers:
-    """The offset `spec` names for each partition, or why there is none. As `look_up_offsets`."""
+    """The offset that `spec` names for each partition, or the error. As `look_up_offsets`."""
     return await look_up_offsets(
         session,
         dict.fromkeys(partitions, _TIMESTAMPS[spec]),

@@ -1,8 +1,8 @@
-"""Background tasks of something that is opened in one task and closed in another.
+"""Background tasks of an object that is opened in one task and closed in another.
 
-A TaskGroup belongs to the task that enters it: an unexpected error of a child cancels that task, which may be
-at something else by then, or have ended. So a task of its own enters and leaves the group here, and a caller
-that uses what the children do is told of the error.
+A TaskGroup belongs to the task that enters it: an unexpected error of a child would cancel that task, which
+may do something else by then, or have ended. So a separate task enters and leaves the group here, and callers
+get the error when they use the children's results.
 """
 
 import asyncio
@@ -13,11 +13,10 @@ log = logging.getLogger(__name__)
 
 
 class OwnedTasks:
-    """`open`, then `create_task` as often as wanted, then `close`; each from any task of the loop."""
+    """Call `open`, then `create_task` as often as needed, then `close`; each from any task of the loop."""
 
     def __init__(self, name: str, on_failure: Callable[[Exception], None]) -> None:
-        """`on_failure` is called once, when a child ended with an unexpected error and the others were
-        cancelled."""
+        """`on_failure` is called once, when a child failed unexpectedly and the others were cancelled."""
         self._name = name
         self._on_failure = on_failure
         self._group: asyncio.TaskGroup | None = None
@@ -29,7 +28,7 @@ class OwnedTasks:
         try:
             await self._opened.wait()
         except asyncio.CancelledError:
-            # Nobody closes what was not opened.
+            # Otherwise nothing would close it.
             self._closing.set()
             raise
 

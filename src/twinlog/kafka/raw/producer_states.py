@@ -1,7 +1,7 @@
-"""What the leader of a partition knows of its producers (DescribeProducers, KIP-664).
+"""What the leader of a partition knows about its producers (DescribeProducers, KIP-664).
 
-Layouts: DescribeProducersRequest.json and DescribeProducersResponse.json in Kafka's source. Needs Kafka
-2.8, and READ on the topics.
+Layouts: DescribeProducersRequest.json and DescribeProducersResponse.json in Kafka's source. Needs Kafka 2.8,
+and READ on the topics.
 """
 
 import struct
@@ -40,13 +40,13 @@ class ProducerEntry(NamedTuple):
 
     producer_id: int
     producer_epoch: int
-    """Producer epoch of its last batch there."""
+    """The producer epoch of its last batch there."""
     last_sequence: int
     """-1: none of its batches is remembered, only a marker."""
     coordinator_epoch: int
-    """Of the coordinator that wrote its last marker there; -1 = there is none."""
+    """The epoch of the coordinator that wrote its last marker there; -1 = there is none."""
     open_from: int
-    """Where its open transaction begins; -1 = none is open."""
+    """The first offset of its open transaction; -1 = none is open."""
 
 
 ProducerStates = dict[int, ProducerEntry]
@@ -56,10 +56,8 @@ ProducerStates = dict[int, ProducerEntry]
 async def producer_states(
     session: DataClientPool, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, ProducerStates | KafkaError]:
-    """The producers that each partition's leader remembers, or why they are not known.
-
-    Raises KafkaError when no broker can be reached in time.
-    """
+    """The producers that each partition's leader remembers, or the error. Raises KafkaError when no broker
+    can be reached in time."""
 
     def request(led: Collection[TopicPartition]) -> HandWrittenRequest[LeaderAnswers[ProducerStates]]:
         return describe_producers(led, lambda entries: {entry.producer_id: entry for entry in entries})
@@ -72,8 +70,7 @@ async def producer_states(
 def describe_producers(
     partitions: Collection[TopicPartition], answer: Callable[[list[ProducerEntry]], T]
 ) -> HandWrittenRequest[LeaderAnswers[T]]:
-    """DescribeProducers, version 0 (Kafka 2.8); `answer` makes what is wanted of each partition's
-    producers."""
+    """DescribeProducers, version 0 (Kafka 2.8); `answer` converts each partition's producers."""
 
     def encode(_version: int) -> Pieces:
         by_topic: dict[str, list[int]] = {}

@@ -1,37 +1,38 @@
-"""The dials of a producer."""
+"""The settings of a producer."""
 
 from dataclasses import dataclass
 
 TIMER_MARGIN_SECONDS = 0.001
-"""A timer may come early by a rounding, and then there is nothing to send yet."""
+"""A timer may fire slightly early, when there is nothing to send yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """Times in seconds."""
+    """Times are in seconds."""
 
     transaction_timeout_seconds: float = 60.0
     """After this the coordinator aborts an open transaction; at most the broker's
     transaction.max.timeout.ms."""
     delivery_timeout_seconds: float = 120.0
-    """From `send` to the acknowledgement, or from when the broker last took something that was sent before:
-    see `longest_delivery_seconds`. Also for each call to the coordinator."""
+    """From `send` to the acknowledgement, or from when the broker last accepted an earlier batch: see
+    `longest_delivery_seconds`. Also for each call to the coordinator."""
     request_timeout_seconds: float = 30.0
     """How long a broker may wait for its replicas."""
     unknown_topic_seconds: float = 5.0
-    """Brokers learn of a new topic one after the other: until then it is only "not known yet"."""
+    """Brokers learn of a new topic one after the other; until then it is unknown."""
     end_look_seconds: float = 5.0
-    """So long after the end of a transaction the leaders of its partitions are asked whether it ended there,
-    unless another has followed."""
+    """This long after the end of a transaction, the leaders of its partitions are asked whether it ended
+    there, unless another one has followed."""
     retry_pause_seconds: float = 0.05
     """Before the second attempt; doubles up to 32 times."""
     max_request_bytes: int = 4 << 20
-    """What one request aims at; a larger batch still goes, alone."""
+    """The intended size of a request; a larger batch is still sent, alone."""
     max_in_flight: int = 5
     """Requests per broker and, in transactions, batches per partition; with more than 5 a broker could not
-    keep the order. Without transactions a partition's batches go one by one."""
+    keep the order. Without transactions a partition's batches are sent one by one."""
 
     @property
     def longest_delivery_seconds(self) -> float:
-        """What a batch may take that waits while its broker takes others: a transaction must end in time."""
+        """The longest time for a batch that waits while its broker accepts others, because a transaction has
+        to end in time."""
         return max(self.delivery_timeout_seconds, self.transaction_timeout_seconds / 2)

@@ -1,13 +1,13 @@
-"""How many bytes may be on their way to or from one peer: as many as get through in a moment. Pure.
+"""How many bytes may be in flight to or from one peer: as many as pass within a moment. Pure.
 
-Grows by a part of what passes in time, and halves when something took too long, was given up or was throttled
-(AIMD, as TCP does it): a slow line or a quota then costs throughput, and no time-out.
+It grows by a share of what passes in time, and halves when something took too long, timed out or was
+throttled (AIMD, like TCP): so a slow line or a quota costs throughput, and causes no time-outs.
 """
 
 from dataclasses import dataclass, field
 
 _GROWTH_SHARE = 8
-"""One part in so many of what passed in time is added to the window."""
+"""One part in this many of what passed in time is added to the window."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -16,9 +16,9 @@ class Window:
 
     most_bytes: int
     least_bytes: int
-    """What is tried however slow the peer is: no more than a batch or so, which goes whole in any case."""
+    """What is tried however slow the peer is: about a batch, which is never split."""
     slow_seconds: float
-    """What took longer than this was too much."""
+    """What took longer was too much."""
     size_bytes: int = field(init=False)
     _shrunk_at: float = float("-inf")
 
@@ -27,7 +27,7 @@ class Window:
         self.size_bytes = self.most_bytes
 
     def passed(self, passed_bytes: int, *, began: float, now: float) -> None:
-        """So much was sent (or asked for) at `began`, and has got through."""
+        """This much was sent (or requested) at `began`, and has passed."""
         if now - began > self.slow_seconds:
             self.shrink(passed_bytes, began=began, now=now)
         elif passed_bytes * 2 >= self.size_bytes:
@@ -35,8 +35,8 @@ class Window:
             self.size_bytes = min(grown, self.most_bytes)
 
     def shrink(self, tried_bytes: int, *, began: float, now: float) -> None:
-        """What was begun then was too much. Of several things that were under way together the first one
-        counts: they met the same congestion."""
+        """What began at this time was too much. Of several things in flight together the first one counts,
+        because they met the same congestion."""
         if began < self._shrunk_at:
             return
         self._shrunk_at = now

@@ -1,1 +1,1 @@
-"""How a client proves itself and whom it trusts."""
+"""Authentication of clients, and the certificates they trust."""

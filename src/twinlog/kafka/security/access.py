@@ -1,9 +1,8 @@
-"""What a client shows each time it connects, and whom it trusts: the credentials of that moment.
+"""The credentials and trusted certificates of a client at each connection.
 
-Passwords that stand in files (`${file:…}`, `${dir:…}`) and certificates are read again when they have
-changed. What cannot be used, as it is half written, leaves the earlier ones in use and is said once.
-
-aiokafka's classes hand it on to their connections unseen, as they do any provider of tokens.
+Passwords in files (`${file:…}`, `${dir:…}`) and certificates are read again when they have changed. If a file
+is not usable, for instance half written, the earlier credentials stay in use, and this is logged once.
+aiokafka's classes pass this object on to their connections like any token provider.
 """
 
 import logging
@@ -31,17 +30,17 @@ log = logging.getLogger(__name__)
 
 
 class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """The credentials of one client of one cluster. Safe to use from several threads."""
+    """The credentials of one client of one cluster. Several threads may share it."""
 
     def __init__(self, properties: Mapping[str, str], *, alias: str = "") -> None:
-        """Raises ConfigError for settings that cannot be obeyed, and for files that cannot be read."""
+        """Raises ConfigError for settings that cannot be followed, and for files that cannot be read."""
         self._alias = alias
         self._properties = properties
         self._lock = threading.Lock()
         self.rotates = NOTES in properties or any(properties.get(key) for key in _STORES)
-        """Whether anything of it can change while the process runs."""
+        """Whether any of it can change while the process runs."""
         self.version = 0
-        """Another one after each change."""
+        """Changes with each change of the credentials."""
         self._seen = _state(properties)
         self._unusable: object = None
         self.security: ClientSecurity = client_security(properties, alias=alias)
@@ -63,7 +62,7 @@ class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
                 self._unusable = state
                 log.warning("credentials_unusable: the earlier ones stay in use: %s", error)
                 return
-            self._properties = fresh  # what cannot be read next time stays as it is now
+            self._properties = fresh  # What cannot be read next time stays as it is now.
             self.security, self.context, self._seen = security, context, state
             self._unusable = None
             self.version += 1
@@ -71,7 +70,7 @@ class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
 
     @property
     def keeper(self) -> TokenKeeper | None:
-        """What keeps the tokens fresh; None for clients that log in otherwise."""
+        """Keeps the tokens fresh; None for clients with other logins."""
         login = self.security.sasl
         return keeper_of(login) if isinstance(login, OAuthLogin) else None
 
@@ -81,7 +80,7 @@ class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
         return "" if keeper is None else (await keeper.token_soon()).text
 
     def extensions(self) -> dict[str, str]:
-        """SASL extensions beside the token."""
+        """SASL extensions in addition to the token."""
         login = self.security.sasl
         return dict(login.extensions) if isinstance(login, OAuthLogin) else {}
 

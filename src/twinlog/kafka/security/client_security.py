@@ -1,8 +1,7 @@
-"""How a client proves itself and whom it trusts: read once from Java's `security.protocol`, `sasl.*` and
-`ssl.*` keys.
+"""Authentication and trust of a client, from Java's `security.protocol`, `sasl.*` and `ssl.*` keys.
 
-`ClientSecurity` is what both Python clients are configured from (`twinlog.kafka.clients`). Its repr and every
-error here hide passwords and keys. Files are read when `client_security` is called, so a client opened again
+Both Python clients are configured from `ClientSecurity` (`twinlog.kafka.clients`). Its repr and all errors
+hide passwords and keys. Files are read when `client_security` is called, so a client that is opened again
 after a certificate was renewed uses the new one.
 """
 
@@ -35,7 +34,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, MSK_IAM, G
 _PASSWORD_MODULES = ("PlainLoginModule", "ScramLoginModule")
 _TOKEN_MODULES = {OAUTHBEARER: "OAuthBearerLoginModule", MSK_IAM: "IAMLoginModule"}
 _OWN_CLASSES = ("sasl.login.class", "sasl.client.callback.handler.class")
-"""Classes of Java, which no other program can run."""
+"""Java classes, which Twinlog cannot run."""
 _PLAIN_HANDLERS = ("", "AbstractLogin$DefaultLoginCallbackHandler")
 
 
@@ -82,7 +81,7 @@ def _sasl_login(properties: Mapping[str, str], alias: str) -> SaslLogin | OAuthL
     if mechanism in _TOKEN_MODULES:
         login = _token_login(mechanism, properties, entry, alias)
         if login.tls:
-            tls_trust(dict(login.tls), alias)  # what cannot be read is said now
+            tls_trust(dict(login.tls), alias)  # Report now what cannot be read.
         return login
     for key in (*_OWN_CLASSES, HANDLER):
         name = properties.get(key, "").strip()

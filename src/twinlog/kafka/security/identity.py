@@ -1,4 +1,4 @@
-"""What reading a certificate store gives: apart from the reading, which needs a large library."""
+"""The result of reading a certificate store; separate from the reading, which needs a large library."""
 
 from dataclasses import dataclass, field
 
@@ -9,8 +9,8 @@ class StoreError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientIdentity:
-    """What a client shows for mutual TLS: its certificate with the chain above it, and the private key."""
+    """A client's certificate with its chain, and the private key, for mutual TLS."""
 
     certificate_chain_pem: str
     key_pem: str = field(repr=False)
-    """PKCS8 without encryption: stays in memory."""
+    """PKCS8 without encryption; it stays in memory."""

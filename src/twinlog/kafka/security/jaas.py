@@ -1,8 +1,9 @@
-"""Reading `sasl.jaas.config`: the one-line login configuration that Kafka's Java clients take.
+"""Parses `sasl.jaas.config`, the login configuration of Kafka's Java clients.
 
 `MODULE FLAG key=value … ;` as Java's `JaasConfig` reads it with a `StreamTokenizer`: values are words or
-quoted with " or ', a backslash in quotes escapes as in C, // and /* */ are comments. Errors never repeat any
-part of the value: it holds a password.
+quoted with " or ', a backslash in quotes escapes as in C,
+
+and /* */ are comments. Errors never repeat any part of the value, because it contains a password.
 """
 
 from collections.abc import Mapping
@@ -15,12 +16,13 @@ _OCTAL = frozenset("01234567")
 
 
 class JaasSyntaxError(ValueError):
-    """The text is not a login configuration; the message says what is missing and shows none of it."""
+    """The text is not a login configuration; the message tells what is missing, without any part of the
+    text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginEntry:
-    """One login module with its options; the options are hidden from repr, they hold the password."""
+    """One login module with its options, which repr hides because they contain the password."""
 
     module: str
     options: Mapping[str, str] = field(repr=False)

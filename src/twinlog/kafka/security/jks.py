@@ -21,16 +21,16 @@ _SEQUENCE, _OCTETS, _OID = 0x30, 0x04, 0x06
 
 
 class JksFormatError(ValueError):
-    """It is no JKS file, or it is damaged."""
+    """It is not a JKS file, or it is damaged."""
 
 
 class JksPasswordError(ValueError):
-    """The password does not fit."""
+    """The password is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JksKey:
-    """A private key as the file holds it, and its certificates (DER), the key's own first."""
+    """A private key as in the file, and its certificates (DER), the key's own first."""
 
     protected: bytes = field(repr=False)
     """EncryptedPrivateKeyInfo, DER."""
@@ -47,12 +47,12 @@ class JksStore:
 def read_jks(data: bytes, password: str | None) -> JksStore:
     """Read a store; without a password its integrity is not checked, as in Java.
 
-    Raises JksPasswordError when the password (or the file) does not fit the digest, else JksFormatError.
+    Raises JksPasswordError when the password (or the file) does not match the digest, else JksFormatError.
     """
     if password is not None:
         body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if not hmac.compare_digest(_sha1(_password_bytes(password) + _WHITENER + body), digest):
-            _parse(data)  # damaged rather than locked? then it says so
+            _parse(data)  # If it is damaged rather than locked, parsing reports that.
             raise JksPasswordError("the store password is wrong, or the file is damaged")
     return _parse(data)
 
@@ -136,7 +136,7 @@ class _Reader:
 
 
 def _der(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
-    """Content of the element at `at`, and where the next one begins."""
+    """The content of the element at `at`, and where the next one begins."""
     try:
         found, length, start = data[at], data[at + 1], at + 2
     except IndexError as error:

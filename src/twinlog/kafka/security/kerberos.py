@@ -1,9 +1,8 @@
-"""Kerberos (GSSAPI): what `sasl.jaas.config` of Java's Krb5LoginModule says, for the system's Kerberos.
+"""Kerberos (GSSAPI): the options of Java's Krb5LoginModule in `sasl.jaas.config`, for the system's Kerberos.
 
-Realms and KDCs are those of the machine's krb5.conf (`KRB5_CONFIG`), as with Java. Two packages are needed
-that no wheel brings: `gssapi`, which is built against the system's library, and a confluent-kafka whose
-librdkafka has GSSAPI, which those of the package index have not. Without them the login is refused at the
-start.
+Realms and KDCs come from the machine's krb5.conf (`KRB5_CONFIG`), as with Java. Two packages are needed that
+no wheel contains: `gssapi`, which is built against the system's library, and a confluent-kafka whose
+librdkafka has GSSAPI, which the published ones lack. Without them the login is refused at the start.
 """
 
 import importlib.util
@@ -27,20 +26,20 @@ OWN_LIBRDKAFKA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KerberosLogin:
-    """Who comes, by which proof, to which service. Holds no secret: a key is in the file `keytab`."""
+    """Principal, credentials and service. It contains no secret: a key is in the file `keytab`."""
 
     service: str
     """The first part of the brokers' principals: `kafka`."""
     principal: str = ""
     """Empty = that of the ticket cache."""
     keytab: str = ""
-    """Path of the file with the principal's key; empty = a ticket of the machine's default cache is used
+    """The path of the file with the principal's key; empty = a ticket of the machine's default cache is used
     (`KRB5CCNAME`)."""
     mechanism: str = GSSAPI
 
 
 def kerberos_login(properties: Mapping[str, str], entry: LoginEntry | None, *, alias: str) -> KerberosLogin:
-    """Raises ConfigError for what is missing or cannot be obeyed."""
+    """Raises ConfigError for settings that are missing or cannot be followed."""
     if entry is None or entry.module_name != MODULE:
         raise refused(
             alias,
@@ -76,6 +75,6 @@ def kerberos_login(properties: Mapping[str, str], entry: LoginEntry | None, *, a
 
 
 def require_package(alias: str) -> None:
-    """Raises ConfigError where nothing can speak with the system's Kerberos."""
+    """Raises ConfigError if the package for the system's Kerberos is missing."""
     if importlib.util.find_spec("gssapi") is None:
         raise refused(alias, "sasl.mechanism", f"GSSAPI needs a package: {EXTRA}")

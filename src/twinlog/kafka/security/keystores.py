@@ -1,7 +1,8 @@
-"""Certificates and keys out of the stores Java uses: PEM, PKCS12 and JKS, turned into PEM text.
+"""Certificates and keys from the stores that Java uses: PEM, PKCS12 and JKS, converted to PEM text.
 
-The format is taken from the bytes: as in Java 9 and later a store declared JKS may be PKCS12 and the other
-way round. Functions take bytes and return text; they raise StoreError, whose message never holds a secret.
+The bytes decide about the format: as in Java 9 and later, a store declared as JKS may be PKCS12, and the
+other way round. Functions take bytes and return text; they raise StoreError, whose message never contains a
+secret.
 """
 
 import re
@@ -61,7 +62,7 @@ def read_identity(store: bytes, password: str | None, key_password: str | None) 
 
 
 def pem_identity(key: bytes, chain: bytes, key_password: str | None) -> ClientIdentity:
-    """A PEM private key, decrypted when it is encrypted, and a PEM certificate chain. Raises StoreError."""
+    """A PEM private key, decrypted if necessary, and a PEM certificate chain. Raises StoreError."""
     certificates = _pem_certificates(chain)
     if not certificates:
         raise StoreError("it holds no certificate")
@@ -77,7 +78,7 @@ def pem_identity(key: bytes, chain: bytes, key_password: str | None) -> ClientId
 
 
 def encrypt_key(key_pem: str, password: str) -> bytes:
-    """The key as encrypted PKCS8, for the moment it must pass through a file."""
+    """The key as encrypted PKCS8, for the moment in which it is in a file."""
     private = load_pem_private_key(key_pem.encode(), None)
     return private.private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())
@@ -89,7 +90,7 @@ def _is_pem(data: bytes) -> bool:
 
 
 def _pem_blocks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Label and text of every block; a block on one line, as properties files join it, is wrapped again."""
+    """Label and text of every block; a block on one line, as in properties files, is wrapped again."""
     for match in _PEM_BLOCK.finditer(data):
         label, body = match.groups()
         if b":" in body:

@@ -1,4 +1,5 @@
-"""Java's `ssl.*` keys: whom a client trusts and what it shows, and the context that asyncio clients get."""
+"""Java's `ssl.*` keys: trusted certificates, the client's own certificate, and the context for asyncio
+clients."""
 
 import secrets
 import ssl
@@ -26,7 +27,7 @@ class TlsTrust:
 
 
 def ssl_context(trust: TlsTrust) -> ssl.SSLContext:
-    """A context for asyncio clients. Trusts what Java would: also a broker's own certificate in the
+    """A context for asyncio clients. Like Java, it also trusts a broker's own certificate in the
     truststore."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = trust.check_hostname
@@ -63,8 +64,7 @@ def tls_trust(properties: Mapping[str, str], alias: str = "") -> TlsTrust:
 
 
 def client_certificate_end(properties: Mapping[str, str], alias: str = "") -> datetime | None:
-    """Until when the certificate is valid that a client shows; None where it shows none. Reads its files.
-    Raises ConfigError."""
+    """When the client's certificate expires; None if it has none. Reads its files. Raises ConfigError."""
     if "SSL" not in properties.get("security.protocol", "").upper():
         return None
     identity = _identity(properties, alias)
@@ -94,7 +94,7 @@ def _trusted(properties: Mapping[str, str], alias: str) -> str | None:
     _store_type(properties, "ssl.truststore.type", alias)
     key = "ssl.truststore.certificates" if inline else "ssl.truststore.location"
     store = inline.encode() if inline else _read_file(location, key, alias)
-    # Imported where a store is read: the library behind it costs every process of a plain cluster 10 MB.
+    # Imported where a store is read: the library would cost every process without stores 10 MB.
     from twinlog.kafka.security.keystores import read_trusted
 
     try:
@@ -134,7 +134,7 @@ def _identity(properties: Mapping[str, str], alias: str) -> ClientIdentity | Non
 
 
 def _store_type(properties: Mapping[str, str], key: str, alias: str) -> None:
-    """The bytes decide how a store is read; the declared type must only be one we know."""
+    """The bytes decide how a store is read; the declared type must only be a known one."""
     declared = properties.get(key, "JKS").strip().upper()
     if declared not in _STORE_TYPES:
         raise refused(alias, key, f"{declared!r} is none of {', '.join(_STORE_TYPES)}")
@@ -153,7 +153,8 @@ def _store_problem(location: str, error: StoreError, password_keys: str) -> str:
 
 
 def _load_identity(context: ssl.SSLContext, identity: ClientIdentity) -> None:
-    """OpenSSL's Python binding loads keys from files only: it passes through one, encrypted, for a moment."""
+    """OpenSSL's Python binding loads keys from files only, so the key is in an encrypted file for a
+    moment."""
     from twinlog.kafka.security.keystores import encrypt_key
 
     password = secrets.token_urlsafe(32)

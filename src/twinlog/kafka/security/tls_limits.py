@@ -1,6 +1,7 @@
-"""`ssl.enabled.protocols` and `ssl.cipher.suites`, Java's names, as OpenSSL takes them. Pure.
+"""Converts `ssl.enabled.protocols` and `ssl.cipher.suites` (Java's names) for OpenSSL. Pure.
 
-What cannot be obeyed by both client libraries is refused: a hardening setting is never weakened in silence.
+A value that one of the client libraries cannot follow is refused: a hardening setting is never weakened
+silently.
 """
 
 import re
@@ -18,7 +19,7 @@ _SUITE = re.compile(
 
 
 class TlsLimitError(ValueError):
-    """`key` names the setting; the text says what cannot be obeyed, and what to do."""
+    """`key` names the setting; the text has the problem and the remedy."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(problem)

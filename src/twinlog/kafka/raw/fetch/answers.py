@@ -1,6 +1,6 @@
-"""What partitions answered, until somebody takes it, and what is remembered of them between fetches.
+"""The answers of partitions until they are taken, and what is remembered between fetches.
 
-An answer counts only for the position that was asked for last. Positions are the caller's alone.
+An answer only counts for the position that was requested last. Positions belong to the caller.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ class Standing:
     preferred_until: float = 0.0
     served_at: int = 0
     is_busy: bool = False
-    """Its last answer brought records."""
+    """Its last answer had records."""
     has_answered: bool = False
     group: int = 0
-    """Partitions of another number than 0 are asked only with those of the same one: an answer of theirs was
-    too large to be read, and it is sought whose records those are."""
+    """Partitions with another number than 0 are requested only together with those of the same number: one of
+    their answers was too large to be read, and the cause is being searched."""
 
 
 class FetchAnswers:
-    """On the loop it is made on."""
+    """Use it on the loop on which it was created."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
@@ -49,22 +49,22 @@ class FetchAnswers:
         self._loop = asyncio.get_running_loop()
 
     def is_asked(self, partition: TopicPartition) -> bool:
-        """Its fetch is under way, or answered since the last poll: leaving it out of the next one would throw
-        the answer away."""
+        """Its fetch is in flight, or was answered since the last poll: leaving it out of the next one would
+        discard the answer."""
         return partition in self._asked or partition in self._ready
 
     def is_missing(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether nothing is under way or answered for this position."""
+        """Whether nothing is in flight or answered for this position."""
         answer = self._ready.get(partition)
         is_ready = answer is not None and answer.fetch_offset == offset
         return not is_ready and self._asked.get(partition) != offset
 
     def ask(self, parts: Iterable[FetchPart]) -> None:
-        """These are under way now."""
+        """These are in flight now."""
         self._asked.update((part.partition, part.offset) for part in parts)
 
     def no_longer_asked(self, parts: Iterable[FetchPart]) -> None:
-        """Their request is over."""
+        """Their request has ended."""
         for partition, offset, _ in parts:
             if self._asked.get(partition) == offset:
                 del self._asked[partition]
@@ -81,14 +81,14 @@ class FetchAnswers:
             at_follower = standing.preferred_replica == node
             standing.preferred_replica = NO_REPLICA
             if at_follower and answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                return  # it may only be behind: the leader knows
+                return  # The replica may only be behind; ask the leader.
             error = partition_error(
                 answer.error_code, partition, f"fetch from offset {offset}", alias=self._alias
             )
             self.fail(partition, offset, error)
             return
         if self._asked.get(partition) != offset:
-            return  # another position was asked for since
+            return  # Another position was requested since.
         standing.has_answered = True
         standing.group = 0
         standing.is_busy = len(answer.records) > 0
@@ -106,7 +106,7 @@ class FetchAnswers:
         )
 
     def fail(self, partition: TopicPartition, offset: int, error: KafkaError) -> None:
-        """Its fetch from this offset gave nothing."""
+        """Its fetch from this offset failed."""
         if self._asked.get(partition) != offset:
             return
         self._ready[partition] = FetchFailure(partition=partition, fetch_offset=offset, error=error)
@@ -114,7 +114,7 @@ class FetchAnswers:
     def collect(
         self, positions: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, FetchedPartition | FetchFailure]:
-        """Those for these positions; all others are thrown away."""
+        """Return the answers for these positions, and discard all others."""
         ready, self._ready = self._ready, {}
         return {
             partition: answer
@@ -123,11 +123,11 @@ class FetchAnswers:
         }
 
     def discard(self) -> None:
-        """Throw away what is answered."""
+        """Discard all answers."""
         self._ready.clear()
 
     def ask_apart(self, partitions: list[TopicPartition]) -> None:
-        """From now on in two requests: the records of one of them cannot be read."""
+        """Request these in two groups from now on: the records of one of them cannot be read."""
         half = len(partitions) // 2
         for some in (partitions[:half], partitions[half:]):
             self._groups += 1

@@ -1,9 +1,9 @@
-"""Batches fetched as bytes from the leaders (or nearest replicas) of many partitions at once.
+"""Fetches batches as bytes from the leaders (or nearest replicas) of many partitions at once.
 
-A broker that has nothing yet answers late (long poll), so each request runs on its own connection and the
-answers are collected as they come: partitions of a quiet broker never hold up those of a busy one. A broker
-that throttles its client (KIP-219) has nothing yet, and is not asked before that is over. Positions are the
-caller's alone; nothing here moves one, skips or resets.
+A broker without data answers late (long poll), so each request has its own connection, and answers are
+collected as they arrive: partitions of a quiet broker never delay those of a busy one. A broker that
+throttles its client (KIP-219) has no data for now, and is not asked before the throttle ends. Positions
+belong to the caller; this module never moves, skips or resets one.
 """
 
 import asyncio
@@ -30,29 +30,29 @@ from twinlog.model import TopicPartition
 _REQUESTS_PER_BROKER = 4
 """More than one, so that a partition whose data is being copied need not wait for the long poll of others."""
 _BRIEF_WAIT_MS = 250
-"""For how long a request waits for data whose end is waited for: the last one a broker may have (who is not
-asked yet needs its place), and one of partitions whose bounds are not known."""
+"""How long a request whose end is awaited may wait for data: the last one that a broker may have (a partition
+that is not requested yet needs its place), and one of partitions with unknown bounds."""
 _FEW_PARTITIONS = 32
-"""So many are asked together whatever they bring: an answer names each of them, at about 10 us."""
+"""This many are requested together whatever they bring: each costs about 10 us in an answer."""
 _LEAST_WINDOW_BYTES = 256 << 10
 _SLOW_SECONDS = 5.0
-"""An answer that is full and took longer is too large for the way from its broker."""
+"""A full answer that took longer is too large for the way from its broker."""
 _LONG_THROTTLE_SECONDS = 1.0
 _TIMER_MARGIN_SECONDS = 0.001
-"""A timer may come early by a rounding, and then the broker may not be asked yet."""
+"""A timer may fire slightly early, when the broker may not be asked yet."""
 
 
 _AS_OPTIONS_SAY = FetchSizes()
 
 
 def longest_wait_ms(timeout_seconds: float) -> int:
-    """For how long a broker with nothing to say may be silent, in a session with that time-out: half of what
-    a request may take (`request_timeout_ms`), or quiet connections would be taken for dead ones."""
+    """How long a broker without data may be silent, in a session with this time-out: half of a request's
+    time-out (`request_timeout_ms`), or quiet connections would count as dead."""
     return request_timeout_ms(timeout_seconds) // 2
 
 
 class RawFetcher:
-    """Fetches on a session of the source. Use it in one task, as `async with`."""
+    """Fetches with a session of the source. Use it in one task, with `async with`."""
 
     def __init__(
         self,
@@ -61,8 +61,9 @@ class RawFetcher:
         *,
         topic_ids: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`topic_ids`: the caller's, looked up with each request. Of a topic with an id that topic alone is
-        read: TOPIC_CHANGED once it was deleted and created again (brokers of Kafka 3.1 and newer)."""
+        """`topic_ids` belongs to the caller and is looked up for each request. If a topic has an id, only
+        that topic is read: TOPIC_CHANGED once it was deleted and created again (brokers of Kafka 3.1 and
+        newer)."""
         self._session = session
         self._options = options
         self._topic_ids = topic_ids
@@ -82,7 +83,7 @@ class RawFetcher:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """End every request under way."""
+        """End every running request."""
         for child in self._children:
             child.cancel()
         await self._tasks.close()
@@ -92,16 +93,16 @@ class RawFetcher:
         self._arrived.set()
 
     def is_asked(self, partition: TopicPartition) -> bool:
-        """Its fetch is under way, or answered since the last poll: leaving it out of the next one would throw
-        the answer away."""
+        """Its fetch is in flight, or was answered since the last poll: leaving it out of the next one would
+        discard the answer."""
         return self._answers.is_asked(partition)
 
     async def request(
         self, positions: Mapping[TopicPartition, int], sizes: FetchSizes = _AS_OPTIONS_SAY
     ) -> None:
-        """Start fetching what is not under way, and return without waiting for data.
+        """Start fetching what is not in flight, and return without waiting for data.
 
-        To be called with the next positions before the present data is sent on: then both happen at once.
+        Call it with the next positions before sending the present data, so that both happen at the same time.
         Raises KafkaError when no broker can be reached.
         """
         wanted = [
@@ -122,7 +123,7 @@ class RawFetcher:
             self._answers.ask(leaderless)
             self._spawn(self._find_leaders(client, leaderless), "find leaders")
         for node in by_node:
-            self._window(node)  # each gets its share of what all may bring
+            self._window(node)  # Each gets its share of the total.
         for node, partitions in by_node.items():
             for together in self._apart(node, partitions):
                 if self._requests.get(node, 0) < _REQUESTS_PER_BROKER:
@@ -141,7 +142,7 @@ class RawFetcher:
         positions: Mapping[TopicPartition, int],
         sizes: FetchSizes,
     ) -> None:
-        # Least recently served first: the broker fills the answer in this order.
+        # The least recently served come first, because the broker fills the answer in this order.
         partitions.sort(key=lambda partition: self._answers.standing(partition).served_at)
         parts = [
             FetchPart(partition, positions[partition], self._most_bytes(partition, sizes))
@@ -154,20 +155,21 @@ class RawFetcher:
         self._spawn(self._fetch(node, parts, sizes.max_bytes, max_wait_ms), f"fetch from {node}")
 
     def _max_wait_ms(self, partitions: list[TopicPartition], *, others: int) -> int:
-        """How long a request may wait at the broker that has `others` of ours already."""
+        """How long a request may wait at a broker that already has `others` of ours."""
         is_urgent = others >= _REQUESTS_PER_BROKER - 1 or any(
             not self._answers.standing(partition).has_answered for partition in partitions
         )
         return min(self._longest_wait_ms, _BRIEF_WAIT_MS) if is_urgent else self._longest_wait_ms
 
     def _apart(self, node: int, partitions: list[TopicPartition]) -> list[list[TopicPartition]]:
-        """Busy partitions in a request of their own: else each of their answers would name all the quiet
-        ones, too."""
+        """Put busy partitions into a separate request; otherwise each of their answers would also name all
+        the quiet ones."""
         groups: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             groups.setdefault(self._answers.standing(partition).group, []).append(partition)
         if groups.keys() != {0}:
-            # The newest first: else those that wait long would keep all places, and the search no end.
+            # The newest first; otherwise those that wait long would keep all places, and the search would not
+            # end.
             return [groups[number] for number in sorted(groups, reverse=True)]
         busy = [partition for partition in partitions if self._answers.standing(partition).is_busy]
         is_room_for_two = self._requests.get(node, 0) <= _REQUESTS_PER_BROKER - 2
@@ -192,15 +194,15 @@ class RawFetcher:
     ) -> dict[TopicPartition, FetchedPartition | FetchFailure]:
         """Fetch from these positions; return as soon as any broker has answered, at most after the wait.
 
-        One entry per partition that has an answer, also an empty one; others are still under way and come
-        with a later call. An answer for a position that is no longer wanted is thrown away. A partition that
-        is left out is not fetched (paused). Raises KafkaError when no broker can be reached.
+        The result has one entry per answered partition, also for an empty answer; other fetches continue, and
+        their answers come with a later call. An answer for a position that is no longer wanted is discarded.
+        A partition that is left out is not fetched (paused). Raises KafkaError when no broker can be reached.
         """
         give_up_at = self._loop.time() + max_wait_seconds
         while True:
             self._arrived.clear()
             if self._failure is not None:
-                # A mistake of ours is raised in the task that fetches, not in the one that opened this.
+                # A bug is raised in the task that fetches, not in the one that opened this.
                 raise self._failure
             await self.request(positions, sizes)
             answers = self._answers.collect(positions)
@@ -215,9 +217,9 @@ class RawFetcher:
                 return {}
 
     async def pause(self, seconds: float) -> None:
-        """Nothing is wanted: wait that long, or until an answer or `interrupt`.
+        """Nothing is wanted: wait this long, or until an answer or `interrupt`.
 
-        What has been answered is thrown away, as by a poll: until somebody wants it the log may be another.
+        Discards all answers, like a poll, because the log may be another one by the time they are wanted.
         """
         self._answers.discard()
         self._arrived.clear()
@@ -228,7 +230,8 @@ class RawFetcher:
         self._interrupted = False
 
     def interrupt(self) -> None:
-        """Let the `poll` or `pause` that waits now, or the next one, return at once: positions changed."""
+        """Make the `poll` or `pause` that waits now, or the next one, return at once: positions have
+        changed."""
         self._interrupted = True
         self._arrived.set()
 
@@ -286,7 +289,7 @@ class RawFetcher:
             self._over(parts)
 
     def _request_failed(self, offsets: Mapping[TopicPartition, int], error: KafkaError) -> None:
-        """Partitions without an answer, each with the position that was asked for."""
+        """Partitions without an answer, each with the requested position."""
         if error.reason == ANSWER_TOO_LARGE.name and len(offsets) > 1:
             self._answers.ask_apart(list(offsets))
             return
@@ -305,7 +308,7 @@ class RawFetcher:
         return window
 
     def _share(self, max_bytes: int) -> int:
-        """What one request may bring. All brokers together stay below one bound, however many they are."""
+        """The size limit of one request. All brokers together stay below one limit, however many they are."""
         share = max_bytes // max(1, len(self._windows))
         return min(max_bytes, max(share, _LEAST_WINDOW_BYTES))
 
@@ -316,7 +319,7 @@ class RawFetcher:
     # -------------------------------------------------------------------------------------- leaders
 
     async def _find_leaders(self, client: DataClient, parts: list[FetchPart]) -> None:
-        """Refresh the metadata; partitions that then have no leader fail."""
+        """Refresh the metadata; partitions without a leader after that fail."""
         try:
             await refresh_metadata(self._session, client, {part.partition.topic for part in parts})
             for partition, offset, _ in parts:

@@ -1,6 +1,6 @@
-"""One fetch of one partition from its leader, for readers that look into a log here and there.
+"""One fetch of one partition from its leader, for readers that read single places of a log.
 
-Leaders that moved are looked for again here, for all such readers.
+It finds moved leaders again, for all these readers.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ async def fetch_from_leader(
     doing: str,
     limit: asyncio.Timeout,
 ) -> FetchAnswer:
-    """What the partition's leader answers, which is no refusal: it raises that as a KafkaError.
+    """Return the leader's answer; a refusal is raised as KafkaError.
 
-    A leader that moved, or is only being chosen, is asked for again for half of the session's time-out. While
-    the leader throttles its client (KIP-219) it is not asked, and answers nothing: `limit` moves by that
-    time, and after a minute of throttles QUOTA_EXCEEDED is raised.
+    If the leader moved or is being elected, retry for half of the session's time-out. While the leader
+    throttles its client (KIP-219) it is not asked: `limit` moves by that time, and after a minute of
+    throttles QUOTA_EXCEEDED is raised.
     """
     loop = asyncio.get_running_loop()
     retry_until = loop.time() + session.timeout_seconds / 2

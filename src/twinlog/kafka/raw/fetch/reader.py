@@ -1,4 +1,4 @@
-"""One fetch at a time, as batches: for those who look into a log here and there and decode little of it."""
+"""One fetch at a time, as batches, for readers that read single places of a log and decode little."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ _END_PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedBatches:
-    """What one fetch gave; the offset asked for may lie inside the first batch."""
+    """The result of one fetch; the requested offset may be inside the first batch."""
 
     batches: tuple[Batch, ...]
     aborted: tuple[AbortedTransaction, ...]
     log_start_offset: int
     end_offset: int
-    """What this reader may see ends here: the last stable offset, or the high watermark."""
+    """The end for this reader: the last stable offset, or the high watermark."""
     size_bytes: int
 
     def next_offset(self, asked: int) -> int:
@@ -34,16 +34,15 @@ class FetchedBatches:
 
 
 class BatchReader:
-    """Fetches from the leaders on a session. May be used by several tasks of one event loop."""
+    """Fetches from the leaders with a session. Several tasks of one event loop may share it."""
 
     def __init__(self, session: DataClientPool, *, read_committed: bool) -> None:
         self.read_committed = read_committed
         self._session = session
 
     async def expect(self, partitions: Collection[TopicPartition]) -> None:
-        """Find the leaders of partitions that are about to be fetched, by one request for all that are not
-        known: each topic that is met later has the metadata of all read again. Raises KafkaError.
-        """
+        """Find the leaders of partitions that will be fetched, with one request for all unknown ones;
+        otherwise each new topic would read the metadata of all again. Raises KafkaError."""
         doing = "find the leaders of what is to be read"
         async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias):
             client = await self._session.client(doing)
@@ -52,16 +51,14 @@ class BatchReader:
     async def fetch(
         self, partition: TopicPartition, offset: int, *, max_bytes: int, known_end: int | None = None
     ) -> FetchedBatches:
-        """Batches from the one that holds `offset` on, at least one if there is any; never waits for more.
+        """The batches from the one with `offset` on, at least one if there is any; never waits for more.
 
         `known_end`: the log was seen to reach this offset. A new leader learns only after a while how much of
-        its log all replicas have, and shows nothing above that (KIP-207 has the same of ListOffsets): it is
-        asked again until it shows a batch, or knows of that end.
-
-        Raises FatalKafkaError (OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED, and the reason of a
-        header that cannot be true: brokers do not look at what they send) or TransientKafkaError
-        (KAFKA_TIMEOUT where the known end is not reached) within the session's time-out; a broker that
-        throttles its client gets up to a minute more.
+        its log all replicas have, and shows nothing above that (KIP-207 is about the same in ListOffsets): it
+        is asked again until it shows a batch, or knows that end. Raises FatalKafkaError (OFFSET_OUT_OF_RANGE,
+        TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED, and the reason of an impossible header, because brokers do not
+        check what they send) or TransientKafkaError (KAFKA_TIMEOUT if the known end is not reached) within
+        the session's time-out; a broker that throttles its client gets up to a minute more.
         """
         doing = f"read {partition} at {offset}"
         async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias) as limit:

@@ -1,4 +1,4 @@
-"""What a fetch is asked for and what it gives, for each partition."""
+"""The request and the result of a fetch, for each partition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from twinlog.model import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """What one partition's fetch gave; `records` may be empty."""
+    """The result for one partition; `records` may be empty."""
 
     partition: TopicPartition
     fetch_offset: int
-    """The position that was asked for."""
+    """The requested position."""
     records: memoryview
-    """Batches, the last one possibly cut: for `twinlog.batches.prepare`."""
+    """Batches, the last one possibly incomplete; for `twinlog.batches.prepare`."""
     aborted: tuple[AbortedTransaction, ...]
     high_watermark: int
     last_stable_offset: int
@@ -26,8 +26,8 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFailure:
-    """Why one partition's fetch gave nothing. Its position is not touched; whether to try again is the
-    caller's."""
+    """Why the fetch of one partition failed. Its position has not changed; the caller decides about a
+    retry."""
 
     partition: TopicPartition
     fetch_offset: int
@@ -38,9 +38,9 @@ class FetchFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSizes:
-    """Less than the options allow, for a while. The first batch of an answer comes whole all the same."""
+    """Lower limits than the options, for a while. The first batch of an answer is still complete."""
 
     max_bytes: int | None = None
-    """Limit of one request; None = as the options say."""
+    """The limit of one request; None = as in the options."""
     partition_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Limit of each partition, by topic."""
+    """The limit of each partition, by topic."""

@@ -1,8 +1,8 @@
-"""Fetch, put together and read in place: the answer's records are never copied.
+"""Fetch, built and read in place: the answer's records are never copied.
 
 Layouts: Kafka's protocol guide. Versions 4 (Kafka 0.11) to 11 (2.3), and with tagged fields (KIP-482) 12
-(2.7) and 13 (3.1). Version 13 names a topic by its id (KIP-516): the log of another topic of the same name is
-never read in its place.
+(2.7) and 13 (3.1). Version 13 names a topic by its id (KIP-516), so the log of another topic with the same
+name is never read.
 """
 
 import base64
@@ -42,8 +42,8 @@ _NO_REPLICA = -1
 _ID_BYTES = 16
 
 LARGEST_BATCH_BYTES = 256 << 20
-"""A broker sends the first batch of an answer whole, however little was asked for. Topics with
-max.message.bytes above this are not read."""
+"""A broker sends the first batch of an answer complete, however little was requested. Topics with a larger
+max.message.bytes are not read."""
 
 _INT32_PAIR = struct.Struct(">ii")
 _INT64_PAIR = struct.Struct(">qq")
@@ -58,7 +58,7 @@ class FetchPart(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """One partition of a fetch response; offsets are -1 where the broker gave none."""
+    """One partition of a fetch response; offsets that the broker did not send are -1."""
 
     partition: TopicPartition
     error_code: int
@@ -76,7 +76,7 @@ class FetchResponse(NamedTuple):
     answers: list[FetchAnswer]
     throttle_ms: int = 0
     """Above 0 when a quota is exceeded: the broker then leaves out what it has read, so that partitions
-    without an answer have "nothing yet", and reads nothing more from the connection for so long (KIP-219)."""
+    without an answer have no data yet, and reads nothing more from the connection for this long (KIP-219)."""
 
 
 def fetch_request(
@@ -92,9 +92,9 @@ def fetch_request(
 ) -> HandWrittenRequest[FetchResponse]:
     """A full fetch without a session.
 
-    `topic_ids`: by topic, as brokers print them. Where it has the id of each topic, a broker of Kafka 3.1 or
-    newer is asked for these ids, and answers UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID for a topic that was
-    deleted and created again.
+    `topic_ids`: by topic, as brokers print them. If it has the id of each topic, a broker of Kafka 3.1 or
+    newer gets these ids, and answers UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID for a topic that was deleted
+    and created again.
     """
     by_topic: dict[str, list[FetchPart]] = {}
     for part in parts:
@@ -126,7 +126,7 @@ def fetch_request(
 
 
 def _raw_id(topic_id: str) -> bytes:
-    """From base64 as brokers print it, without padding; empty for what is none."""
+    """From unpadded base64 as brokers print it; empty if it is not valid."""
     try:
         return base64.urlsafe_b64decode(topic_id + "==")
     except ValueError:
@@ -164,14 +164,14 @@ def _write(by_topic: _ByTopic, limits: _Limits, version: int) -> Pieces:
             for part in parts
         ]
     if version >= 7:
-        pieces.append(INT32.pack(0))  # no forgotten topics
+        pieces.append(INT32.pack(0))  # No forgotten topics.
     if version >= 11:
         pieces.append(string(limits.rack))
     return pieces
 
 
 def _partition_packer(version: int) -> Callable[[int, int, int], bytes]:
-    """Number, offset and most bytes of a partition."""
+    """Number, offset and size limit of a partition."""
     if version >= 9:
         pack = struct.Struct(">iiqqi").pack
         return lambda number, offset, size: pack(number, _UNKNOWN_EPOCH, offset, _UNKNOWN_OFFSET, size)
@@ -182,7 +182,7 @@ def _partition_packer(version: int) -> Callable[[int, int, int], bytes]:
 
 
 _FLEXIBLE_PARTITION = struct.Struct(">iiqiqib")
-"""Partition, leader epoch, offset, last fetched epoch, log start offset, most bytes, no tagged fields."""
+"""Partition, leader epoch, offset, last fetched epoch, log start offset, size limit, no tagged fields."""
 
 
 def _write_flexible(by_topic: _ByTopic, names: Mapping[str, bytes], limits: _Limits) -> Pieces:
@@ -202,7 +202,7 @@ def _write_flexible(by_topic: _ByTopic, names: Mapping[str, bytes], limits: _Lim
             for part in parts
         ]
         pieces.append(NO_TAGS)
-    pieces += (compact_length(0), compact_string(limits.rack), NO_TAGS)  # no forgotten topics
+    pieces += (compact_length(0), compact_string(limits.rack), NO_TAGS)  # No forgotten topics.
     return pieces
 
 
@@ -263,7 +263,7 @@ def _read(data: Frame, position: int, version: int) -> FetchResponse:
 
 
 def _read_flexible(data: Frame, position: int, topics: Mapping[bytes, str] | None) -> FetchResponse:
-    """`topics`: by id, in an answer that names topics by their ids."""
+    """`topics`: by id, for an answer that names topics by their ids."""
     throttle_ms, position = take_int32(data, position)
     (error_code,) = INT16.unpack_from(data, position)
     view = memoryview(data)
@@ -282,7 +282,7 @@ def _read_flexible(data: Frame, position: int, topics: Mapping[bytes, str] | Non
             preferred, position = take_int32(data, position)
             size, position = take_compact_length(data, position)
             after = position + size
-            if topic:  # else nobody asked for it
+            if topic:  # Otherwise it was not requested.
                 answers.append(
                     FetchAnswer(
                         TopicPartition(topic, number),

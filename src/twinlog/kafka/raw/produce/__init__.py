@@ -1,1 +1,1 @@
-"""Batches to the target: order in a partition, delivery, the producer."""
+"""Sends batches to the target: order in a partition, delivery, the producer."""

@@ -1,4 +1,4 @@
-"""What a broker's answer to a batch means: taken, to be sent again, or refused. Pure."""
+"""The meaning of a broker's answer to a batch: accepted, to be sent again, or refused. Pure."""
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
@@ -22,8 +22,8 @@ _TRY_AGAIN = LEADER_MOVED | frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     )
 )
-"""Also what a broker says that could not add the partition to the transaction: the last one's markers are
-still being written, or another partition of the request was refused."""
+"""Includes the answers of a broker that could not add the partition to the transaction: the markers of the
+last one are still being written, or another partition of the request was refused."""
 ABOUT_THE_PRODUCER = frozenset(
     (
         ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -40,13 +40,13 @@ ABOUT_THE_PRODUCER = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     )
 )
-"""Refusals that say nothing about the partition they came with."""
+"""Refusals that do not concern the partition with which they came."""
 _CORRUPT_ATTEMPTS = 3
-"""Damage on the way is cured by sending again; damage of the batch itself is not."""
+"""Damage in transit is healed by sending again; damage of the batch itself is not."""
 
 
 def refusal_of(answer: ProduceAnswer, *, alias: str) -> KafkaError | None:
-    """Why the broker did not take the batch; None when it did."""
+    """Why the broker did not accept the batch; None when it did."""
     doing = "send a batch"
     if answer.error_code:
         return partition_error(answer.error_code, answer.partition, doing, alias=alias, detail=answer.message)
@@ -56,7 +56,7 @@ def refusal_of(answer: ProduceAnswer, *, alias: str) -> KafkaError | None:
 
 
 def may_retry(pending: PendingBatch, queue: PartitionQueue, code: int) -> bool:
-    """Whether a batch that was refused with this code is to be sent again."""
+    """Whether a batch that was refused with this code has to be sent again."""
     if code == ErrorCode.CORRUPT_MESSAGE:
         return pending.attempts < _CORRUPT_ATTEMPTS
     if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:

@@ -1,5 +1,5 @@
-"""What is under way to each broker: how much it may be, when a throttle is over, when something was taken
-last."""
+"""What is in flight to each broker: the limit, the end of a throttle, and when the broker last accepted
+something."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ from twinlog.kafka.raw.window import Window
 
 _LEAST_WINDOW_BYTES = 1 << 20
 _SLOW_SECONDS = 5.0
-"""A request is slow after so long without an answer: a third of the default time-out."""
+"""A request without an answer for this long is slow: a third of the default time-out."""
 _LONG_THROTTLE_SECONDS = 1.0
 _TIMER_MARGIN_SECONDS = 0.001
-"""A timer may come early by a rounding, and then there is nothing to send yet."""
+"""A timer may fire slightly early, when there is nothing to send yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class SentRequest:
 
 @dataclass(slots=True)
 class _Way:
-    """What is under way to one broker."""
+    """What is in flight to one broker."""
 
     window: Window
     requests: int = 0
@@ -38,7 +38,7 @@ class _Way:
 
 
 class BrokerWays:
-    """On the loop it is made on. Times are the loop's."""
+    """Use it on the loop on which it was created. Times are the loop's."""
 
     def __init__(self, settings: ProducerSettings, throttle_over: Callable[[], None]) -> None:
         self._settings = settings
@@ -49,17 +49,17 @@ class BrokerWays:
         self._timer: asyncio.TimerHandle | None = None
 
     def may_send(self, node: int, connection: DataConnection) -> bool:
-        """Whether the broker gets another request now. If a throttle forbids it, `throttle_over` is called
-        when it is over."""
+        """Whether the broker gets another request now. If a throttle forbids it, `throttle_over` is called at
+        its end."""
         return self._way(node).requests < self._settings.max_in_flight and not self._is_throttled(connection)
 
     def has_room(self, node: int, size_bytes: int) -> bool:
-        """For so much; a batch that is larger than the window goes alone."""
+        """Whether there is room for this much; a batch that is larger than the window is sent alone."""
         way = self._way(node)
         return way.requests == 0 or way.size_bytes + size_bytes <= way.window.size_bytes
 
     def most_bytes(self, node: int) -> int:
-        """How large one request to this broker may be."""
+        """The size limit of a request to this broker."""
         return min(self._settings.max_request_bytes, self._way(node).window.size_bytes)
 
     def sent(
@@ -72,7 +72,7 @@ class BrokerWays:
         return SentRequest(node, connection, pending_batches, size_bytes, self._loop.time())
 
     def answered(self, sent: SentRequest, *, was_taken: bool) -> None:
-        """The request is over; without an answer it was not taken."""
+        """The request has ended; without an answer it was not accepted."""
         way, now = self._way(sent.node), self._loop.time()
         under_way = way.size_bytes
         way.requests -= 1
@@ -86,7 +86,7 @@ class BrokerWays:
             self._taken_until[sent.connection] = now + throttled_seconds
 
     def taken_until(self, connection: object) -> float:
-        """When the broker last took something on a connection, or its throttle ends."""
+        """When the broker last accepted something on a connection, or its throttle ends."""
         return self._taken_until.get(connection, 0.0) if connection is not None else 0.0
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class BrokerWays:
             return False
         over_at = self._loop.time() + left_seconds + _TIMER_MARGIN_SECONDS
         if self._timer is None or over_at < self._timer.when():
-            # The first one that is over: brokers throttle for times of their own.
+            # The first one that ends: brokers throttle for different times.
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_at(over_at, self._over)

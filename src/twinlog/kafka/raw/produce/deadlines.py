@@ -1,4 +1,5 @@
-"""Which batches are late. One that only waits for its turn is not, while its broker takes others."""
+"""Which batches are late. A batch that waits for its turn is not late as long as its broker accepts
+others."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -37,7 +38,8 @@ class Deadlines:
             self._timer = self._loop.call_at(pending.deadline, self._check)
 
     def deadline_of(self, pending: PendingBatch) -> float:
-        """Loop time: moves while the broker takes what is before this batch, until it has failed once."""
+        """A loop time that moves while the broker accepts what is before this batch, until the batch has
+        failed once."""
         if pending.last_error is not None:
             return pending.deadline
         taken_until = self._ways.taken_until(self._batches.queue_of(pending.partition).connection)
@@ -49,7 +51,7 @@ class Deadlines:
             self._timer.cancel()
 
     def _check(self) -> None:
-        """Runs at the deadline of what was then the oldest batch: mostly it is long delivered."""
+        """Runs at the deadline of what was then the oldest batch; mostly it was delivered long ago."""
         self._timer = None
         now = self._loop.time()
         oldest = self._batches.oldest(self.deadline_of)

@@ -1,9 +1,17 @@
-"""Batches to brokers and answers back: one request at a time per batch of each partition, several per broker.
+"""Sends batches to brokers and handles the answers.
 
-Not aiokafka's sender: that one copies large requests several times, allows one request per broker at a time,
-keeps retrying without a deadline, cannot be stopped while a broker is away, and loses the number of many
-refusals. What is kept is its connection. `OpenBatches` has the batches, `PartitionQueue` decides on the order
-of those of one partition, `BrokerWays` how much may be under way to a broker, `Deadlines` which are late.
+Not aiokafka's sender, which copies large requests several times, allows one request per broker at a time,
+retries without a deadline, cannot be stopped while a broker is down, and loses the codes of many refusals.
+Its connection is used. The path of a batch:
+
+    put ─▶ OpenBatches ── PartitionQueue ─▶ _next_round ──▶ _produce ──▶ broker
+           all batches    order of one      one batch per   one request    │
+               ▲          partition         partition,      per leader     │
+               │                            room (BrokerWays)              ▼
+               └──────────── retry later ◀────────────────────────────── answer ─▶ future: the base offset,
+                                                                                   or the whole producer fails
+
+`Deadlines` watches which batches are late.
 """
 
 import asyncio
@@ -44,13 +52,13 @@ from twinlog.kafka.raw.transactions.wire import ProducerIdentity
 from twinlog.model import TopicPartition
 
 _LONGEST_PAUSE = 32
-"""In first pauses."""
+"""As a multiple of the first pause."""
 
 
 class Delivery:
     """The sending half of a producer. Starts inside the producer's TaskGroup, ends with `stop`.
 
-    Fails as a whole: with the first refusal that no retry can heal nothing more is sent, and every open
+    Fails as a whole: after the first refusal that no retry can heal, nothing more is sent, and every open
     future raises.
     """
 
@@ -65,17 +73,17 @@ class Delivery:
         """`on_failure` is called once, when `failure` is set."""
         self.failure: KafkaError | None = None
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
-        """The partitions to blame for `failure`, if it is about partitions."""
+        """The partitions that caused `failure`, if it is about partitions."""
         self._on_failure = on_failure
         self._session = session
         self._settings = settings
         self._coordinator = coordinator
         self._transactional_id = transactional_id
-        # A broker forgets a producer by the age of its records, also while it sends old ones; then it would
-        # take a batch out of order. Inside a transaction it forgets nobody.
+        # A broker forgets a producer by the timestamps of its records, also while the producer sends old
+        # records; then it would accept a batch out of order. Within a transaction it forgets no producer.
         self._batches = OpenBatches(max_in_flight=settings.max_in_flight if transactional_id else 1)
         self.idle = self._batches.idle
-        """Set while nothing is unacknowledged."""
+        """Set while everything is acknowledged."""
         self._identity = ProducerIdentity(-1, -1)
         self._stopped = False
         self._wake = asyncio.Event()
@@ -108,7 +116,7 @@ class Delivery:
         self._spawn(self._run(), "send batches")
 
     def put(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
-        """Queue a batch; the future gives the base offset."""
+        """Queue a batch; the future gets the base offset."""
         now, settings = self._loop.time(), self._settings
         pending = PendingBatch(
             partition=partition,
@@ -124,12 +132,12 @@ class Delivery:
 
     @property
     def has_transaction(self) -> bool:
-        """Whether the coordinator knows of partitions in the present transaction, as far as they are
+        """Whether the coordinator knows partitions of the present transaction, as far as they are
         acknowledged."""
         return bool(self._transaction.added)
 
     def transaction_ended(self, identity: ProducerIdentity) -> None:
-        """Everything is committed and the next transaction is sent as `identity`."""
+        """Everything is committed, and the next transaction is sent as `identity`."""
         if self._stopped:
             return
         if identity.producer_id != self._identity.producer_id:
@@ -140,7 +148,7 @@ class Delivery:
         self._identity = identity
 
     def fail(self, error: KafkaError) -> None:
-        """Send nothing more; the first failure is the one that is kept."""
+        """Send nothing more; the first failure is kept."""
         if self._stopped:
             return
         self.failure = error
@@ -148,7 +156,7 @@ class Delivery:
         self._on_failure()
 
     def stop(self) -> None:
-        """End at once; what is not acknowledged fails."""
+        """Stop at once; unacknowledged batches fail."""
         self._stop_with(
             from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, "send batches", detail="the producer was closed")
         )
@@ -222,7 +230,7 @@ class Delivery:
         return chosen
 
     def _produce(self, node: int, connection: DataConnection, pending_batches: list[PendingBatch]) -> None:
-        """Write the request at once: what is called in order is on the wire in order."""
+        """Write the request at once, so that requests are on the wire in call order."""
         request = produce_request(
             [
                 ProducePart(pending.partition, pending.header, pending.batch.records)
@@ -292,7 +300,7 @@ class Delivery:
     def _send_again(self, pending: PendingBatch, error: KafkaError) -> None:
         if self._stopped:
             return
-        # From its first failure on a batch no longer waits for its turn.
+        # After its first failure a batch no longer waits for its turn.
         pending.deadline = self._deadlines.deadline_of(pending)
         pending.last_error = error
         first = self._settings.retry_pause_seconds

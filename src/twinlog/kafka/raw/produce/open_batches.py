@@ -1,4 +1,4 @@
-"""The batches that a producer was given and that are not acknowledged yet, in a queue for each partition."""
+"""The batches of a producer that are not acknowledged yet, in a queue for each partition."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,9 +14,9 @@ class OpenBatches:
     def __init__(self, *, max_in_flight: int) -> None:
         """`max_in_flight`: how many batches of a partition may be unanswered."""
         self.busy: dict[TopicPartition, PartitionQueue] = {}
-        """Queues that may have something to send; whose turn is next comes first."""
+        """Queues that may have something to send, in order of their turns."""
         self.idle = asyncio.Event()
-        """Set while nothing is unacknowledged."""
+        """Set while everything is acknowledged."""
         self.idle.set()
         self._max_in_flight = max_in_flight
         self._queues: dict[TopicPartition, PartitionQueue] = {}
@@ -36,7 +36,7 @@ class OpenBatches:
         return self._queues[partition]
 
     def in_turn(self) -> Iterator[tuple[TopicPartition, PartitionQueue]]:
-        """The queues that have batches, in the order of their turns."""
+        """The queues with batches, in order of their turns."""
         for partition, queue in list(self.busy.items()):
             if queue.is_empty:
                 del self.busy[partition]
@@ -44,7 +44,7 @@ class OpenBatches:
                 yield partition, queue
 
     def had_turn(self, partition: TopicPartition) -> None:
-        """To the end of the queue: no partition starves the others."""
+        """Move the queue to the end, so that no partition starves the others."""
         self.busy[partition] = self.busy.pop(partition)
 
     def oldest(self, deadline_of: Callable[[PendingBatch], float]) -> list[PendingBatch]:
@@ -52,7 +52,7 @@ class OpenBatches:
         return [pending for queue in self._queues.values() if (pending := queue.oldest(deadline_of))]
 
     def begin_epoch(self, partitions: Iterable[TopicPartition]) -> None:
-        """Batches of these partitions are sent as the producer's next epoch. Only while none is open."""
+        """Send batches of these partitions as the producer's next epoch. Only while no batch is open."""
         for partition in partitions:
             self._queues[partition].begin_epoch()
 
@@ -62,11 +62,11 @@ class OpenBatches:
         self.busy.clear()
 
     def finish(self, pending: PendingBatch, outcome: int | KafkaError) -> None:
-        """`outcome`: the base offset on the target, or why there is none."""
+        """`outcome`: the base offset on the target, or the error."""
         if not pending.acknowledged.done():
             if isinstance(outcome, KafkaError):
                 pending.acknowledged.set_exception(outcome)
-                # Looked at, or asyncio would complain about futures that nobody awaits.
+                # Retrieve it, or asyncio would report futures that are never awaited.
                 pending.acknowledged.exception()
             else:
                 pending.acknowledged.set_result(outcome)

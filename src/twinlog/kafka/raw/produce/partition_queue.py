@@ -1,12 +1,12 @@
-"""The order of one partition's batches on their way to the broker. Pure: the caller does the sending.
+"""The order of one partition's batches on their way to the broker. Pure: the caller sends.
 
 Invariants, each with its reason:
-- batches leave in the order they came, and a batch keeps its sequence number at every attempt;
+- batches are sent in the order of their arrival, and a batch keeps its sequence number at every attempt;
 - at most `max_in_flight` are unanswered: a broker remembers the last five batches of a producer;
-- only one is unanswered until the first is acknowledged: a broker that does not know the producer yet takes
+- only one is unanswered until the first is acknowledged: a broker that does not know the producer yet accepts
   any sequence number, so a second batch could pass a refused first one;
-- all unanswered ones are on one connection: only there does a broker see them in order;
-- after one has to be sent again nothing new leaves until all others are answered, and then it leaves first.
+- all unanswered ones are on one connection: only there does a broker get them in order;
+- after one has to be sent again nothing new is sent until all others are answered, and then it is sent first.
 """
 
 import asyncio
@@ -31,11 +31,12 @@ class PendingBatch:
     partition: TopicPartition
     batch: OutgoingBatch
     deadline: float
-    """Loop time by which it must be acknowledged, if its broker takes nothing before it meanwhile."""
+    """The loop time by which it must be acknowledged, unless its broker accepts earlier batches meanwhile."""
     acknowledged: asyncio.Future[int]
     """The target base offset."""
     latest: float = math.inf
-    """Loop time by which it must be acknowledged in any case: its transaction does not live for ever."""
+    """The loop time by which it must be acknowledged in any case, because its transaction has a time
+    limit."""
     base_sequence: int = _NO_SEQUENCE
     header: bytes = b""
     attempts: int = 0
@@ -45,17 +46,17 @@ class PendingBatch:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionQueue:
-    """Parcels of one partition and one producer."""
+    """The batches of one partition and one producer."""
 
     max_in_flight: int = 5
     next_sequence: int = 0
     retry_at: float = 0.0
-    """Loop time before which nothing is sent."""
+    """The loop time before which nothing is sent."""
     waiting: deque[PendingBatch] = field(default_factory=deque)
     in_flight: list[PendingBatch] = field(default_factory=list)
     returned: list[PendingBatch] = field(default_factory=list)
     connection: object = None
-    """Where the batches in flight were sent; without any, where the next one will be."""
+    """The connection of the batches in flight; without any, that of the next one."""
     is_known: bool = False
     """The broker has acknowledged a batch of this producer on this partition."""
 
@@ -67,7 +68,7 @@ class PartitionQueue:
         """From now on as the next epoch of the same producer, which starts at sequence number 0. Only when
         empty.
 
-        A broker that knows the producer takes no other number first, so `is_known` stays.
+        A broker that knows the producer accepts no other number first, so `is_known` stays.
         """
         assert self.is_empty
         self.next_sequence = 0
@@ -78,8 +79,7 @@ class PartitionQueue:
         return min(here, key=deadline_of, default=None)
 
     def lead_to(self, connection: object) -> None:
-        """The leader and the connection to it are known: from now on batches only wait for their
-        turn."""
+        """The leader and the connection to it are known: from now on batches only wait for their turn."""
         if not self.in_flight:
             self.connection = connection
 
@@ -101,8 +101,7 @@ class PartitionQueue:
         return self.waiting[0]
 
     def take(self, producer_id: int, producer_epoch: int, *, transactional: bool) -> PendingBatch:
-        """Take the batch that `peek` showed; its first attempt gives it its sequence number and its
-        checksum."""
+        """Take the batch of `peek`; the first attempt sets its sequence number and its checksum."""
         pending = self.waiting.popleft()
         pending.attempts += 1
         if pending.base_sequence == _NO_SEQUENCE:
@@ -124,7 +123,7 @@ class PartitionQueue:
         self.retry_at = max(self.retry_at, retry_at)
 
     def has_earlier(self, pending: PendingBatch) -> bool:
-        """Whether a batch sent before this one is still unanswered or has to be sent again.
+        """Whether a batch that was sent before this one is still unanswered or has to be sent again.
 
         Then a broker that calls this one out of order is right, and it only has to wait for its turn.
         """
@@ -133,5 +132,5 @@ class PartitionQueue:
 
 
 def _sent_order(next_sequence: int) -> Callable[[PendingBatch], int]:
-    """Sequence numbers wrap at 2^31: order by how far behind the next one they are, the farthest first."""
+    """Sequence numbers wrap at 2^31: order by the distance to the next one, the largest first."""
     return lambda pending: -((next_sequence - pending.base_sequence) & _SEQUENCE_MASK)

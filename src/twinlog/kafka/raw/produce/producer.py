@@ -29,18 +29,18 @@ class ProducerState(StrEnum):
 
 
 class RawProducer:
-    """One producer identity on a session. Use it in one task, as `async with`.
+    """One producer identity on a session. Use it in one task, with `async with`.
 
-    It never aborts: batches that are still on their way could arrive after the abort, and stay open for ever.
-    The next owner of the id ends what is left open, and fences those.
+    It never aborts, because batches that are still in flight could arrive after the abort, and stay open for
+    ever. The next owner of the id ends what is left open, and fences these batches.
 
-    After a failure nothing more is sent, every open future raises, `state` is FAILED and `failure` says why;
-    `partition_failures` names the partitions to blame, if single ones are. Leave it then, take a new one, and
+    After a failure nothing more is sent, every open future raises, `state` is FAILED and `failure` has the
+    cause; `partition_failures` names partitions if they are the cause. Leave it then, create a new one, and
     resume from the committed position.
 
-    Without transactions a batch may in rare cases be there twice: a broker that restarts forgets producers
-    whose last *record* is older than producer.id.expiration.ms (a day), which copied data often is, and then
-    no longer knows a batch whose acknowledgement was lost. An open transaction is never forgotten.
+    Without transactions a batch may rarely be written twice: a restarted broker forgets producers whose last
+    *record* is older than producer.id.expiration.ms (a day), as copied data often is, and then does not
+    recognise a batch whose acknowledgement was lost. An open transaction is never forgotten.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class RawProducer:
         transactional_id: str | None = None,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_failure` is called once when the producer fails. That may be while nothing is sent: the last
+        """`on_failure` is called once when the producer fails, possibly while nothing is sent: the last
         transaction may hang."""
         self.transactional_id = transactional_id
         self._session = session
@@ -77,8 +77,7 @@ class RawProducer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop at once; what is not acknowledged fails. An open transaction is left to the id's next
-        owner."""
+        """Stop at once; unacknowledged batches fail. An open transaction is left to the id's next owner."""
         self._state = ProducerState.CLOSED
         self._delivery.stop()
         await self._tasks.close()
@@ -95,28 +94,28 @@ class RawProducer:
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
-        """Partitions of the target that are to blame for `failure`; empty if it is not about partitions."""
+        """The partitions of the target that caused `failure`; empty if it is not about partitions."""
         return self._delivery.partition_failures
 
     def begin(self) -> None:
-        """Open a transaction; nothing is sent yet. Raises StateError, or the failure again."""
+        """Open a transaction; nothing is sent yet. Raises StateError, or the earlier failure."""
         self._expect(ProducerState.READY)
         if self.transactional_id is None:
             raise StateError("an idempotent producer has no transactions")
         self._state = ProducerState.IN_TRANSACTION
 
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
-        """Queue a batch and return at once. The future gives the target base offset, or raises KafkaError.
+        """Queue a batch and return at once. The future gets the target base offset, or raises KafkaError.
 
-        Batches of a partition are delivered in the order of the calls; what is sent in one go of the event
-        loop leaves together. Nobody has to await the future: `flush` and `commit` do. In a transaction the
-        records exist only after `commit`. Raises StateError, or the failure again.
+        Batches of a partition are delivered in call order; what is queued within one iteration of the event
+        loop is sent together. The future need not be awaited: `flush` and `commit` do that. In a transaction
+        the records exist only after `commit`. Raises StateError, or the earlier failure.
         """
         self._expect(ProducerState.IN_TRANSACTION if self.transactional_id else ProducerState.READY)
         return self._delivery.put(partition, batch)
 
     async def flush(self) -> None:
-        """Wait until everything sent is acknowledged; at most the longest delivery takes. Raises the
+        """Wait until everything is acknowledged, at most as long as the longest delivery takes. Raises the
         failure."""
         await self._delivery.idle.wait()
         if self.failure is not None:
@@ -127,8 +126,7 @@ class RawProducer:
     async def commit(self) -> None:
         """Flush, then commit. Raises KafkaError; after a transient one the outcome is unknown until the next
         owner of the id has initialised it and read the committed position. Bounded by twice the delivery
-        time-out.
-        """
+        time-out."""
         self._expect(ProducerState.IN_TRANSACTION)
         await self.flush()
         if self._delivery.has_transaction:
@@ -144,7 +142,7 @@ class RawProducer:
         self._state = ProducerState.READY
 
     def _failed(self, error: Exception) -> None:
-        """A mistake of ours ended what sends: nothing more would be acknowledged."""
+        """A bug ended the sending task: nothing more would be acknowledged."""
         self._delivery.fail(KafkaError(f"{type(error).__name__}: {error}", reason="INTERNAL"))
 
     def _expect(self, state: ProducerState) -> None:

@@ -1,7 +1,7 @@
-"""The way of a batch to its partition's leader: metadata, and one connection per broker that is opened when
-first needed.
+"""Finds the partition's leader for a batch: metadata, and one connection per broker, opened when first
+needed.
 
-Works in the background of a `Delivery`: what is not there yet is fetched, and `changed` called when it is.
+Works in the background of a `Delivery`: `changed` is called when something missing has been found.
 """
 
 import contextlib
@@ -17,7 +17,8 @@ from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.model import TopicPartition
 
 _PRODUCE_CONNECTION = 1
-"""One connection per broker for all batches, as their order matters; other requests take others."""
+"""One connection per broker for all batches, because their order matters; other requests use other
+connections."""
 _UNKNOWN_TOPIC_REASON = "TOPIC_UNKNOWN"
 
 Spawn = Callable[[Coroutine[None, None, None], str], None]
@@ -25,12 +26,12 @@ Spawn = Callable[[Coroutine[None, None, None], str], None]
 
 async def prepare_to_produce(session: DataClientPool, topics: Collection[str]) -> None:
     """Find the leaders of topics and connect to them, so that the first batch waits for neither. Raises
-    KafkaError; at most 10 s."""
+    KafkaError; takes at most 10 s."""
     await meet_leaders(session, topics, _PRODUCE_CONNECTION)
 
 
 class Routes:
-    """Knows where batches go, or has it found out."""
+    """Knows where batches are sent, or finds it out."""
 
     def __init__(
         self, session: DataClientPool, settings: ProducerSettings, spawn: Spawn, changed: Callable[[], None]
@@ -45,7 +46,7 @@ class Routes:
         self._unknown_since: dict[TopicPartition, float] = {}
 
     def find(self, client: DataClient, partition: TopicPartition) -> tuple[int, DataConnection] | None:
-        """The leader's node id and the connection to it; None while either is missing."""
+        """The leader's node id and the connection to it; None while one of them is missing."""
         leader = leader_of(client, partition)
         if leader is None:
             self._stale = True
@@ -59,7 +60,7 @@ class Routes:
         return None
 
     def suspect(self, *, connection: bool) -> None:
-        """The leader may have moved; with `connection`, brokers may not be reachable at all."""
+        """The leader may have moved; with `connection`, no broker may be reachable."""
         self._stale = True
         if connection:
             self._session.suspect()
@@ -71,7 +72,7 @@ class Routes:
         refuse: Callable[[dict[TopicPartition, KafkaError]], None],
         now: float,
     ) -> None:
-        """Read the metadata again if that was asked for; `refuse` gets partitions that are not there."""
+        """Read the metadata again if that was requested; `refuse` gets partitions that do not exist."""
         if self._stale and not self._refreshing:
             self._stale = False
             self._refreshing = True

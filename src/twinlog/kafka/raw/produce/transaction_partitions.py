@@ -1,7 +1,8 @@
-"""Which partitions are in a producer's transaction, which may be, and whether the last one ended in them.
+"""Which partitions are in a producer's transaction, which may enter it, and whether the last one ended there.
 
-A partition enters when its leader has said that nothing of this producer hangs there (`HangingGuard`). Of
-transactions of version 2 the broker that gets the first batch adds it; else the coordinator is told before.
+A partition enters when its leader has reported that nothing of this producer hangs there (`HangingGuard`). In
+transactions of version 2 the broker that gets the first batch adds the partition; otherwise the coordinator
+is told before.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ class TransactionPartitions:
         """`changed` is called when more may be sent, `refuse` with partitions that cannot be written, `fail`
         when the producer cannot continue."""
         self.added: set[TopicPartition] = set()
-        """Those in the transaction, as far as the coordinator or a broker was told."""
+        """The partitions in the transaction, as far as the coordinator or a broker was told."""
         self._session = session
         self._settings = settings
         self._coordinator = coordinator
@@ -64,8 +65,8 @@ class TransactionPartitions:
         self._guard.all_committed_from(identity.producer_epoch)
 
     def enter(self, client: DataClient, busy: Set[TopicPartition]) -> set[TopicPartition]:
-        """Those with something to send that may be in the transaction, and that a batch adds to it. Others
-        are asked about, or the coordinator is told of them."""
+        """The partitions with something to send that may be in the transaction, and that a batch adds to it.
+        For others the leaders are asked, or the coordinator is told."""
         entering = self._clear_of(client, busy - self.added - self._adding)
         if entering and self._must_add(client, busy):
             self._adding |= entering
@@ -74,9 +75,9 @@ class TransactionPartitions:
         return entering
 
     def taken(self, partition: TopicPartition) -> None:
-        """A batch is sent to it."""
+        """A batch was sent to it."""
         if partition not in self.added:
-            self.added.add(partition)  # at the latest by the broker that gets it
+            self.added.add(partition)  # At the latest, the broker that gets it adds it.
             self._guard.begun(partition)
 
     def ended(self, identity: ProducerIdentity) -> None:
@@ -98,7 +99,7 @@ class TransactionPartitions:
     def _clear_of(self, client: DataClient, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Those that may be in the transaction; the leaders of the others are asked.
 
-        The others are not added either: the end of the transaction would be written to them.
+        The others are not added either, because the end of the transaction would be written to them.
         """
         clear: set[TopicPartition] = set()
         unclear: dict[DataConnection, set[TopicPartition]] = {}
@@ -116,17 +117,18 @@ class TransactionPartitions:
         return clear
 
     def _must_add(self, client: DataClient, busy: Collection[TopicPartition]) -> bool:
-        """Whether the coordinator has to be told of partitions before anything is sent to them.
+        """Whether the coordinator has to be told about partitions before anything is sent to them.
 
-        In transactions of version 2 a broker adds those it gets a batch for. Where several would do so at
-        once all but one find the coordinator busy and wait 20 ms (KAFKA-18654): one request is faster.
+        In transactions of version 2 a broker adds the partitions of its batches. If several brokers do so at
+        the same time, all but one find the coordinator busy and wait 20 ms (KAFKA-18654): one request is
+        faster.
         """
         if not self._coordinator.version_2:
             return True
         return len({leader_of(client, partition) for partition in busy}) > 1
 
     def _not_clear(self, error: KafkaError | None) -> None:
-        """A leader did not say whether something hangs, or (None) it may be ending just now."""
+        """A leader did not report whether something hangs, or (None) it may just be ending."""
         if self._stopped:
             return
         if error is not None:
@@ -134,7 +136,7 @@ class TransactionPartitions:
         self._loop.call_later(self._settings.retry_pause_seconds + TIMER_MARGIN_SECONDS, self._changed)
 
     def _look_later(self) -> None:
-        """Look when the first of the ended transactions is old enough; soon, if a look was in vain."""
+        """Check when the first of the ended transactions is old enough; soon, if a check failed."""
         if self._look_timer is not None or self._stopped:
             return
         first, after_seconds = self._guard.first_ended_at, self._settings.end_look_seconds
@@ -146,7 +148,7 @@ class TransactionPartitions:
         self._spawn(self._look(), "look for transactions that hang")
 
     async def _look(self) -> None:
-        """Ask whether transactions ended on partitions that no other has followed on."""
+        """Ask whether transactions have ended on partitions on which no other followed."""
         try:
             client = await self._session.client("look for transactions that hang")
             ended = self._guard.ended_before(self._loop.time() - self._settings.end_look_seconds)
@@ -163,7 +165,7 @@ class TransactionPartitions:
     def _connections(
         self, client: DataClient, partitions: Iterable[TopicPartition]
     ) -> dict[DataConnection, set[TopicPartition]]:
-        """The connections to the partitions' leaders, as far as those are known and connected."""
+        """The connections to the partitions' leaders, as far as they exist."""
         found: dict[DataConnection, set[TopicPartition]] = {}
         for partition in partitions:
             route = self._routes.find(client, partition)

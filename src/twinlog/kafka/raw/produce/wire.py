@@ -1,7 +1,7 @@
-"""Produce, cut and put together without copies.
+"""Produce, built and read without copies.
 
-Layout: Kafka's protocol guide. It is written in its last version before tagged fields; for transactions of
-version 2 (KIP-890) it has to be flexible.
+Layout: Kafka's protocol guide. It uses the last version before tagged fields; transactions of version 2
+(KIP-890) need a flexible version.
 """
 
 import struct
@@ -51,13 +51,13 @@ class ProduceAnswer(NamedTuple):
     error_code: int
     base_offset: int
     message: str
-    """What the broker says about the refusal; "" if it says nothing."""
+    """The broker's message about the refusal; "" if there is none."""
 
 
 class ProduceResponse(NamedTuple):
     answers: list[ProduceAnswer]
     throttle_ms: int
-    """The batches are written; nothing more is taken on the connection for so long."""
+    """The batches are written; for this long the broker accepts nothing more on the connection."""
 
 
 def produce_request(
@@ -166,7 +166,7 @@ def _read_flexible_produce_response(data: Frame, position: int) -> ProduceRespon
             number, error_code, base_offset, _ = _PRODUCED.unpack_from(data, position)
             position += _PRODUCED.size + _LOG_START_BYTES
             message, position = _take_flexible_record_errors(data, position)
-            position = skip_tags(data, position)  # who leads now: metadata says it too
+            position = skip_tags(data, position)  # The present leader; the metadata have it too.
             answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, message))
         position = skip_tags(data, position)
     return ProduceResponse(answers, take_int32(data, position)[0])

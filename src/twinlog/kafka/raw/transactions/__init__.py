@@ -1,1 +1,1 @@
-"""Transactions over the wire: coordinator, identities, fencing, what hangs."""
+"""Transactions over the wire: coordinator, identities, fencing, hanging transactions."""

@@ -1,10 +1,9 @@
 """One transactional id and its coordinator: get the producer's identity, add partitions, end the transaction.
 
-In transactions of version 2 (KIP-890), where the cluster has them, brokers add the partitions of what is
-produced by themselves, and every end gives the identity of the next one, so that nothing late slips into it.
-
-Every call retries what may heal (the coordinator moving, the previous transaction still ending) until its
-deadline; what does not heal is raised at once.
+In transactions of version 2 (KIP-890), if the cluster has them, brokers themselves add the partitions of
+batches, and every end returns the identity for the next one, so that nothing late gets into it. Every call
+retries what may heal (the coordinator moving, the previous transaction still ending) until its deadline;
+other errors are raised at once.
 """
 
 import asyncio
@@ -34,7 +33,8 @@ T = TypeVar("T")
 _TRANSACTION = 1
 _FEATURE, _VERSION_2 = "transaction.version", 2
 _NEEDED_VERSIONS = {0: 12, 26: 5}
-"""Produce that adds partitions, EndTxn that gives an identity: proxies may hide what their brokers speak."""
+"""Produce that adds partitions, and EndTxn that returns an identity: proxies may hide their brokers'
+versions."""
 _COORDINATOR_PAUSE_SECONDS = 0.05
 _FIRST_BUSY_PAUSE_SECONDS = 0.002
 """aiokafka waits 20 ms, Java 20-100; the markers of a small transaction are written in one or two."""
@@ -42,13 +42,13 @@ _LONGEST_BUSY_PAUSE_SECONDS = 0.05
 
 
 class _Refusal(NamedTuple):
-    """The coordinator's error code, which may or may not be worth another attempt."""
+    """The coordinator's error code, which may or may not be worth a retry."""
 
     code: int
 
 
 class RefusedPartitionsError(KafkaError):
-    """Some partitions cannot be in the transaction; `partitions` says why for each."""
+    """Some partitions cannot be in the transaction; `partitions` has the error of each."""
 
     def __init__(self, partitions: dict[TopicPartition, KafkaError]) -> None:
         first = next(iter(partitions.values()))
@@ -57,7 +57,7 @@ class RefusedPartitionsError(KafkaError):
 
 
 class TransactionCoordinator:
-    """Speaks for one transactional id; for None it only gets identities, from any broker."""
+    """For one transactional id; for None it only gets identities, from any broker."""
 
     def __init__(
         self, session: DataClientPool, transactional_id: str | None, *, transaction_timeout_seconds: float
@@ -72,7 +72,7 @@ class TransactionCoordinator:
     async def new_identity(self, *, timeout_seconds: float) -> ProducerIdentity:
         """InitProducerId: fences every earlier holder of the id and aborts what it left open.
 
-        When this returns, the id's earlier transactions are over on every partition. Raises KafkaError.
+        When this returns, the id's earlier transactions have ended on every partition. Raises KafkaError.
         """
         request = InitProducerIdRequest(self._id, self._transaction_timeout_ms)
 
@@ -88,8 +88,8 @@ class TransactionCoordinator:
         """Find out whether the cluster has transactions of version 2; they are used from now on. Raises
         KafkaError.
 
-        Once for each producer: a cluster that is upgraded gets them with the next one. A downgrade makes
-        this one fail.
+        Called once for each producer: after an upgrade of the cluster the next producer uses them. After a
+        downgrade this one fails.
         """
         doing = f"ask for the version of transactions of {self._name()}"
 
@@ -111,10 +111,8 @@ class TransactionCoordinator:
         timeout_seconds: float,
         unknown_topic_seconds: float,
     ) -> None:
-        """AddPartitionsToTxn. Raises RefusedPartitionsError when single ones are to blame, else KafkaError.
-
-        A topic the broker does not know is asked for again during `unknown_topic_seconds`.
-        """
+        """AddPartitionsToTxn. Raises RefusedPartitionsError if single partitions are the cause, else
+        KafkaError. An unknown topic is retried for `unknown_topic_seconds`."""
         doing = f"add partitions to the transaction of {self._name()}"
         request = add_partitions_request(self.transactional_id, identity, partitions)
         give_up_unknown_at = asyncio.get_running_loop().time() + unknown_topic_seconds
@@ -148,11 +146,11 @@ class TransactionCoordinator:
     async def end(
         self, identity: ProducerIdentity, *, commit: bool, timeout_seconds: float
     ) -> ProducerIdentity:
-        """EndTxn; returns who the next transaction is sent as. Raises KafkaError; after a transient one the
+        """EndTxn; returns the identity for the next transaction. Raises KafkaError; after a transient one the
         outcome is unknown.
 
-        A retry after a lost answer is safe: the coordinator knows the identity it ended last, and answers
-        with the same new one.
+        A retry after a lost answer is safe: the coordinator knows the identity whose transaction it ended
+        last, and returns the same new one.
         """
         request = end_request(self.transactional_id, identity, commit=commit, gives_identity=self.version_2)
 
@@ -227,7 +225,7 @@ class TransactionCoordinator:
 
     @property
     def transactional_id(self) -> str:
-        """Raises StateError where there is none."""
+        """Raises StateError if there is none."""
         if self._id is None:
             raise StateError("an idempotent producer has no transactions")
         return self._id

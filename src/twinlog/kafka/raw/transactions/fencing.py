@@ -1,4 +1,4 @@
-"""Fencing: take transactional ids over so that their former holder can never commit again."""
+"""Fencing: initialise transactional ids so that their former holders can never commit again."""
 
 import asyncio
 from collections.abc import Collection
@@ -18,13 +18,13 @@ async def fence(
     timeout_seconds: float,
     transaction_timeout_seconds: float,
 ) -> dict[str, ProducerIdentity | KafkaError]:
-    """InitProducerId for every id, without keeping a producer. One entry per id: who writes as it from now
-    on, or why it failed.
+    """InitProducerId for every id, without keeping a producer. The result has one entry per id: its new
+    identity, or the error.
 
     An id with an identity is safe: its earlier holders are fenced, and its coordinator has committed or
     aborted what they left open; partitions without a leader may have been left out (`open_transactions`).
     Takes at most `timeout_seconds` per id, 16 ids at a time. `transaction_timeout_seconds` is that of the
-    producers which have the ids: brokers refuse one above their transaction.max.timeout.ms from everybody.
+    producers with these ids: brokers refuse one above their transaction.max.timeout.ms.
     """
     outcome: dict[str, ProducerIdentity | KafkaError] = {}
     places = asyncio.Semaphore(_AT_ONCE)

@@ -1,12 +1,14 @@
-"""Keeps a producer from writing onto a transaction of its own that hangs (KIP-664).
+"""Keeps a producer from writing to a partition where a transaction of its own hangs (KIP-664).
 
-A coordinator that ends a transaction leaves a partition out that has no leader at that moment, for it takes
-it for a deleted one. The records stay open there, and the producer's next transaction on that partition would
-take them along: with its commit what was aborted shows, with its abort what was committed is lost.
-Invariant A: the first batch of a transaction goes to a partition only when its leader has said that nothing
-of this producer is open there, and has been heard from all the time since.
-Invariant B: where no other transaction follows, the leader is asked whether the last one ended there. Until
-then consumers that read committed records may not see it, although its commit was acknowledged.
+A coordinator that ends a transaction leaves out a partition without a leader at that moment, because it takes
+it for deleted. The records stay open there, and the producer's next transaction on that partition would
+include them: with its commit aborted records would appear, with its abort committed records would be lost.
+
+Invariant A: the first batch of a transaction is sent to a partition only when its leader has reported that
+nothing of this producer is open there, and has been heard from ever since.
+
+Invariant B: if no other transaction follows, the leader is asked whether the last one ended there. Until then
+read_committed consumers may not see it, although its commit was acknowledged.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction, de
 from twinlog.model import TopicPartition
 
 OUTCOME, COMMITTED = "outcome", "COMMITTED"
-"""In the metadata of a refusal: how the transaction ended that hangs, where that is certain."""
+"""In the metadata of a refusal: how the hanging transaction ended, if that is certain."""
 
 _DOING = "ask for open transactions"
 _ENDING_SECONDS = 0.5
@@ -45,8 +47,7 @@ class HangingGuard:
         now: Callable[[], float],
     ) -> None:
         """`refuse` gets the partitions where something hangs; `changed` is called when some are clear.
-        `not_clear` gets why a leader did not say, or None, and the caller asks again `pause_seconds` later.
-        """
+        `not_clear` gets the leader's error, or None, and the caller asks again `pause_seconds` later."""
         self._alias = alias
         self._pause_seconds = pause_seconds
         self._refuse = refuse
@@ -58,7 +59,7 @@ class HangingGuard:
         self._ask_again_at = 0.0
         self._clear: dict[TopicPartition, _Contact] = {}
         self._ended_at: dict[TopicPartition, float] = {}
-        """Partitions whose last transaction has ended, and whose leader has not answered since."""
+        """Partitions whose last transaction has ended, and whose leader has not confirmed it yet."""
         self._looking: set[TopicPartition] = set()
         self._asked: set[TopicPartition] = set()
 
@@ -71,8 +72,8 @@ class HangingGuard:
         partitions_by_connection: Mapping[DataConnection, set[TopicPartition]],
         producer_id: int,
     ) -> None:
-        """Ask the leaders of partitions that are not clear, unless that is under way or was not answered a
-        moment ago. Does not block."""
+        """Ask the leaders of partitions that are not clear, unless a request is in flight or failed a moment
+        ago. Does not block."""
         if self._now() < self._ask_again_at:
             return
         for connection, partitions in partitions_by_connection.items():
@@ -86,11 +87,11 @@ class HangingGuard:
         self._open_since.pop(partition, None)
 
     def ended(self, partitions: Iterable[TopicPartition]) -> None:
-        """The coordinator has acknowledged the end of the transaction that they were in."""
+        """The coordinator has acknowledged the end of their transaction."""
         self._ended_at.update(dict.fromkeys(partitions, self._now()))
 
     def ended_before(self, before: float) -> set[TopicPartition]:
-        """Partitions whose last transaction ended before this time, and may hang; without those whose leader
+        """Partitions whose last transaction ended before this time and may hang, without those whose leader
         was asked and has not answered yet."""
         return {
             partition
@@ -100,14 +101,14 @@ class HangingGuard:
 
     @property
     def first_ended_at(self) -> float | None:
-        """When the first of those ended that may hang; None: nothing may."""
+        """When the first transaction ended that may hang; None: none may."""
         return min(self._ended_at.values(), default=None)
 
     def look(
         self, partitions_by_connection: Mapping[DataConnection, Collection[TopicPartition]], producer_id: int
     ) -> None:
-        """Ask the leaders whether the last transactions of partitions have ended there; `partitions` are of
-        `ended_before`. Does not block; what is not answered is to be asked again."""
+        """Ask the leaders whether the last transactions of partitions have ended there; `partitions` come
+        from `ended_before`. Does not block; repeat it for those without an answer."""
         for connection, partitions in partitions_by_connection.items():
             ended_at = {partition: self._ended_at[partition] for partition in partitions}
             try:
@@ -182,7 +183,7 @@ class HangingGuard:
         hanging: dict[TopicPartition, KafkaError] = {}
         for partition, code, opened in answered.result():
             if self._ended_at.get(partition) != ended_at[partition]:
-                continue  # Written to since: what was open may be its next transaction.
+                continue  # Written to since: the open transaction may be the next one.
             if code:
                 refusal = partition_error(code, partition, _DOING, alias=self._alias)
                 self._looked_in_vain({partition: ended_at[partition]}, refusal)
@@ -195,14 +196,14 @@ class HangingGuard:
             self._refuse(hanging)
 
     def _looked_in_vain(self, ended_at: Mapping[TopicPartition, float], failure: KafkaError) -> None:
-        """A broker that is too old to say, or does not let us know, is not asked again."""
+        """A broker that is too old, or does not allow the request, is not asked again."""
         if not failure.retriable:
             for partition, at in ended_at.items():
                 if self._ended_at.get(partition) == at:
                     del self._ended_at[partition]
 
     def _hangs(self, partition: TopicPartition) -> bool:
-        """What was found open may be ending just now; what stays open is not."""
+        """A transaction that was found open may just be ending; one that stays open hangs."""
         now = self._now()
         if now - self._open_since.setdefault(partition, now) >= _ENDING_SECONDS:
             return True
@@ -212,7 +213,7 @@ class HangingGuard:
     def _unanswered(
         self, connection: DataConnection, partitions: set[TopicPartition], failure: KafkaError
     ) -> None:
-        """A broker that is too old to say, or does not let us know, is taken as it is."""
+        """A broker that is too old, or does not allow the request, counts as clear."""
         if failure.retriable:
             self._again(failure)
         else:

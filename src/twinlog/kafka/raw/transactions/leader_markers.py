@@ -31,8 +31,8 @@ _PRODUCER_ID_BYTES = 8
 
 
 class AbortMarker(NamedTuple):
-    """The end of one transaction in one partition. A leader takes it when both epochs are at least those of
-    the last marker of its producer there."""
+    """The end of one transaction in one partition. A leader accepts it when both epochs are at least those of
+    its producer's last marker there."""
 
     partition: TopicPartition
     producer_id: int
@@ -43,13 +43,13 @@ class AbortMarker(NamedTuple):
 
 
 MarkerAnswers = dict[tuple[TopicPartition, int], int]
-"""Error code by partition and producer id. Of several markers it is that of any of them: a broker tells one
-code for each producer and partition, so the log has to tell what was written."""
+"""The error code by partition and producer id. For several markers it belongs to any of them: a broker
+returns one code for each producer and partition, so the log has to show what was written."""
 
 
 def write_markers(markers: Sequence[AbortMarker]) -> HandWrittenRequest[MarkerAnswers]:
-    """Markers that the broker appends one after the other, each by itself. The answer comes when all of them
-    are on every replica in sync, or are refused. Version 1 (Kafka 2.6)."""
+    """The broker appends the markers one after the other. It answers when all of them are on every replica in
+    sync, or are refused. Version 1 (Kafka 2.6)."""
 
     def encode(_version: int) -> Pieces:
         pieces = [compact_length(len(markers))]

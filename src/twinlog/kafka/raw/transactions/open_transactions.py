@@ -1,4 +1,4 @@
-"""Which transactions are open on a partition, by its leader's word (DescribeProducers, KIP-664)."""
+"""The open transactions of a partition, according to its leader (DescribeProducers, KIP-664)."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -12,21 +12,19 @@ from twinlog.model import TopicPartition
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that has records on a partition and no marker there yet."""
+    """A transaction with records on a partition and without a marker there."""
 
     producer_id: int
     producer_epoch: int
-    """Producer epoch of its last batch there."""
+    """The producer epoch of its last batch there."""
     first_offset: int
 
 
 async def open_transactions(
     session: DataClientPool, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, list[OpenTransaction] | KafkaError]:
-    """What is open on each partition, or why that is not known. Needs Kafka 2.8, and READ on the topics.
-
-    Raises KafkaError when no broker can be reached in time.
-    """
+    """The open transactions of each partition, or the error. Needs Kafka 2.8, and READ on the topics. Raises
+    KafkaError when no broker can be reached in time."""
     return await ask_leaders(
         session,
         partitions,

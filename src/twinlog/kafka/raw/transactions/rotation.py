@@ -1,9 +1,9 @@
-"""Two transactional ids used in turn, so that one transaction need not wait for the markers of the last.
+"""Uses two transactional ids in turn, so that a transaction need not wait for the markers of the last one.
 
-After a commit is acknowledged its markers are still being written, and the id's next transaction would be
-answered CONCURRENT_TRANSACTIONS. The other id can begin at once, even while the commit is unanswered: over
-a long way that spares a round trip. A transaction that begins so early is not committed before the earlier
-one was acknowledged: then order and atomicity are those of one id.
+After an acknowledged commit its markers are still being written, and the id's next transaction would get
+CONCURRENT_TRANSACTIONS. The other id can begin at once, even while the commit is unanswered; with a distant
+cluster this saves a round trip. A transaction that begins so early is not committed before the earlier one
+was acknowledged, so order and atomicity are those of a single id.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from twinlog.model import TopicPartition
 
 
 class TransactionRotation:
-    """One open transaction at a time, over several ids; which one is in use does not matter to the caller.
+    """One open transaction at a time, over several ids; the caller need not know which one is in use.
 
-    As with `RawProducer`, any failure makes it unusable: leave it, and take a new one with the same ids.
+    As with `RawProducer`, any failure makes it unusable: leave it, and create a new one with the same ids.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class TransactionRotation:
         *,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_failure` as of `RawProducer`, once for each id."""
+        """`on_failure` as in `RawProducer`, once for each id."""
         if not transactional_ids:
             raise ValueError("a rotation needs at least one transactional id")
         self._producers = [
@@ -60,7 +60,7 @@ class TransactionRotation:
 
     @property
     def failure(self) -> KafkaError | None:
-        """The failure of the first id that failed; None: none did."""
+        """The failure of the first failed id; None if there is none."""
         return next((producer.failure for producer in self._producers if producer.failure), None)
 
     @property
@@ -73,8 +73,8 @@ class TransactionRotation:
         }
 
     def begin(self) -> RawProducer:
-        """Open the next transaction, on the other id, and return its producer. Raises StateError while one is
-        open, or the failure."""
+        """Open the next transaction with the other id, and return its producer. Raises StateError while one
+        is open, or the failure."""
         if self._current.state in (ProducerState.READY, ProducerState.ENDING):
             self._turn = (self._turn + 1) % len(self._producers)
         self._current.begin()

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn and EndTxn, written and read by hand: one of each for every round of a copy.
+"""AddPartitionsToTxn and EndTxn, hand-written: each round of a copy needs one of each.
 
 Layouts: AddPartitionsToTxnRequest.json, EndTxnRequest.json and their responses in Kafka's source.
 """
@@ -40,13 +40,13 @@ class ProducerIdentity(NamedTuple):
 class EndAnswer(NamedTuple):
     error_code: int
     identity: ProducerIdentity | None
-    """Who the next transaction is sent as; None: as the one that ended."""
+    """The identity for the next transaction; None: unchanged."""
 
 
 def add_partitions_request(
     transactional_id: str, identity: ProducerIdentity, partitions: Collection[TopicPartition]
 ) -> HandWrittenRequest[dict[TopicPartition, int]]:
-    """AddPartitionsToTxn, versions 0 (Kafka 0.11) to 2. The answer: an error code for each partition."""
+    """AddPartitionsToTxn, versions 0 (Kafka 0.11) to 2. Returns an error code for each partition."""
 
     def encode(_version: int) -> Pieces:
         by_topic: dict[str, list[int]] = {}

@@ -1,1 +1,2 @@
-"""Tokens for SASL OAUTHBEARER: read from Java's keys (`settings`), fetched (`fetching`), kept (`keeper`)."""
+"""Tokens for SASL OAUTHBEARER: configured by Java's keys (`settings`), fetched (`fetching`), cached
+(`keeper`)."""

@@ -1,8 +1,7 @@
-"""Getting one token: from a token server, a file, or made here. Blocks, for `timeout_seconds` at most until
-a server answers, and as long again while it does.
+"""Gets one token: from a token server, a file, or created here. Blocks for at most `timeout_seconds` until a
+server answers, and as long again while it sends its answer.
 
-Messages name the place and what it answered by its code (`invalid_client`), never a request, an answer or a
-token.
+Messages name the source and its error code (`invalid_client`), never a request, an answer or a token.
 """
 
 import base64
@@ -36,7 +35,7 @@ _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The secret goes to the configured server and nowhere else."""
+    """Redirects are refused, so that the secret is only sent to the configured server."""
 
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None

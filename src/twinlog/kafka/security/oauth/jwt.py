@@ -1,4 +1,4 @@
-"""JWTs as a client handles them: when one expires, and signing an assertion (RFC 7523)."""
+"""JWTs in a client: reading their expiry, and signing an assertion (RFC 7523)."""
 
 import base64
 import json
@@ -18,7 +18,8 @@ _MOST_SECONDS = 1e12
 
 
 def claims_of(token: str) -> Mapping[str, Any]:
-    """The payload of a JWT, its signature not checked: that is up to the broker. Empty for other tokens."""
+    """The payload of a JWT, without checking its signature, which is the broker's task. Empty for other
+    tokens."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
@@ -35,8 +36,7 @@ def expiry_of(token: str) -> float | None:
 
 
 def lifetime_of(token: str, expires_at: float, seen_at: float) -> float:
-    """Seconds from the claim `iat` to the token's end; from `seen_at` where it has none, or one that comes
-    later."""
+    """Seconds from the claim `iat` to the token's end; from `seen_at` if it has none, or a later one."""
     issued_at = _moment(token, "iat")
     return expires_at - (seen_at if issued_at is None else min(issued_at, seen_at))
 
@@ -46,7 +46,7 @@ def _moment(token: str, claim: str) -> float | None:
 
 
 def seconds_of(value: object) -> float | None:
-    """A number of JSON; None for anything else, and for one that no clock reaches."""
+    """A number in JSON; None for anything else, and for one outside the range of clocks."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < _MOST_SECONDS else None
@@ -62,7 +62,7 @@ def unsecured_token(claims: UnsecuredClaims, now: float) -> tuple[str, float]:
 
 
 def assertion_text(assertion: Assertion, now: float) -> str:
-    """The assertion of `assertion.file`, or one that is signed now. Reads files. Raises TokenError."""
+    """The assertion in `assertion.file`, or one that is signed now. Reads files. Raises TokenError."""
     if assertion.file:
         return read_small(assertion.file).decode("ascii", "replace").strip()
     header: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def assertion_text(assertion: Assertion, now: float) -> str:
 
 
 def read_small(path: str) -> bytes:
-    """The file. Raises TokenError; what is missing now may come."""
+    """The file. Raises TokenError, also for a missing file, which may appear later."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(_MAX_FILE_BYTES + 1)
@@ -109,7 +109,7 @@ def _template(path: str) -> Mapping[str, Any]:
 
 
 def _signature(assertion: Assertion, data: bytes) -> bytes:
-    # Imported where it is needed: the library costs every process of a plain cluster 10 MB.
+    # Imported where it is needed: the library would cost every process without it 10 MB.
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature

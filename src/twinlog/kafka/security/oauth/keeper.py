@@ -1,8 +1,9 @@
-"""One token for each login of the process: every client of every flow gets it here.
+"""One token for each login of the process, shared by all clients of all flows.
 
-A token is fetched when one is first needed, replaced before it expires (`RefreshWindow`), and never twice at
-the same time. While no other one is to be had the present one is used as long as it lives. After a failure
-the token server is left alone for a back-off that doubles; who asks meanwhile gets the same error at once.
+A token is fetched when it is first needed, replaced before it expires (`RefreshWindow`), and never fetched
+twice at the same time. If no new one is available, the present one is used as long as it lives. After a
+failure the token server is not asked again before a back-off that doubles; callers get the same error
+meanwhile.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from twinlog.kafka.security.oauth.login import OAuthLogin, Token, TokenError, To
 
 Fetch = Callable[[OAuthLogin, float], Token]
 _MARGIN_SECONDS = 1.0
-"""A token this near to its end would expire on its way to the broker."""
+"""A token that is this close to its end would expire on its way to the broker."""
 
 
 def _seconds_since_1970() -> float:
@@ -24,7 +25,7 @@ def _seconds_since_1970() -> float:
 
 
 class TokenKeeper:
-    """Safe to use from several threads and event loops."""
+    """Several threads and event loops may share it."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class TokenKeeper:
         clock: Callable[[], float] = _seconds_since_1970,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`fetch` blocks and raises TokenError; `clock` gives seconds since 1970."""
+        """`fetch` blocks and raises TokenError; `clock` returns seconds since 1970."""
         self._login = login
         self._fetch = fetch
         self._clock = clock
@@ -43,23 +44,22 @@ class TokenKeeper:
         self._token: Token | None = None
         self._begun_at = 0.0
         self._seen_at = 0.0
-        """When this very token was first given: a file may hold the same one again."""
+        """When this token was first returned, because a file may contain the same one again."""
         self._refresh_at = 0.0
         self._failure: TokenError | None = None
         self._failures = 0
         self._retry_at = 0.0
 
     def token(self, *, most_used: float = 1.0) -> Token:
-        """A token that is still valid, and of whose life at most this share is over, if another one can be
-        had. Blocks while it fetches one, and while another caller does and there is none. Raises
-        TokenError."""
+        """A valid token. If possible, at most this share of its life is over. Blocks while it fetches one,
+        and while another caller does and there is none. Raises TokenError."""
         known = self._at_hand(most_used)
         if known is not None:
             return known
         present = self._present()
         if not self._lock.acquire(blocking=present is None):
             assert present is not None
-            return present  # another caller asks, and its server may keep it waiting
+            return present  # Another caller is fetching, and its server may take long.
         try:
             fetched_meanwhile = self._at_hand(most_used)
             return self._fetched() if fetched_meanwhile is None else fetched_meanwhile
@@ -67,12 +67,12 @@ class TokenKeeper:
             self._lock.release()
 
     async def token_soon(self) -> Token:
-        """`token` for event loops, which must not wait."""
+        """`token` for event loops, which must not block."""
         known = self._at_hand()
         return await asyncio.to_thread(self.token) if known is None else known
 
     def outlook(self) -> TokenOutlook | None:
-        """Fetches nothing, and waits for nobody. None while no token was asked for."""
+        """Fetches nothing, and does not wait. None while no token was requested."""
         token, failing = self._token, self._failure is not None
         if token is None:
             return TokenOutlook(expires_at=None, lifetime_seconds=0.0, failing=True) if failing else None
@@ -80,8 +80,8 @@ class TokenKeeper:
         return TokenOutlook(expires_at=token.expires_at, lifetime_seconds=lifetime_seconds, failing=failing)
 
     def _at_hand(self, most_used: float = 1.0) -> Token | None:
-        """The token in use; None when another one should be asked for. Raises the TokenError of a failure
-        that is too fresh to try again."""
+        """The token in use; None when another one should be fetched. Raises the TokenError of a recent
+        failure."""
         now, token = self._clock(), self._present()
         if token is not None:
             until = self._begun_at + most_used * (token.expires_at - self._begun_at)
@@ -95,7 +95,7 @@ class TokenKeeper:
         return None
 
     def _present(self) -> Token | None:
-        """The token in use while it lives."""
+        """The token in use while it is valid."""
         token = self._token
         alive = token is not None and self._clock() < token.expires_at - _MARGIN_SECONDS
         return token if alive else None

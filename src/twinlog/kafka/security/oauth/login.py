@@ -1,4 +1,4 @@
-"""What is needed to get a token for OAUTHBEARER, and the token. Plain data; repr shows no secret."""
+"""The settings of an OAUTHBEARER login, and the token. Plain data; repr shows no secret."""
 
 import re
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 MECHANISM = "OAUTHBEARER"
 _SHAPE = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-"""RFC 6750: nothing else may stand in a message to a broker or a header to a server."""
+"""RFC 6750: no other characters are allowed in a message to a broker or a header to a server."""
 
 
 class Grant(StrEnum):
@@ -23,26 +23,26 @@ class Grant(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assertion:
-    """A JWT that says who the client is: read from `file`, else made and signed for each request."""
+    """A JWT that identifies the client: read from `file`, or created and signed for each request."""
 
     file: str = ""
     algorithm: str = "RS256"
     key_file: str = ""
     key_password: str = field(default="", repr=False)
     template_file: str = ""
-    """JSON with `header` and `payload`: what the other claims are laid over."""
+    """JSON with `header` and `payload`, to which the other claims are added."""
     claims: tuple[tuple[str, str], ...] = ()
-    """aud, iss, sub, as far as they are set."""
+    """aud, iss and sub, if they are configured."""
     lifetime_seconds: int = 300
     backdated_seconds: int = 60
-    """How far `nbf` lies before now: clocks differ."""
+    """How far `nbf` lies in the past, because clocks differ."""
     with_id: bool = False
-    """`jti`, another one each time."""
+    """Add `jti`, different each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsecuredClaims:
-    """Claims of a token that anybody can make: Kafka's login for development."""
+    """The claims of an unsigned token: Kafka's login for development."""
 
     texts: tuple[tuple[str, str], ...] = ()
     numbers: tuple[tuple[str, float], ...] = ()
@@ -52,7 +52,7 @@ class UnsecuredClaims:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsIdentity:
-    """Which AWS credentials sign the token: the default chain, a profile, or a role that is assumed."""
+    """The AWS credentials that sign the token: the default chain, a profile, or an assumed role."""
 
     region: str
     profile: str = ""
@@ -62,9 +62,8 @@ class AwsIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshWindow:
-    """Java's `sasl.login.refresh.*`: a token is replaced after `factor` to `factor + jitter` of its life,
-    not before `min_period_seconds` and at the latest `buffer_seconds` before its end, if it lives that long.
-    """
+    """Java's `sasl.login.refresh.*`: a token is replaced after `factor` to `factor + jitter` of its life, not
+    before `min_period_seconds` and at the latest `buffer_seconds` before its end, if it lives that long."""
 
     factor: float = 0.8
     jitter: float = 0.05
@@ -72,7 +71,8 @@ class RefreshWindow:
     buffer_seconds: float = 300.0
 
     def refresh_at(self, begun_at: float, expires_at: float, chance: float) -> float:
-        """When to replace a token; `chance` from 0 to 1 keeps clients from doing so all at once."""
+        """When to replace a token; `chance` from 0 to 1 keeps clients from replacing theirs at the same
+        time."""
         proposed = begun_at + (expires_at - begun_at) * (self.factor + self.jitter * chance)
         if self.min_period_seconds + self.buffer_seconds > expires_at - begun_at:
             return proposed
@@ -92,14 +92,15 @@ class OAuthLogin:
     scope: str = ""
     audience: str = ""
     encode_header: bool = False
-    """Percent-encode id and secret in the Basic header, as RFC 6749 asks and many servers do not."""
+    """Percent-encode id and secret in the Basic header, as RFC 6749 requires and many servers do not
+    support."""
     assertion: Assertion | None = None
     unsecured: UnsecuredClaims | None = None
     aws: AwsIdentity | None = None
     extensions: tuple[tuple[str, str], ...] = ()
-    """SASL extensions, sent to the broker beside the token."""
+    """SASL extensions, which the broker gets in addition to the token."""
     tls: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """`ssl.*` towards the token server; empty = the system's authorities."""
+    """`ssl.*` for the token server; empty = the system's authorities."""
     timeout_seconds: float = 10.0
     backoff_seconds: float = 0.1
     backoff_max_seconds: float = 10.0
@@ -107,7 +108,7 @@ class OAuthLogin:
 
     @property
     def mechanism(self) -> str:
-        """What the broker is told."""
+        """The mechanism's name for the broker."""
         return MECHANISM
 
 
@@ -121,18 +122,18 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenOutlook:
-    """What is known of a token without asking for another one."""
+    """The state of a token, without fetching another one."""
 
     expires_at: float | None
     """Seconds since 1970; None before the first token."""
     lifetime_seconds: float
-    """From when it was issued, as far as it says so, else from when it was first seen; 0 before the first."""
+    """From when it was issued, if it tells, else from when it was first seen; 0 before the first."""
     failing: bool
-    """The last attempt to get one failed."""
+    """The last attempt to get a token failed."""
 
 
 class TokenError(Exception):
-    """No token was given. `refused`: another try will not help. The message holds no secret."""
+    """There is no token. `refused`: a retry will not help. The message contains no secret."""
 
     def __init__(self, problem: str, *, refused: bool = False) -> None:
         super().__init__(problem)
@@ -140,7 +141,7 @@ class TokenError(Exception):
 
 
 def checked(text: str, expires_at: float | None, *, where: str, now: float) -> Token:
-    """The token. Raises TokenError for what is no token, has expired, or never says when it does."""
+    """The token. Raises TokenError if it is not a token, has expired, or has no expiry."""
     if not _SHAPE.fullmatch(text):
         raise TokenError(f"{where} gave no token", refused=True)
     if expires_at is None:

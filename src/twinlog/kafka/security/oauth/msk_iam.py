@@ -1,6 +1,6 @@
-"""Tokens for Amazon MSK with IAM: a signed request, made by Amazon's package from AWS credentials.
+"""Tokens for Amazon MSK with IAM: a signed request, created by Amazon's package from AWS credentials.
 
-Brokers of MSK take it under OAUTHBEARER, on the port on which they take AWS_MSK_IAM from Java clients.
+MSK's brokers accept it as OAUTHBEARER, on the port on which they accept AWS_MSK_IAM from Java clients.
 """
 
 import importlib
@@ -30,8 +30,8 @@ def has_signer() -> bool:
 
 
 def msk_token(identity: AwsIdentity) -> tuple[str, float]:
-    """A token and when it expires, seconds since 1970. Blocks: credentials may come from a server of AWS.
-    Raises TokenError."""
+    """A token and its expiry in seconds since 1970. Blocks: credentials may come from an AWS server. Raises
+    TokenError."""
     provider = _signer()
     if provider is None:
         raise TokenError(f"the package {PACKAGE} is not installed", refused=True)
@@ -46,7 +46,7 @@ def msk_token(identity: AwsIdentity) -> tuple[str, float]:
         else:
             text, expiry_ms = provider.generate_auth_token(identity.region)
     except Exception as error:  # noqa: BLE001  # the loop boundary of a library with errors of its own
-        # The kind only: texts of the AWS library may repeat what was sent.
+        # Only the type: messages of the AWS library may contain what was sent.
         raise TokenError(f"AWS gave no credentials to sign with: {type(error).__name__}") from None
     return str(text), float(expiry_ms) / 1000
 

@@ -1,4 +1,4 @@
-"""Amazon's login for MSK: the options of aws-msk-iam-auth, and the region that the brokers' names say."""
+"""Amazon's login for MSK: the options of aws-msk-iam-auth, and the region in the brokers' names."""
 
 import os
 
@@ -8,7 +8,7 @@ from twinlog.kafka.security.oauth.reading import JAAS, LoginReader
 
 
 def msk_login(reader: LoginReader) -> OAuthLogin:
-    """Tokens that AWS credentials sign. Raises ConfigError."""
+    """The login with tokens that AWS credentials sign. Raises ConfigError."""
     if not has_signer():
         raise reader.refused(
             "sasl.mechanism", f"it needs the package {PACKAGE}: pip install 'twinlog-core[msk]'"

@@ -1,4 +1,4 @@
-"""How the settings of an OAUTHBEARER login are read, whichever login it is; nothing here reads a file."""
+"""Reads the settings of any OAUTHBEARER login; does not read files."""
 
 import re
 from collections.abc import Mapping
@@ -25,18 +25,18 @@ _WINDOW = {
     "sasl.login.refresh.min.period.seconds": ("min_period_seconds", 0.0, 900.0),
     "sasl.login.refresh.buffer.seconds": ("buffer_seconds", 0.0, 3600.0),
 }
-"""With the ranges of Kafka."""
+"""With Kafka's ranges."""
 
 
 class LoginReader:
-    """The settings of one client of one cluster. Methods raise ConfigError, naming cluster, key and remedy,
-    for a setting that cannot be obeyed."""
+    """The settings of one client of one cluster. Methods raise ConfigError with cluster, key and remedy for a
+    setting that cannot be followed."""
 
     def __init__(self, properties: Mapping[str, str], entry: LoginEntry | None, alias: str) -> None:
-        """`entry`: that of `sasl.jaas.config`, None when it is not set."""
+        """`entry` is that of `sasl.jaas.config`; None when it is not set."""
         self.properties = properties
         self.options: Mapping[str, str] = {} if entry is None else entry.options
-        """Options of the JAAS entry."""
+        """The options of the JAAS entry."""
         self._alias = alias
 
     def text(self, key: str) -> str:

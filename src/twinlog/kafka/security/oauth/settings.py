@@ -1,7 +1,7 @@
-"""`sasl.oauthbearer.*`, `sasl.login.*` and the options of `sasl.jaas.config`, as Kafka 4.3 reads them.
+"""`sasl.oauthbearer.*`, `sasl.login.*` and the options of `sasl.jaas.config`, as in Kafka 4.3.
 
-Also those of Strimzi's login for MirrorMaker 2 (`oauth.*` in the JAAS options) and of Amazon's for MSK. A
-setting of one key wins over the JAAS option of the same meaning, as in Kafka. No function here reads a file.
+Also those of Strimzi's login for MirrorMaker 2 (`oauth.*` in the JAAS options) and of Amazon's for MSK. As in
+Kafka, a key takes precedence over the JAAS option with the same meaning. No function here reads files.
 """
 
 from collections.abc import Mapping
@@ -39,8 +39,8 @@ _VALIDATORS = ("", "DefaultJwtValidator", "ClientJwtValidator")
 
 
 def oauth_login(properties: Mapping[str, str], entry: LoginEntry | None, *, alias: str) -> OAuthLogin:
-    """The login of `sasl.mechanism=OAUTHBEARER`. `entry` is that of `sasl.jaas.config`, None when it is not
-    set. Raises ConfigError naming cluster, key and remedy."""
+    """The login for `sasl.mechanism=OAUTHBEARER`. `entry` is that of `sasl.jaas.config`; None when it is not
+    set. Raises ConfigError with cluster, key and remedy."""
     reader = LoginReader(properties, entry, alias)
     handler = class_name(reader.text(HANDLER))
     if handler not in ("", *LOGIN_HANDLERS):
@@ -56,7 +56,7 @@ def oauth_login(properties: Mapping[str, str], entry: LoginEntry | None, *, alia
 
 
 def msk_iam_login(properties: Mapping[str, str], entry: LoginEntry | None, *, alias: str) -> OAuthLogin:
-    """The login of `sasl.mechanism=AWS_MSK_IAM`. Raises ConfigError."""
+    """The login for `sasl.mechanism=AWS_MSK_IAM`. Raises ConfigError."""
     reader = LoginReader(properties, entry, alias)
     reader.one_of(_CLIENT_HANDLER, ("", _AMAZON_CLIENT))
     return msk_login(reader)
@@ -97,7 +97,7 @@ def _kafka_login(reader: LoginReader) -> OAuthLogin:
 
 
 def _assertion(reader: LoginReader, *, needed: bool) -> Assertion | None:
-    """As Kafka chooses: a file with the assertion before one that is made here, and both before a
+    """As in Kafka: a file with the assertion takes precedence over one that is created here, and both over a
     secret."""
     file = reader.text(f"{_ASSERTION}file")
     if file:

@@ -1,4 +1,4 @@
-"""The one place of a process where tokens come from, whichever client asks for whichever flow."""
+"""All token keepers of a process, shared by its clients and flows."""
 
 import functools
 import ssl
@@ -14,7 +14,7 @@ _MOST_LOGINS = 256
 
 @functools.lru_cache(maxsize=_MOST_LOGINS)
 def keeper_of(login: OAuthLogin) -> TokenKeeper:
-    """The keeper of all who log in like this."""
+    """The keeper for all clients with this login."""
     return TokenKeeper(login, _fetch)
 
 
