@@ -153,7 +153,12 @@ TOPICS: Final = ReasonGroup(
         OwnReason("NOT_INCLUDED", "`topics` does not match its name", "change the rules (`twinlog rules`)"),
         OwnReason("EXCLUDED", "`topics.exclude` matches its name", "change the rules (`twinlog rules`)"),
         OwnReason("INTERNAL", "it is a topic of Kafka, Connect or Twinlog itself", NOTHING),
-        OwnReason("CYCLE", "the topic is a copy that came from the target itself", NOTHING),
+        OwnReason(
+            "CYCLE",
+            "by its name the topic is a copy that came through the target, or through the source itself",
+            "nothing; if it is no copy, its name begins with the alias of one of the two clusters: give that"
+            " cluster another alias",
+        ),
         OwnReason("HEARTBEATS", "heartbeats are replicated whatever the topic rules say", NOTHING),
         OwnReason("DELETED_AT_SOURCE", "the source topic was deleted; its copy stays", NOTHING),
         OwnReason(
