@@ -1,10 +1,12 @@
-"""A long way to a cluster: a process of its own that hands every byte on after half a round trip.
+"""A long way to a cluster: a process of its own that hands every byte on after half a round trip, and may
+lose connections.
 
-python -m bench.distance PORT BROKER_PORT ROUND_TRIP_MS
+python -m bench.distance PORT BROKER_PORT ROUND_TRIP_MS LOST_EVERY_SECONDS
 """
 
 import asyncio
 import contextlib
+import random
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
@@ -19,6 +21,7 @@ from twinlog.local.spec import ADDRESS
 _MOST_BYTES_ON_THE_WAY = 256 << 20
 """Limit of one direction of a connection: more than any window over any distance that is measured."""
 _READY = b"ready\n"
+_SEED = 1
 
 
 class _Way(asyncio.Protocol):
@@ -51,6 +54,16 @@ class _Way(asyncio.Protocol):
         if self.other is not None and self.other._transport is not None:
             self.other._transport.close()
 
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def lose(self) -> None:
+        """The connection is gone with what is on its way, in both directions."""
+        for way in (self, self.other):
+            if way is not None and way._transport is not None:
+                way._transport.abort()
+
     def _time(self) -> None:
         if self._waiting and not self._timed:
             self._timed = True
@@ -76,10 +89,13 @@ class _Way(asyncio.Protocol):
         self._time() if there is not None else None
 
 
-async def serve(port: int, broker_port: int, *, round_trip_seconds: float) -> None:
-    """Until cancelled. Prints `ready` when it listens."""
+async def serve(port: int, broker_port: int, *, round_trip_seconds: float, lost_every_seconds: float) -> None:
+    """Until cancelled. Prints `ready` when it listens. One of the open connections, chosen with a seed, is
+    lost at each interval; 0 = none."""
     loop = asyncio.get_running_loop()
     delay_seconds = round_trip_seconds / 2
+    accepted: list[_Way] = []
+    dice = random.Random(_SEED)
 
     async with asyncio.TaskGroup() as group:
 
@@ -93,20 +109,33 @@ async def serve(port: int, broker_port: int, *, round_trip_seconds: float) -> No
 
         def accept() -> _Way:
             here = _Way(delay_seconds)
+            accepted.append(here)
             group.create_task(connect(here), name="connect")
             return here
 
+        def lose() -> None:
+            accepted[:] = [way for way in accepted if way.is_open]
+            if accepted:
+                dice.choice(accepted).lose()
+            loop.call_later(lost_every_seconds, lose)
+
         server = await loop.create_server(accept, ADDRESS, port)
+        if lost_every_seconds:
+            loop.call_later(lost_every_seconds, lose)
         sys.stdout.buffer.write(_READY)
         sys.stdout.buffer.flush()
         await server.serve_forever()
 
 
 @asynccontextmanager
-async def distance(port: int, broker_port: int, *, round_trip_ms: float) -> AsyncIterator[None]:
-    """While it lasts, clients of `port` are so far from the broker. Raises StateError."""
+async def distance(
+    port: int, broker_port: int, *, round_trip_ms: float, lost_every_seconds: float = 0.0
+) -> AsyncIterator[None]:
+    """While it lasts, clients of `port` are so far from the broker, and one of their connections is lost so
+    often (0 = none). Raises StateError."""
+    numbers = (port, broker_port, round_trip_ms, lost_every_seconds)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.distance", str(port), str(broker_port), str(round_trip_ms)),
+        *(sys.executable, "-m", "bench.distance", *map(str, numbers)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -122,9 +151,16 @@ async def distance(port: int, broker_port: int, *, round_trip_ms: float) -> Asyn
 
 
 def main() -> None:
-    port, broker_port, round_trip_ms = sys.argv[1:]
+    port, broker_port, round_trip_ms, lost_every_seconds = sys.argv[1:]
     with contextlib.suppress(KeyboardInterrupt):
-        uvloop.run(serve(int(port), int(broker_port), round_trip_seconds=float(round_trip_ms) / 1000))
+        uvloop.run(
+            serve(
+                int(port),
+                int(broker_port),
+                round_trip_seconds=float(round_trip_ms) / 1000,
+                lost_every_seconds=float(lost_every_seconds),
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def copier_properties(
         f"{flow}.topics": topics,
         f"{flow.target}->{flow.source}.emit.heartbeats.enabled": "false",
         "tasks.max": str(TASKS),
-        "twinlog.offsets": "auto",
+        "twinlog.offsets": "translated" if copier is Copier.TWINLOG_TRANSLATED else "auto",
         **dict.fromkeys(_FACTORS, "1"),
     }
     if copier is Copier.MM2_TUNED:
@@ -87,7 +87,8 @@ async def copier_in(
 ) -> AsyncIterator[RunningCopier]:
     """A copier that is not started yet; it has ended at the end."""
     text = render_properties(properties)
-    running: RunningCopier = _Twinlog(text, directory) if copier is Copier.TWINLOG else _Mm2(text, directory)
+    is_mm2 = copier in (Copier.MM2, Copier.MM2_TUNED)
+    running: RunningCopier = _Mm2(text, directory) if is_mm2 else _Twinlog(text, directory)
     try:
         yield running
     finally:

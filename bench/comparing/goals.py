@@ -7,12 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.comparing.loads import LATENCY_LOADS
 from bench.comparing.results import Copier, Results
 
-_CPU_RATIOS = {"1kb-none": 7.0, "1kb-zstd": 8.0, "100b-zstd": 15.0, "tiny-batches": 3.0}
-_RATE_RATIO = 3.0
-_CEILING_SHARE = 0.8
+_CPU_RATIOS = {"1kb-none": 8.0, "1kb-zstd": 16.0, "100b-zstd": 16.0, "tiny-batches": 3.0}
+_RATE_RATIO = 2.0
+_CEILING_SHARE = 0.85
+_FAR_MEGABYTES_PER_SECOND = {"far-60": 110.0, "far-150": 110.0, "far-60-one": 40.0}
+_LATENCY_RATIOS = {
+    "busy": {"p50": 0.35, "p99": 0.9, "p99.9": 1.0},
+    "quiet": {"p50": 0.4},
+    "sparse": {"p50": 0.4},
+}
+"""Of MM2's defaults."""
+_LATENCY_MS = {
+    ("far-60", Copier.TWINLOG): {"p50": 36.0, "p99": 55.0},
+    ("far-150", Copier.TWINLOG): {"p50": 85.0},
+    ("far-60", Copier.TWINLOG_TRANSLATED): {"p50": 130.0},
+}
+_FIELDS = {"p50": "p50_ms", "p99": "p99_ms", "p99.9": "p999_ms"}
 _IDLE_CPU_SHARE = 0.05
 _MEMORY_BYTES = 700_000_000
 
@@ -56,6 +68,10 @@ def _rate_goals(results: Results) -> Iterator[Goal]:
     for load in results.loads:
         ours = results.drain(load, Copier.TWINLOG)
         rate = ours.drain.warm.records_per_second if ours else None
+        if load in _FAR_MEGABYTES_PER_SECOND:
+            found = rate * results.loads[load].bytes_per_record / 1e6 if rate else None
+            yield _at_least(f"MB/s of the backlog, {load}", _FAR_MEGABYTES_PER_SECOND[load], found, " MB/s")
+            continue
         for copier, ratio in ((Copier.MM2, _RATE_RATIO), (Copier.MM2_TUNED, 1.0)):
             theirs = results.drain(load, copier)
             found = rate / theirs.drain.warm.records_per_second if rate and theirs else None
@@ -63,19 +79,37 @@ def _rate_goals(results: Results) -> Iterator[Goal]:
         ceiling = results.ceiling(load)
         share = rate / ceiling.records_per_second if rate and ceiling else None
         yield _at_least(f"records/s against the ceiling, {load}", _CEILING_SHARE, share, "x")
+    many, few = [results.drain(load, Copier.TWINLOG) for load in ("100-partitions", "1kb-none")]
+    both = many.drain.warm.records_per_second / few.drain.warm.records_per_second if many and few else None
+    yield _at_least("records/s of 100 partitions against 8", 1.0, both, "x")
 
 
 def _latency_goals(results: Results) -> Iterator[Goal]:
-    for load in LATENCY_LOADS:
-        ours, theirs = results.latency(Copier.TWINLOG, load.name), results.latency(Copier.MM2, load.name)
-        for name, field in (("p50", "p50_ms"), ("p99", "p99_ms"), ("p99.9", "p999_ms")):
-            limit: float | None = getattr(theirs, field, None)
-            found: float | None = getattr(ours, field, None)
-            yield Goal(
-                text=f"latency {name} against MM2's defaults, {load.name}",
-                wanted="at most MM2's" if limit is None else f"≤ {limit:.1f} ms",
-                found="not measured" if found is None else f"{found:.1f} ms",
-                reached=None if limit is None or found is None else found <= limit,
+    for load, ratios in _LATENCY_RATIOS.items():
+        ours, theirs = results.latency(Copier.TWINLOG, load), results.latency(Copier.MM2, load)
+        for name, ratio in ratios.items():
+            limit = getattr(theirs, _FIELDS[name]) * ratio if theirs else None
+            yield _at_most(
+                f"latency {name} against MM2's defaults, {load}",
+                limit,
+                getattr(ours, _FIELDS[name], None),
+                unknown=f"{ratio:g} of MM2's",
+            )
+    for load in _LATENCY_RATIOS:
+        ours, theirs = results.latency(Copier.TWINLOG, load), results.latency(Copier.MM2, load)
+        limit = theirs.brokers_cpu_share if theirs else None
+        found = ours.brokers_cpu_share if ours else None
+        yield Goal(
+            text=f"CPU of both brokers against MM2's defaults, {load}",
+            wanted="less than with MM2" if limit is None else f"< {limit:.0%} of a core",
+            found="not measured" if found is None else f"{found:.0%} of a core",
+            reached=None if limit is None or found is None else found < limit,
+        )
+    for (load, copier), limits in _LATENCY_MS.items():
+        ours = results.latency(copier, load)
+        for name, limit in limits.items():
+            yield _at_most(
+                f"latency {name}, {copier.label}, {load}", limit, getattr(ours, _FIELDS[name], None)
             )
 
 
@@ -105,4 +139,13 @@ def _at_least(text: str, wanted: float, found: float | None, unit: str) -> Goal:
         wanted=f"≥ {wanted:g}{unit}",
         found="not measured" if found is None else f"{found:.2f}{unit}",
         reached=None if found is None else found >= wanted,
+    )
+
+
+def _at_most(text: str, limit_ms: float | None, found_ms: float | None, *, unknown: str = "") -> Goal:
+    return Goal(
+        text=text,
+        wanted=unknown if limit_ms is None else f"≤ {limit_ms:.1f} ms",
+        found="not measured" if found_ms is None else f"{found_ms:.1f} ms",
+        reached=None if limit_ms is None or found_ms is None else found_ms <= limit_ms,
     )

@@ -73,14 +73,20 @@ async def run_latency(
         measured_seconds=plan.measured_seconds,
     )
     try:
-        async with stage.way_to_target(load.round_trip_ms) as far:
+        way = stage.way_to_target(load.round_trip_ms, lost_every_seconds=load.lost_every_seconds)
+        async with way as far:
             properties = copier_properties(
                 copier, flow, source.client_properties(), far, topics=", ".join(topics)
             )
             async with copier_in(directory, copier, properties) as running, starting(running):
                 for each, partition_count in topics.items():
                     await wait_for_first_records(stage, f"{flow.source}.{each}", partition_count)
-                outcome, cpu_share = await _watch(probe_plan, running, progress)
+                outcome, cpu_share, brokers_cpu_share = await _watch(
+                    probe_plan,
+                    running,
+                    lambda: source.cpu_seconds() + target.cpu_seconds(),
+                    progress,
+                )
     finally:
         for each in topics:
             await stage.source.delete_topic(each)
@@ -99,13 +105,17 @@ async def run_latency(
         records=len(latencies),
         duplicates=outcome.duplicates,
         cpu_share=cpu_share,
+        brokers_cpu_share=brokers_cpu_share,
     )
 
 
 async def _watch(
-    plan: ProbePlan, running: RunningCopier, progress: Callable[[float], None]
-) -> tuple[ProbeOutcome, float]:
-    """Run the probe; the outcome, and the CPU share of the copier while it measured."""
+    plan: ProbePlan,
+    running: RunningCopier,
+    brokers_cpu_seconds: Callable[[], float],
+    progress: Callable[[float], None],
+) -> tuple[ProbeOutcome, float, float]:
+    """Run the probe; the outcome, and the CPU shares of the copier and of the brokers while it measured."""
     loop = asyncio.get_running_loop()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -117,7 +127,7 @@ async def _watch(
     )
     meter = TreeMeter()
     began = loop.time()
-    marks: list[tuple[float, float]] = []
+    marks: list[tuple[float, float, float]] = []
     try:
         assert process.stdout is not None
         while True:
@@ -130,12 +140,15 @@ async def _watch(
             if line is None:
                 continue
             if line in ("measuring", "measured"):
-                marks.append((loop.time(), cpu_seconds))
+                marks.append((loop.time(), cpu_seconds, brokers_cpu_seconds()))
                 continue
             if not line:
                 raise StateError("the latency probe ended without a result; its error is above")
-            (first_at, first_cpu), (last_at, last_cpu) = marks
-            return ProbeOutcome(**json.loads(line)), (last_cpu - first_cpu) / (last_at - first_at)
+            (first_at, *first), (last_at, *last) = marks
+            copier_share, brokers_share = [
+                (after - before) / (last_at - first_at) for before, after in zip(first, last, strict=True)
+            ]
+            return ProbeOutcome(**json.loads(line)), copier_share, brokers_share
     finally:
         if process.returncode is None:
             process.kill()

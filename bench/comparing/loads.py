@@ -107,6 +107,8 @@ class LatencyLoad:
     value_bytes: int = 1000
     round_trip_ms: float = 0.0
     """Between the copier and the target."""
+    lost_every_seconds: float = 0.0
+    """One of the copier's connections to the target is lost so often; 0 = none."""
 
 
 LATENCY_LOADS = (
@@ -134,6 +136,15 @@ LATENCY_LOADS = (
             round_trip_ms=round_trip_ms,
         )
         for round_trip_ms in (20, 60, 150)
+    ),
+    LatencyLoad(
+        name="lossy-60",
+        title="500 records/s of 200 B over 8 partitions, 60 ms apart, a connection lost every 5 s",
+        records_per_second=500,
+        partitions=8,
+        value_bytes=200,
+        round_trip_ms=60,
+        lost_every_seconds=5.0,
     ),
 )
 

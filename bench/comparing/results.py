@@ -18,6 +18,8 @@ class Copier(StrEnum):
     MM2 = "mm2"
     MM2_TUNED = "mm2-tuned"
     TWINLOG = "twinlog"
+    TWINLOG_TRANSLATED = "twinlog-translated"
+    """Only measured over distances."""
 
     @property
     def label(self) -> str:
@@ -25,6 +27,7 @@ class Copier(StrEnum):
             Copier.MM2: "MM2, defaults",
             Copier.MM2_TUNED: "MM2, tuned",
             Copier.TWINLOG: "Twinlog, exactly once",
+            Copier.TWINLOG_TRANSLATED: "Twinlog, translated",
         }[self]
 
 
@@ -66,6 +69,8 @@ class LatencyRun:
     duplicates: int
     cpu_share: float
     """Share of one core that the whole process tree takes."""
+    brokers_cpu_share: float
+    """The same of both brokers together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

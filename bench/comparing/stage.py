@@ -72,14 +72,22 @@ class Stage:
     target: Side
 
     @asynccontextmanager
-    async def way_to_target(self, round_trip_ms: float) -> AsyncIterator[dict[str, str]]:
-        """Client properties of a target that is so far away, while this lasts. Raises StateError."""
+    async def way_to_target(
+        self, round_trip_ms: float, *, lost_every_seconds: float = 0.0
+    ) -> AsyncIterator[dict[str, str]]:
+        """Client properties of a target that is so far away, while this lasts; its clients lose a connection
+        so often (0 = none). Raises StateError."""
         brokers = self.target.brokers
         far = brokers.spec.far
         if not round_trip_ms or far is None:
             yield brokers.client_properties()
             return
-        async with distance(far.advertised_port, far.port, round_trip_ms=round_trip_ms):
+        async with distance(
+            far.advertised_port,
+            far.port,
+            round_trip_ms=round_trip_ms,
+            lost_every_seconds=lost_every_seconds,
+        ):
             yield {
                 **brokers.client_properties(),
                 "bootstrap.servers": f"{ADDRESS}:{far.advertised_port}",

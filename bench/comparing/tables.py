@@ -165,6 +165,7 @@ def _latencies(results: Results) -> TextTable:
             "p99.9",
             "longest",
             "CPU of a core",
+            "both brokers",
             "repeated records",
         ),
         rows=tuple(
@@ -177,6 +178,7 @@ def _latencies(results: Results) -> TextTable:
                 f"{run.p999_ms:.1f} ms",
                 f"{run.longest_ms:.1f} ms",
                 f"{run.cpu_share:.0%}",
+                f"{run.brokers_cpu_share:.0%}",
                 f"{run.duplicates:,}",
             )
             for load, run in runs

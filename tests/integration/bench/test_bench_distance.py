@@ -1,4 +1,4 @@
-"""The long way of the benchmark: late, whole, and in order."""
+"""The long way of the benchmark: late, whole, and in order, until a connection is lost."""
 
 import asyncio
 
@@ -32,3 +32,27 @@ async def test_what_is_sent_over_a_distance_comes_back_whole_and_in_order_after_
     lease.release()
     assert first + rest == sent
     assert took_seconds >= 0.05
+
+
+async def test_a_connection_is_lost_now_and_then_and_the_next_one_is_as_good() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def is_lost(port: int) -> bool:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            return await reader.read() == b""
+        except ConnectionError:
+            return True
+        finally:
+            writer.close()
+
+    lease = PortLease(2)
+    far, near = lease.ports
+    server = await asyncio.start_server(answer, "127.0.0.1", near)
+    async with server, distance(far, near, round_trip_ms=1, lost_every_seconds=0.1), asyncio.timeout(60):
+        # Nobody closes them at either end.
+        assert await is_lost(far)
+        assert await is_lost(far)
+    lease.release()

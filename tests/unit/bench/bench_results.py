@@ -40,7 +40,13 @@ def drain_run(
 
 
 def latency_run(
-    copier: Copier, p50_ms: float, p99_ms: float, p999_ms: float, *, load: str = "busy"
+    copier: Copier,
+    p50_ms: float,
+    p99_ms: float,
+    p999_ms: float,
+    *,
+    load: str = "busy",
+    brokers_cpu_share: float = 0.3,
 ) -> LatencyRun:
     return LatencyRun(
         copier=copier,
@@ -53,6 +59,7 @@ def latency_run(
         records=60_000,
         duplicates=0,
         cpu_share=0.2,
+        brokers_cpu_share=brokers_cpu_share,
     )
 
 

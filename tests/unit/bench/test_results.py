@@ -86,7 +86,7 @@ def test_tables_show_what_there_is_and_nothing_else() -> None:
     ]
     assert rates.rows[2][2:] == ("100 k", "200 k", "200", "200 k", "400 k", "4.0 · 8.0")
     assert [len(row) for row in costs.rows] == [len(costs.columns)] * 2
-    assert ("records/s against the ceiling, 1kb-none", "≥ 0.8x", "0.50x", "MISSED") in goals.rows
+    assert ("records/s against the ceiling, 1kb-none", "≥ 0.85x", "0.50x", "MISSED") in goals.rows
 
 
 def test_markdown_has_a_row_for_each_row() -> None:
@@ -97,7 +97,8 @@ def test_markdown_has_a_row_for_each_row() -> None:
     assert markdown(table).splitlines() == [
         "**Latency, read_committed consumer**",
         "",
-        "| load | copier | p50 | p90 | p99 | p99.9 | longest | CPU of a core | repeated records |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        f"| {LATENCY_LOADS[0].title} | Twinlog, exactly once | {figures} | 20% | 0 |",
+        "| load | copier | p50 | p90 | p99 | p99.9 | longest | CPU of a core | both brokers"
+        " | repeated records |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| {LATENCY_LOADS[0].title} | Twinlog, exactly once | {figures} | 20% | 30% | 0 |",
     ]
