@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 from rich.live import Live
+from rich.padding import Padding
 from rich.table import Table
 
 NOTHING_YET = "Spark is starting in the source service: the first records come within seconds"
@@ -38,7 +39,7 @@ class Screen:
         self.console.print(f"[bold cyan]▸[/] {text}")
 
     def fact(self, text: str) -> None:
-        self.console.print(f"  [dim]{text}[/]")
+        self.console.print(Padding(f"[dim]{text}[/]", (0, 0, 0, 2), expand=False))
 
     def __enter__(self) -> "Screen":
         if self.console.is_terminal:

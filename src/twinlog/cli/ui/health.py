@@ -1,5 +1,6 @@
 """How a flow is doing, and everything together: one word, how bad it is, and what needs somebody. Pure."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -59,7 +60,7 @@ def flow_health(row: FlowRow, problems: Iterable[Problem], drain: Drain) -> Heal
                 about=row.flow,
                 reason="FALLING_BEHIND",
                 message=f"the lag grows by {-drain.records_per_second:,.0f} records each second",
-                command="twinlog partitions",
+                command=f"twinlog partitions {shlex.quote(row.flow)}",
             )
         )
     issues.sort(key=lambda each: _SEVERITY.index(each.level), reverse=True)

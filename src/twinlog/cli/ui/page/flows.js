@@ -3,7 +3,7 @@ import { html } from "./vendor/preact-htm.js";
 import { ago, amount, bytes, counted, joined, number, rate, seconds } from "./format.js";
 import { Icon } from "./icons.js";
 import { compare } from "./list.js";
-import { Chip, Empty, Facts, Issue, Remedy, StateBar, Words, flowLink, flowName } from "./parts.js";
+import { Chip, Command, Empty, Facts, Issue, Remedy, StateBar, Words, flowLink, flowName, tone } from "./parts.js";
 import { Spark } from "./spark.js";
 import { partitionsOf, store } from "./stream.js";
 
@@ -64,7 +64,7 @@ function Worst({ flow }) {
   const reasons = worst(flow);
   if (!reasons.length) return "";
   return html`<section class="worst"><h3>Partitions that need help</h3><ul>${reasons.slice(0, SHOWN_REASONS).map((each) => html`
-    <li key=${each.reason}><p><${Chip} word=${each.state}/> <b>${each.reason}</b> in <a href=${flowLink("partitions", flow, `&find=${encodeURIComponent(each.reason)}`)}>${counted(each.names.length, "partition")}</a>: ${each.names.slice(0, 3).join(", ")}${each.names.length > 3 ? ", …" : ""}${each.lag ? ` · ${counted(each.lag, "record")} behind` : ""}</p>
+    <li key=${each.reason} class=${tone(each.state)}><p><${Chip} word=${each.state}/> <b>${each.reason}</b> in <a href=${flowLink("partitions", flow, `&find=${encodeURIComponent(each.reason)}`)}>${counted(each.names.length, "partition")}</a>: ${each.names.slice(0, 3).join(", ")}${each.names.length > 3 ? ", …" : ""}${each.lag ? ` · ${counted(each.lag, "record")} behind` : ""}</p>
       ${each.message && html`<p class="said"><${Words} text=${each.message}/></p>`}
       <${Remedy} reason=${each.reason}/></li>`)}</ul>
     ${reasons.length > SHOWN_REASONS && html`<p><a href=${flowLink("partitions", flow)}>${counted(reasons.length - SHOWN_REASONS, "more reason")}</a></p>`}</section>`;
@@ -77,7 +77,7 @@ function InForce({ row }) {
   const notes = row.notes.filter((note) => !told.has(note.reason));
   if (!holds.length && !notes.length) return "";
   return html`<section class="inforce"><h3>In force</h3><ul>
-    ${holds.map((each) => html`<li><${Chip} word=${each.kind}/> ${each.about === row.flow ? "" : `${each.about}: `}<${Words} text=${each.message}/>${each.by ? ` by ${each.by}` : ""}</li>`)}
+    ${holds.map((each) => html`<li><${Chip} word=${each.kind}/> ${each.about === row.flow ? "" : `${each.about}: `}<${Words} text=${each.message}/>${each.by ? ` by ${each.by}` : ""} ${each.command && html`<${Command} line=${each.command}/>`}</li>`)}
     ${notes.map((note) => html`<li><${Chip} word="UNKNOWN"/> ${note.service}: ${note.message} <span class="reason">${note.reason}</span></li>`)}</ul></section>`;
 }
 

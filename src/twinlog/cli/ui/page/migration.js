@@ -31,7 +31,7 @@ function usePlan(flow) {
 // What the plan means for go or no-go: what would be refused is no-go, whatever else is well.
 function planCheck(plan, flow) {
   const title = "The checkpoint service can move the groups", command = `twinlog failover plan '${flow}'`;
-  if (!plan) return { title, verdict: "WAIT", message: "it is asked", command: "" };
+  if (!plan) return { title, verdict: "WAIT", message: "waiting for its plan", command: "" };
   if (plan.reason) return { title, verdict: "NO_GO", message: `not known: ${plan.message} (${plan.reason})`, command };
   if (plan.blockers.length) return { title, verdict: "NO_GO", message: plan.blockers.join("; "), command };
   if (plan.active_before) return { title, verdict: "WAIT", message: `${number(plan.active_before)} of ${counted(plan.groups, "group")} ${plan.active_before === 1 ? "has" : "have"} members on ${plan.from}: stop their consumers, or they are not moved`, command };
@@ -59,7 +59,7 @@ function Drain({ row }) {
   const told = {
     DRAINED: "The backlog is copied.",
     DRAINING: `${counted(row.lag_records, "record")} left, ${number(pace)} fewer each second${left === null ? "" : `: about ${joined(seconds(left))}`}`,
-    LOSING: `${counted(row.lag_records, "record")} left, and ${number(-pace)} more each second: the copy is slower than the producers`,
+    LOSING: `${counted(row.lag_records, "record")} left, and ${number(-pace)} more each second`,
     STEADY: `${counted(row.lag_records, "record")} left; the lag does not change`,
     UNKNOWN: row.lag_records === null ? "The lag is not known." : `${counted(row.lag_records, "record")} left, no estimate yet`,
   }[state];
