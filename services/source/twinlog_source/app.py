@@ -46,7 +46,7 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.events import Proven
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
-from twinlog_source.pipeline.session import local_cores
+from twinlog_source.pipeline.settings import local_cores
 from twinlog_source.preserved.target_probe import KafkaTargetProbe
 from twinlog_source.task.writing.producer_settings import producer_settings
 from twinlog_source.topics.known import KnownTopics

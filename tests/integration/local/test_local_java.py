@@ -15,9 +15,9 @@ from twinlog_source.pipeline.class_archive import (
     archives_of,
     base_archive,
     class_archive,
-    class_path,
     use_archive,
 )
+from twinlog_source.pipeline.class_path import class_path
 from twinlog_source.pipeline.make_class_archive import remember, remove_useless
 
 
@@ -181,16 +181,24 @@ def test_for_a_java_without_an_archive_of_its_own_classes_both_must_have_been_ma
     assert f'"-XX:SharedArchiveFile={base}:{archive}"' in use_archive(home)
 
 
+def _spark_of(home: Path, monkeypatch: pytest.MonkeyPatch, *jars: str) -> None:
+    """Pretend that pyspark is installed in `home`, with these jars."""
+    (home / "jars").mkdir(parents=True)
+    for name in jars:
+        (home / "jars" / name).touch()
+    monkeypatch.setattr(pyspark.__spec__, "origin", str(home / "__init__.py"))
+
+
 def test_sparks_class_path_does_not_follow_the_order_of_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jars = tmp_path / "jars"
-    jars.mkdir()
-    for name in ("zstd-jni.jar", "slf4j-api-2.0.17.jar", "arrow.jar", "spark-core.jar"):
-        (jars / name).touch()
-    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "__init__.py"))
-    names = [Path(each).name for each in class_path().split(":")]
-    assert names == ["slf4j-api-2.0.17.jar", "arrow.jar", "spark-core.jar", "zstd-jni.jar"]
+    """The jars that RDDs need come first: both paths fit the archive, which was made with the shorter one."""
+    jars = ("zstd-jni-1.jar", "slf4j-api-2.jar", "arrow-1.jar", "spark-core_2.jar", "spark-connect_2.jar")
+    _spark_of(tmp_path, monkeypatch, *jars)
+    needed = ["slf4j-api-2.jar", "spark-core_2.jar", "zstd-jni-1.jar"]
+    assert [Path(each).name for each in class_path().split(":")] == needed
+    every = [Path(each).name for each in class_path(every_jar=True).split(":")]
+    assert every == [*needed, "arrow-1.jar", "spark-connect_2.jar"]
 
 
 def _make_archives(home: Path) -> list[Path]:
@@ -212,7 +220,7 @@ def test_class_archives_that_nothing_can_start_from_are_removed(
     gone = _install(tmp_path / "gone", "25")
     made = {home: _make_archives(home) for home in (kept, renewed, gone)}
     with monkeypatch.context() as older:
-        older.setattr(pyspark, "__version__", "4.0.0")
+        _spark_of(tmp_path / "older", older, "spark-core_2.13-4.0.0.jar")
         _, of_older_spark = _make_archives(kept)
     draft = of_older_spark.with_suffix(".123")
     draft.touch()

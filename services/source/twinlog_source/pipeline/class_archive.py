@@ -10,27 +10,23 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyspark
-
 from twinlog.errors import ConfigError
 from twinlog.machine.java import Java, find_java
+from twinlog_source.pipeline.class_path import class_path
 
 _SILENT = "-Xshare:auto -Xlog:cds*=off"
 """A JVM that cannot use the archive starts without it, and does not print a warning."""
 
 
-def class_path() -> str:
-    """Spark's jars in a fixed order. Spark passes `jars/*`, which Java expands in directory order. In a
-    container this order differs from that at build time, and the JVM would reject the archive."""
-    jars = sorted(Path(pyspark.__file__).parent.glob("jars/*.jar"))
-    # As Spark does: before older copies of its classes in other jars.
-    return ":".join(map(str, sorted(jars, key=lambda jar: not jar.name.startswith("slf4j-api-"))))
+_IN_PLACE = "-XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
+"""The JVM maps the archive at the address that it was made for. At a random address it has to change all
+pointers in it: a fifth of a second, and 70 MB of memory that no page of the file backs."""
 
 
 def class_archive(java: Java) -> Path:
     """The path of the archive for this Java and this Spark. It is only valid for their paths, and is removed
     with the environment."""
-    return _place("spark", f"{java.executable} {java.release} {class_path()} {pyspark.__version__}")
+    return _place("spark", f"{java.executable} {java.release} {class_path()}")
 
 
 def base_archive(java: Java) -> Path | None:
@@ -55,7 +51,7 @@ def use_archive(environment: Mapping[str, str] = os.environ) -> str:
     archives = archives_of(java)
     if not all(archive.is_file() for archive in archives):
         return ""
-    return f'"-XX:SharedArchiveFile={":".join(map(str, archives))}" {_SILENT}'
+    return f'"-XX:SharedArchiveFile={":".join(map(str, archives))}" {_IN_PLACE} {_SILENT}'
 
 
 def write_archive(java: Java, archive: Path) -> str:

@@ -8,19 +8,23 @@ is removed with the JVM; directories that killed processes left are removed at t
 
 import os
 import shlex
+import struct
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from twinlog.errors import TwinlogError
 from twinlog.machine.work_directory import WorkDirectory
 from twinlog.properties_text import render_properties
+from twinlog_source.pipeline.class_path import spark_home
+from twinlog_source.pipeline.java_command import java_command
 from twinlog_source.pipeline.jvm_log import JvmOutput
 
 SPARK_FAILURES = (Py4JError, PySparkException, OSError)
@@ -28,12 +32,13 @@ DIRECTORY_PREFIX = "twinlog-spark-"
 PRIVATE = 0o077
 """The umask of the JVM and of the Python workers."""
 
+_ANSWER_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+"""The variable that names the file into which the JVM writes its port and its secret."""
+_ADDRESS = struct.Struct(">ii")
+"""The beginning of that file: the port, and the length of the secret that follows."""
+_LOOK_SECONDS = 0.01
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 _SUBMIT_DEFAULT = "pyspark-shell"
-_SOCKET_NAME_BYTES = 43
-"""`/.<uuid>.sock`"""
-_SOCKET_PATH_BYTES = 103
-"""What fits into the address of a Unix socket on every system."""
 _OWN_DIRECTORY = "_twinlog_directory"
 
 
@@ -44,59 +49,103 @@ class SparkUnavailableError(TwinlogError):
     default_reason = "SPARK_UNAVAILABLE"
 
 
-def socket_settings(directory: Path) -> Mapping[str, str]:
-    """Speak with Python by Unix sockets where the paths of those in the JVM's directory fit into an address.
-    Elsewhere (TMPDIR is long on macOS) by TCP on loopback, with Spark's secret.
+def launch_jvm(
+    settings: Mapping[str, str], directory: WorkDirectory, *, master: str, jars: str
+) -> tuple[Any, JvmOutput]:
+    """Start a JVM with the class path `jars`; return the bridge to it, and its output. `end_jvm` removes
+    `directory`; so does this function if the JVM does not start, and raises SparkUnavailableError with the
+    JVM's last output."""
 
-    >>> socket_settings(Path("/tmp/twinlog-spark-x"))
-    {'spark.python.unix.domain.socket.enabled': 'true'}
-    >>> socket_settings(Path("/a-long-way" * 9))
-    {'spark.python.unix.domain.socket.enabled': 'false'}
-    """
-    fits = len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES
-    return {"spark.python.unix.domain.socket.enabled": str(fits).lower()}
+    def start(settings_file: Path, how: dict[str, Any]) -> Any:
+        java = Path(os.environ["JAVA_HOME"], "bin", "java")
+        answer = directory.path / "gateway"
+        process = subprocess.Popen(
+            java_command(java, jars, settings, settings_file),
+            env={**os.environ, "SPARK_HOME": str(spark_home()), _ANSWER_FILE: str(answer)},
+            stdin=subprocess.PIPE,
+            **how,
+        )
+        while not answer.exists():
+            if process.poll() is not None:
+                raise SparkUnavailableError("the JVM ended")
+            time.sleep(_LOOK_SECONDS)
+        gateway = _gateway(answer.read_bytes())
+        answer.unlink()
+        gateway.proc = process
+        return gateway
+
+    return _launched(start, settings, directory, master=master)
 
 
-def directory_settings(directory: Path) -> Mapping[str, str]:
-    """Settings that keep all files of a Spark on this machine in one directory."""
-    return {"spark.local.dir": str(directory), "spark.python.unix.domain.socket.dir": str(directory)}
+def launch_by_scripts(
+    settings: Mapping[str, str], directory: WorkDirectory, *, master: str
+) -> tuple[Any, JvmOutput]:
+    """As `launch_jvm`, but let Spark's scripts start the JVM: they find its jars, and more settings."""
+
+    def start(settings_file: Path, how: dict[str, Any]) -> Any:
+        given = os.environ.get(_SUBMIT_ARGS) or _SUBMIT_DEFAULT
+        arguments = f"--load-spark-defaults --properties-file {shlex.quote(str(settings_file))} {given}"
+        with _environment({_SUBMIT_ARGS: arguments}):
+            return launch_gateway(popen_kwargs=how)
+
+    return _launched(start, settings, directory, master=master)
 
 
-def launch_jvm(conf: SparkConf, directory: WorkDirectory, *, master: str) -> tuple[Any, JvmOutput]:
-    """Start a JVM; return the bridge to it, and its output. `end_jvm` removes `directory`; so does this
-    function if the JVM does not start, and raises SparkUnavailableError with the JVM's last output."""
-    settings = directory.path / "spark.properties"
-    _write_private(settings, render_properties(dict(conf.getAll())))
+def _launched(
+    start: Callable[[Path, dict[str, Any]], Any],
+    settings: Mapping[str, str],
+    directory: WorkDirectory,
+    *,
+    master: str,
+) -> tuple[Any, JvmOutput]:
+    """Call `start` with the file of the settings and arguments for Popen; it returns the bridge. Raises
+    SparkUnavailableError."""
+    file = directory.path / "spark.properties"
+    _write_private(file, render_properties(settings))
     # A pipe of our own: pyspark drops the pipe of a JVM that ended before it answered.
     our_end, jvm_end = os.pipe()
     output = JvmOutput(os.fdopen(our_end, "rb"))
-    given = os.environ.get(_SUBMIT_ARGS)
-    os.environ[_SUBMIT_ARGS] = (
-        f"--load-spark-defaults --properties-file {shlex.quote(str(settings))} {given or _SUBMIT_DEFAULT}"
-    )
     try:
         with os.fdopen(jvm_end, "wb") as stdout:
             # The JVM ends by itself when the pipe to its stdin breaks, however this process ends.
-            gateway = launch_gateway(
-                popen_kwargs={
-                    "stdout": stdout,
-                    "stderr": subprocess.STDOUT,
-                    "start_new_session": True,
-                    "umask": PRIVATE,
-                },
-            )
-    except SPARK_FAILURES as error:
+            how = {
+                "stdout": stdout,
+                "stderr": subprocess.STDOUT,
+                "start_new_session": True,
+                "umask": PRIVATE,
+            }
+            gateway = start(file, how)
+    except (*SPARK_FAILURES, SparkUnavailableError) as error:
         why = output.last_words() or (str(error).strip() or type(error).__name__).splitlines()[0]
         directory.remove()
         raise SparkUnavailableError(f"Spark ({master}) did not start: {why}") from error
     finally:
-        if given is None:
-            del os.environ[_SUBMIT_ARGS]
-        else:
-            os.environ[_SUBMIT_ARGS] = given
-        settings.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
     setattr(gateway, _OWN_DIRECTORY, directory)
     return gateway, output
+
+
+def _gateway(answer: bytes) -> Any:
+    """The bridge to the JVM that gave this answer. Raises SPARK_FAILURES."""
+    port, length = _ADDRESS.unpack_from(answer)
+    secret = answer[_ADDRESS.size : _ADDRESS.size + length].decode()
+    with _environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        return launch_gateway()
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables which pyspark reads from the environment only."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def end_jvm(gateway: Any, *, within_seconds: float = 5.0) -> None:

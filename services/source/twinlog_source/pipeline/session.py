@@ -1,4 +1,4 @@
-"""The Spark session for the copy, with measured settings and a reason for each.
+"""The Spark session for the copy.
 
 Bytes of records never enter the JVM: Spark schedules epochs, starts and replaces the Python workers, and
 spreads them over a cluster.
@@ -6,27 +6,27 @@ spreads them over a cluster.
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 
 from twinlog.machine.work_directory import WorkDirectory
-from twinlog_source.pipeline.class_archive import class_path, use_archive
+from twinlog_source.pipeline.class_archive import use_archive
+from twinlog_source.pipeline.class_path import class_path, spark_home
+from twinlog_source.pipeline.java_command import needs_scripts
 from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j, words_of
 from twinlog_source.pipeline.launch import (
     DIRECTORY_PREFIX,
     PRIVATE,
     SPARK_FAILURES,
     SparkUnavailableError,
-    directory_settings,
     end_jvm,
+    launch_by_scripts,
     launch_jvm,
-    socket_settings,
 )
+from twinlog_source.pipeline.settings import is_local, local_cores, resolve_master, spark_settings
 
 __all__ = [
     "SPARK_FAILURES",
@@ -39,80 +39,6 @@ __all__ = [
     "resolve_master",
 ]
 
-LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
-
-DRIVER_JVM_OPTIONS = " ".join(
-    (
-        "-XX:+UseSerialGC",  # The heap is small: parallel collectors only add threads.
-        "-XX:TieredStopAtLevel=1",  # The JVM schedules a job per epoch, so optimised code is never needed.
-        # By default the young generation grows with the machine's memory, and stays resident once it was
-        # filled.
-        "-Xms48m -Xmn24m",
-        "-Xss512k",
-        "-XX:-UsePerfData",
-        f"-Dlog4j2.configurationFile={LOG4J_PROPERTIES.as_uri()}",
-    )
-)
-TASK_FAILURES = 1_000_000
-"""A lost task joins its slot again, as often as necessary: the driver decides when an epoch ends."""
-
-SETTINGS: Mapping[str, str] = {
-    "spark.ui.enabled": "false",
-    "spark.driver.memory": "512m",
-    # Each slot's next epoch is scheduled while the old one runs, so jobs must not queue behind each other.
-    "spark.scheduler.mode": "FAIR",
-    "spark.speculation": "false",  # A second copy of a task would be a second writer.
-    "spark.python.worker.reuse": "true",
-    "spark.task.maxFailures": str(TASK_FAILURES),
-    "spark.python.daemon.module": "twinlog_source.pipeline.daemon",
-    "spark.locality.wait": "0s",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    # Without it, the driver and the block manager deserialise Java objects from anybody who reaches their
-    # ports.
-    "spark.authenticate": "true",
-}
-LOCAL_SETTINGS: Mapping[str, str] = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-}
-CLUSTER_SETTINGS: Mapping[str, str] = {
-    "spark.network.crypto.enabled": "true",
-    # The encryption library is unpacked to a file that a killed executor leaves behind. Put it into the
-    # executor's working directory, which the worker cleans up, instead of /tmp.
-    "spark.executor.defaultJavaOptions": "-Dcommons.crypto.lib.tempdir=.",
-}
-
-
-def is_local(master: str) -> bool:
-    return master.startswith("local")
-
-
-def resolve_master(master: str, threads: int) -> str:
-    """`local`, `local[n]` and `local[*]` mean as many threads as hand-over needs; any other master is taken
-    as it is.
-
-    >>> resolve_master("local[*]", 4)
-    'local[4,1000000]'
-    >>> resolve_master("spark://host:7077", 4)
-    'spark://host:7077'
-    """
-    return f"local[{threads},{TASK_FAILURES}]" if is_local(master) else master
-
-
-def local_cores(master: str) -> int | None:
-    """Slots that a local master asks for: n of `local[n]`, one per core of `local[*]`; None for a cluster.
-
-    >>> local_cores("local[3]")
-    3
-    """
-    if not is_local(master):
-        return None
-    named = re.match(r"local\[(\d+)", master)
-    if named:
-        return int(named[1])
-    return 1 if master == "local" else len(os.sched_getaffinity(0))
-
 
 def open_context(
     *,
@@ -122,6 +48,7 @@ def open_context(
     extra: Mapping[str, str],
     environment: Mapping[str, str],
     jvm_options: str | None = None,
+    with_sql: bool = False,
 ) -> tuple[SparkContext, JvmOutput]:
     """Start the JVM; return its context, and its output. Blocks for seconds: call it in a thread. Sets the
     process's umask to 077 for part of the time.
@@ -136,27 +63,26 @@ def open_context(
     if is_local(master):
         # By default Spark resolves this machine's name, and fails if that name is unknown.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    conf = SparkConf(loadDefaults=False)
-    conf.setMaster(resolve_master(master, threads)).setAppName(app_name)
-    more_options = use_archive() if jvm_options is None else jvm_options
-    conf.set("spark.driver.extraClassPath", class_path())
     directory = WorkDirectory(DIRECTORY_PREFIX)
-    in_directory = f'"-Djava.io.tmpdir={directory.path}"'
-    conf.set("spark.driver.extraJavaOptions", f"{DRIVER_JVM_OPTIONS} {in_directory} {more_options}".rstrip())
-    of_place: Mapping[str, str]
-    if is_local(master):
-        of_place = {**LOCAL_SETTINGS, **directory_settings(directory.path)}
-    else:
-        # Spark refuses encryption without authentication.
-        of_place = {} if extra.get("spark.authenticate") == "false" else CLUSTER_SETTINGS
-    # Loopback TCP costs a delayed acknowledgement of 40 ms per exchange with the worker.
-    for settings in (SETTINGS, socket_settings(directory.path), of_place, extra):
-        for name, value in settings.items():
-            conf.set(name, value)
+    settings = spark_settings(
+        app_name=app_name,
+        master=master,
+        threads=threads,
+        directory=directory.path,
+        jvm_options=use_archive() if jvm_options is None else jvm_options,
+        extra=extra,
+    )
     silence_py4j()
-    gateway, output = launch_jvm(conf, directory, master=master)
+    if is_local(master) and not needs_scripts(extra, os.environ, spark_home()):
+        # A class that the user names may be in any jar.
+        jars = class_path(every_jar=with_sql or bool(extra))
+        gateway, output = launch_jvm(settings, directory, master=master, jars=jars)
+    else:
+        settings.setdefault("spark.driver.extraClassPath", class_path(every_jar=True))
+        gateway, output = launch_by_scripts(settings, directory, master=master)
     umask = os.umask(PRIVATE)  # pyspark opens a socket of its own, which accepts pickled objects.
     try:
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("ERROR")
     except SPARK_FAILURES as error:

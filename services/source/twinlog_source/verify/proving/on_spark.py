@@ -112,6 +112,7 @@ class OnSpark:
             threads=local_cores(self.master) or 1,
             extra={**self.spark.conf, "spark.task.maxFailures": "8"},
             environment=spark_environment(os.environ),
+            with_sql=True,
         )
         try:
             mode = "append" if self._has_rows else "overwrite"

@@ -1,0 +1,137 @@
+"""The settings of Spark for the copy, each with its reason. Their values were measured.
+
+pyspark is not loaded here: the JVM can start before that.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
+
+DRIVER_JVM_OPTIONS = " ".join(
+    (
+        "-XX:+UseSerialGC",  # The heap is small: parallel collectors only add threads.
+        # The JVM schedules a job per epoch: optimised code is never needed, and one thread compiles the rest.
+        "-XX:TieredStopAtLevel=1 -XX:CICompilerCount=1",
+        # By default the young generation grows with the machine's memory, and stays resident once it was
+        # filled.
+        "-Xms32m -Xmn12m",
+        "-Xss512k",
+        "-XX:-UsePerfData",
+        "-XX:TrimNativeHeapInterval=30000",  # Compilers free 7 MB after the start; glibc would keep them.
+        f"-Dlog4j2.configurationFile={LOG4J_PROPERTIES.as_uri()}",
+    )
+)
+_SOCKET_NAME_BYTES = 43
+"""`/.<uuid>.sock`"""
+_SOCKET_PATH_BYTES = 103
+"""What fits into the address of a Unix socket on every system."""
+TASK_FAILURES = 1_000_000
+"""A lost task joins its slot again, as often as necessary: the driver decides when an epoch ends."""
+
+SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "512m",
+    # Each slot's next epoch is scheduled while the old one runs, so jobs must not queue behind each other.
+    "spark.scheduler.mode": "FAIR",
+    "spark.speculation": "false",  # A second copy of a task would be a second writer.
+    "spark.python.worker.reuse": "true",
+    "spark.task.maxFailures": str(TASK_FAILURES),
+    "spark.python.daemon.module": "twinlog_source.pipeline.daemon",
+    "spark.locality.wait": "0s",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # Without it, the driver and the block manager deserialise Java objects from anybody who reaches their
+    # ports.
+    "spark.authenticate": "true",
+}
+LOCAL_SETTINGS: Mapping[str, str] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+CLUSTER_SETTINGS: Mapping[str, str] = {
+    "spark.network.crypto.enabled": "true",
+    # The encryption library is unpacked to a file that a killed executor leaves behind. Put it into the
+    # executor's working directory, which the worker cleans up, instead of /tmp.
+    "spark.executor.defaultJavaOptions": "-Dcommons.crypto.lib.tempdir=.",
+}
+
+
+def is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def resolve_master(master: str, threads: int) -> str:
+    """`local`, `local[n]` and `local[*]` mean as many threads as hand-over needs; any other master is taken
+    as it is.
+
+    >>> resolve_master("local[*]", 4)
+    'local[4,1000000]'
+    >>> resolve_master("spark://host:7077", 4)
+    'spark://host:7077'
+    """
+    return f"local[{threads},{TASK_FAILURES}]" if is_local(master) else master
+
+
+def local_cores(master: str) -> int | None:
+    """Slots that a local master asks for: n of `local[n]`, one per core of `local[*]`; None for a cluster.
+
+    >>> local_cores("local[3]")
+    3
+    """
+    if not is_local(master):
+        return None
+    named = re.match(r"local\[(\d+)", master)
+    if named:
+        return int(named[1])
+    return 1 if master == "local" else len(os.sched_getaffinity(0))
+
+
+def socket_settings(directory: Path) -> Mapping[str, str]:
+    """Speak with Python by Unix sockets where the paths of those in the JVM's directory fit into an address.
+    Elsewhere (TMPDIR is long on macOS) by TCP on loopback, with Spark's secret.
+
+    >>> socket_settings(Path("/tmp/twinlog-spark-x"))
+    {'spark.python.unix.domain.socket.enabled': 'true'}
+    >>> socket_settings(Path("/a-long-way" * 9))
+    {'spark.python.unix.domain.socket.enabled': 'false'}
+    """
+    fits = len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES
+    return {"spark.python.unix.domain.socket.enabled": str(fits).lower()}
+
+
+def directory_settings(directory: Path) -> Mapping[str, str]:
+    """Settings that keep all files of a Spark on this machine in one directory."""
+    return {"spark.local.dir": str(directory), "spark.python.unix.domain.socket.dir": str(directory)}
+
+
+def spark_settings(
+    *,
+    app_name: str,
+    master: str,
+    threads: int,
+    directory: Path,
+    jvm_options: str,
+    extra: Mapping[str, str],
+) -> dict[str, str]:
+    """All settings of a Spark that keeps its files in `directory`. `jvm_options` are added to our own;
+    `extra` are the user's and take precedence."""
+    options = (DRIVER_JVM_OPTIONS, f'"-Djava.io.tmpdir={directory}"', jvm_options)
+    if is_local(master):
+        of_place = {**LOCAL_SETTINGS, **directory_settings(directory)}
+    elif extra.get("spark.authenticate") == "false":
+        of_place = {}  # Spark refuses encryption without authentication.
+    else:
+        of_place = {**CLUSTER_SETTINGS}
+    return {
+        "spark.master": resolve_master(master, threads),
+        "spark.app.name": app_name,
+        "spark.driver.extraJavaOptions": " ".join(options).rstrip(),
+        **SETTINGS,
+        # Loopback TCP costs a delayed acknowledgement of 40 ms per exchange with the worker.
+        **socket_settings(directory),
+        **of_place,
+        **extra,
+    }
