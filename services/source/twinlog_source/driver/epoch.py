@@ -16,7 +16,7 @@ from twinlog.telemetry.tracing import traceparent
 from twinlog_source.driver.stream.task_commands import End, TaskCommand
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.reports import TaskCounters
-from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.shares import NO_DEBT, LimitDebt, SlotLimits
 from twinlog_source.reasons import EndReason
 
 COMMAND_QUEUE_SIZE = 256
@@ -57,6 +57,8 @@ class LastWords:
     reason: str
     """END_OF_EPOCH, or the reason of a failure."""
     message: str = ""
+    debt: LimitDebt = NO_DEBT
+    """What the task has read beyond its limits."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +114,8 @@ class Epoch:
     """Set when the epoch was told to end."""
     job_failure: TwinlogError | None = None
     """Why its job ended, whether or not it was asked to."""
+    debts: tuple[LimitDebt, ...] = ()
+    """What the tasks of the epoch before have read beyond their limits: its own tasks wait for it."""
     closed: bool = False
     """Its positions are final; later messages of its tasks are out of date."""
     _moved: asyncio.Event = field(default_factory=asyncio.Event)

@@ -52,7 +52,7 @@ from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.events import FlowStopped
 from twinlog_source.partitions.planner import Plan
-from twinlog_source.partitions.shares import differ
+from twinlog_source.partitions.shares import LimitDebt, differ
 from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts, idle_words
 from twinlog_source.reasons import EndReason, PartitionReason
 
@@ -106,6 +106,8 @@ class FlowDriver:
     _displaced: bool = False
     _was_unstable: bool = False
     """A transaction on the positions topic stayed open, and no step has succeeded since."""
+    _debts: tuple[LimitDebt, ...] = ()
+    """Those of the tasks that ended last."""
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
     def __post_init__(self) -> None:
@@ -303,6 +305,7 @@ class FlowDriver:
         except BaseException:
             epoch.end(EndReason.NOT_NEEDED)
             raise
+        epoch.debts, self._debts = self._debts, ()
         for slot in epoch.slots:
             slot.started = True
             # A task that connects after the ready one was lost is started by `rejoin` once it is ready.
@@ -376,6 +379,7 @@ class FlowDriver:
             if slot.ended_well:
                 self.state.settled(slot.partitions)
         epoch.closed = True
+        self._debts = tuple(slot.final.debt for slot in epoch.slots if slot.final is not None)
 
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
         """Stay while the plan fits and the tasks are healthy."""

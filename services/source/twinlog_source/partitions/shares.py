@@ -1,6 +1,7 @@
 """How the slots share one limit. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 TOLERATED_RATIO = 0.02
@@ -15,6 +16,47 @@ class SlotLimits:
     """For all of its partitions together; None = no limit."""
     topic_bytes_per_second: Mapping[str, int] = field(default_factory=dict)
     """By source topic, for topics with a limit of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitDebt:
+    """What was read beyond the limits, and is not paid by waiting yet."""
+
+    bytes: int = 0
+    """Against the limit for all partitions."""
+    topic_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By source topic, against the limits of topics."""
+
+
+NO_DEBT = LimitDebt()
+
+
+def share_debt(debts: Iterable[LimitDebt], limits: Sequence[SlotLimits]) -> tuple[LimitDebt, ...]:
+    """Deal the debts of the slots before out to those that continue, by their shares of the limits. What has
+    no limit any more is forgiven.
+
+    >>> before = [LimitDebt(bytes=600), LimitDebt(bytes=300, topic_bytes={"t": 50})]
+    >>> share_debt(before, [SlotLimits(bytes_per_second=20), SlotLimits(bytes_per_second=10)])
+    (LimitDebt(bytes=600, topic_bytes={}), LimitDebt(bytes=300, topic_bytes={}))
+    """
+    debts = list(debts)
+    owed_by_topic = Counter[str]()
+    for debt in debts:
+        owed_by_topic.update(debt.topic_bytes)
+    whole = _dealt(sum(debt.bytes for debt in debts), [each.bytes_per_second or 0 for each in limits])
+    by_topic = {
+        topic: _dealt(owed, [each.topic_bytes_per_second.get(topic, 0) for each in limits])
+        for topic, owed in owed_by_topic.items()
+    }
+    return tuple(
+        LimitDebt(bytes=share, topic_bytes={topic: dealt[i] for topic, dealt in by_topic.items() if dealt[i]})
+        for i, share in enumerate(whole)
+    )
+
+
+def _dealt(owed: int, rates: Sequence[int]) -> list[int]:
+    total = sum(rates)
+    return [owed * rate // total if total else 0 for rate in rates]
 
 
 def share_limit(limit: float, demands: Sequence[float | None]) -> tuple[float, ...]:

@@ -81,6 +81,7 @@ class Copier:
     def assign(self, start: TaskStart) -> None:
         """Take the partitions and their start positions."""
         self.set_limits(start.limits)
+        self.throttle.owe(start.debt, self.clock.monotonic())
         for assignment in start.assignments:
             partition = assignment.partition
             copy = PartitionCopy(

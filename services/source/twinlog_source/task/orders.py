@@ -10,7 +10,7 @@ from twinlog_source.log.facts import EpochStart, WriterFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.assignments import PriorFailure
 from twinlog_source.partitions.reports import HoleCostAgo
-from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.shares import NO_DEBT, LimitDebt, SlotLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +111,8 @@ class TaskStart:
 
     assignments: tuple[TaskAssignment, ...] = ()
     limits: SlotLimits = field(default_factory=SlotLimits)
+    debt: LimitDebt = NO_DEBT
+    """Its share of what the tasks before owed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.task_commands import Start
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import OwnerFact
+from twinlog_source.partitions.shares import NO_DEBT, LimitDebt
 from twinlog_source.reasons import EndReason
 from unit.source.flow_rig import POSITIONS, FlowRig
 
@@ -38,6 +39,8 @@ class Tasks:
     ends_after_seconds: float = 0.0
     never_ready_from: int = 1_000
     """The number of the first epoch whose task does not get ready."""
+    debt: LimitDebt = NO_DEBT
+    """What each of them has read beyond its limits."""
     epochs: dict[int, Epoch] = field(default_factory=dict)
     left_when_ended: dict[int, bool] = field(default_factory=dict)
     """By epoch: whether the owner had left before the task ended."""
@@ -59,7 +62,7 @@ class Tasks:
         await epoch.over.wait()
         await pause(self.ends_after_seconds)
         self.left_when_ended[epoch.number] = bool(owner_marks(self.rig)[-1].left_at)
-        slot.final = LastWords(reason=EndReason.END_OF_EPOCH)
+        slot.final = LastWords(reason=EndReason.END_OF_EPOCH, debt=self.debt)
         epoch.move(slot, SlotState.FINISHED)
 
 
@@ -165,3 +168,11 @@ async def test_who_was_displaced_fences_nobody(rig: FlowRig) -> None:
         await first.reclaim(1, epoch.slots)
     assert raised.value.reason == "PRODUCER_FENCED"
     assert fenced == []
+
+
+async def test_what_tasks_have_read_beyond_their_limits_is_handed_to_the_next_ones(rig: FlowRig) -> None:
+    tasks = Tasks(rig, debt=LimitDebt(bytes=7))
+    async with driven(rig, tasks) as (driver, _):
+        second = await eventually(lambda: tasks.epochs.get(2), 2 * EPOCH_SECONDS)
+        await eventually(lambda: driver.current is second)
+        assert second.debts == (LimitDebt(bytes=7),)

@@ -4,7 +4,7 @@ messages."""
 from dataclasses import dataclass, field
 
 from twinlog_source.partitions.assignments import Assignment
-from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.shares import NO_DEBT, LimitDebt, SlotLimits
 from twinlog_source.task.orders import Reposition, SetPaused, WithdrawReposition
 
 
@@ -14,6 +14,7 @@ class Start:
 
     assignments: tuple[Assignment, ...] = ()
     limits: SlotLimits = field(default_factory=SlotLimits)
+    debt: LimitDebt = NO_DEBT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

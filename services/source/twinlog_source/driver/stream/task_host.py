@@ -16,6 +16,7 @@ from twinlog_source.driver.stream.task_commands import Start
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.partitions.events import Assigned, Copied, GapFound, Reported
 from twinlog_source.partitions.reports import ForeignWrite, TaskReport
+from twinlog_source.partitions.shares import share_debt
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.reasons import EndReason
 
@@ -112,5 +113,7 @@ class TaskHost:
                 continue
             self.state.table.apply(Assigned(partition=partition, slot=slot.index), now)
             assignments.append(self.state.assignment(partition))
-        slot.limits = self.state.orders.throttles(epoch.plan, now=now)[slot.index]
-        return Start(assignments=tuple(assignments), limits=slot.limits)
+        limits = self.state.orders.throttles(epoch.plan, now=now)
+        slot.limits = limits[slot.index]
+        debt = share_debt(epoch.debts, limits)[slot.index]
+        return Start(assignments=tuple(assignments), limits=slot.limits, debt=debt)

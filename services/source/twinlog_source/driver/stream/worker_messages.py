@@ -28,7 +28,7 @@ from twinlog_source.partitions.reports import (
     TaskCounters,
     TaskReport,
 )
-from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.shares import LimitDebt, SlotLimits
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.task.orders import Reposition, SetPaused, WithdrawReposition
 from twinlog_source.task.stream.foreign_write_messages import foreign_write_of
@@ -124,12 +124,21 @@ def limits_message(limits: SlotLimits) -> pb.SetThrottle:
     )
 
 
+def debt_message(debt: LimitDebt) -> pb.LimitDebt:
+    return pb.LimitDebt(bytes=debt.bytes, topic_bytes=debt.topic_bytes)
+
+
+def debt_of(told: pb.LimitDebt) -> LimitDebt:
+    return LimitDebt(bytes=told.bytes, topic_bytes=dict(told.topic_bytes))
+
+
 def command_message(command: TaskCommand) -> pb.WorkerCommand:
     match command:
         case Start():
             start = pb.Start(
                 assignments=map(assignment_message, command.assignments),
                 throttle=limits_message(command.limits),
+                debt=debt_message(command.debt),
             )
             return pb.WorkerCommand(start=start)
         case Resume():

@@ -17,7 +17,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
 from twinlog_source.driver.stream.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
 from twinlog_source.driver.stream.task_commands import Resume, Start
-from twinlog_source.driver.stream.worker_messages import command_message, task_report
+from twinlog_source.driver.stream.worker_messages import command_message, debt_of, task_report
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.reasons import EndReason
 
@@ -179,7 +179,9 @@ class _Conversation:
                         slot.losses = 0
                 case "finished":
                     finished = report.finished
-                    slot.final = LastWords(reason=finished.reason, message=finished.message)
+                    slot.final = LastWords(
+                        reason=finished.reason, message=finished.message, debt=debt_of(finished.debt)
+                    )
                     self._host.observe(epoch, slot, task_report(finished.reports))
                     epoch.move(slot, SlotState.FINISHED)
                     return

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinlog.kafka.raw import FetchSizes
+from twinlog_source.partitions.shares import LimitDebt
 
 BURST_SECONDS = 0.25
 LEAST_PARTITION_BYTES = 256 << 10
@@ -43,6 +44,10 @@ class Bucket:
     def burst_bytes(self) -> float:
         return self.bytes_per_second * BURST_SECONDS
 
+    def owed_bytes(self, now: float) -> int:
+        self.allows(now)
+        return max(0, int(-self._tokens))
+
     @property
     def owed_seconds(self) -> float:
         """The time until the debt is paid."""
@@ -59,6 +64,22 @@ class Throttle:
         self._whole = _changed(self._whole, bytes_per_second, now)
         limits = ((topic, _changed(self._topics.get(topic), limit, now)) for topic, limit in topics.items())
         self._topics = {topic: bucket for topic, bucket in limits if bucket is not None}
+
+    def owed(self, now: float) -> LimitDebt:
+        return LimitDebt(
+            bytes=0 if self._whole is None else self._whole.owed_bytes(now),
+            topic_bytes={
+                topic: owed for topic, bucket in self._topics.items() if (owed := bucket.owed_bytes(now))
+            },
+        )
+
+    def owe(self, debt: LimitDebt, now: float) -> None:
+        """Take over what the tasks before owed."""
+        if self._whole is not None:
+            self._whole.spend(debt.bytes, now)
+        for topic, owed in debt.topic_bytes.items():
+            if topic in self._topics:
+                self._topics[topic].spend(owed, now)
 
     @property
     def is_open(self) -> bool:

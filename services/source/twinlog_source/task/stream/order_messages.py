@@ -10,7 +10,7 @@ from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart, WriterFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.assignments import PriorFailure
-from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.shares import LimitDebt, SlotLimits
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.task.orders import (
     PreservedTerms,
@@ -49,7 +49,11 @@ def setup_of(told: pb.Prepare) -> TaskSetup:
 
 
 def start_of(told: pb.Start) -> TaskStart:
-    return TaskStart(assignments=tuple(map(assignment_of, told.assignments)), limits=limits_of(told.throttle))
+    return TaskStart(
+        assignments=tuple(map(assignment_of, told.assignments)),
+        limits=limits_of(told.throttle),
+        debt=LimitDebt(bytes=told.debt.bytes, topic_bytes=dict(told.debt.topic_bytes)),
+    )
 
 
 def assignment_of(told: pb.Assignment) -> TaskAssignment:

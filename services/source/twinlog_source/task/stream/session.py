@@ -273,6 +273,8 @@ class TaskConnection:
         finished = pb.Finished(reason=reason, message=message)
         if copier is not None:
             finished.reports.CopyFrom(copier.reporter.report(everything=True))
+            owed = copier.throttle.owed(self.clock.monotonic())
+            finished.debt.CopyFrom(pb.LimitDebt(bytes=owed.bytes, topic_bytes=owed.topic_bytes))
         with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError):
             async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await stream.write(pb.WorkerReport(finished=finished))

@@ -697,6 +697,7 @@ class Finished(_message.Message):
     REPORTS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    DEBT_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
     """Why the task ended: END_OF_EPOCH, or the stable reason of a failure (PRODUCER_FENCED, KAFKA_UNAVAILABLE, ...)."""
     message: _builtins.str
@@ -705,20 +706,73 @@ class Finished(_message.Message):
     def reports(self) -> Global___PartitionReports:
         """Final positions: what the next owner continues from. Only when it ended in order."""
 
+    @_builtins.property
+    def debt(self) -> Global___LimitDebt:
+        """What the task has read beyond its limits. Only when it ended in order."""
+
     def __init__(
         self,
         *,
         reports: Global___PartitionReports | None = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
+        debt: Global___LimitDebt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["reports", b"reports"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["debt", b"debt", "reports", b"reports"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "reason", b"reason", "reports", b"reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["debt", b"debt", "message", b"message", "reason", b"reason", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Finished: _TypeAlias = Finished  # noqa: Y015
+
+@_typing.final
+class LimitDebt(_message.Message):
+    """LimitDebt is what was read beyond limits and is not paid by waiting yet."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class TopicBytesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    BYTES_FIELD_NUMBER: _builtins.int
+    TOPIC_BYTES_FIELD_NUMBER: _builtins.int
+    bytes: _builtins.int
+    """Bytes against the limit for all partitions."""
+    @_builtins.property
+    def topic_bytes(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Bytes against the limits of topics, by source topic."""
+
+    def __init__(
+        self,
+        *,
+        bytes: _builtins.int = ...,
+        topic_bytes: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "topic_bytes", b"topic_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitDebt: _TypeAlias = LimitDebt  # noqa: Y015
 
 @_typing.final
 class WorkerCommand(_message.Message):
@@ -1064,6 +1118,7 @@ class Start(_message.Message):
 
     ASSIGNMENTS_FIELD_NUMBER: _builtins.int
     THROTTLE_FIELD_NUMBER: _builtins.int
+    DEBT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Assignment]:
         """Partitions with the positions to continue from."""
@@ -1072,15 +1127,20 @@ class Start(_message.Message):
     def throttle(self) -> Global___SetThrottle:
         """Limits of this task."""
 
+    @_builtins.property
+    def debt(self) -> Global___LimitDebt:
+        """Its share of what the tasks before owed."""
+
     def __init__(
         self,
         *,
         assignments: _abc.Iterable[Global___Assignment] | None = ...,
         throttle: Global___SetThrottle | None = ...,
+        debt: Global___LimitDebt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["throttle", b"throttle"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["debt", b"debt", "throttle", b"throttle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "throttle", b"throttle"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "debt", b"debt", "throttle", b"throttle"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,7 +28,7 @@ from twinlog_source.log.facts import CopyFact, EpochStart
 from twinlog_source.log.gaps import Gap, LogBounds
 from twinlog_source.partitions.assignments import Assignment, PriorFailure
 from twinlog_source.partitions.reports import ForeignWrite, HoleCostAgo, SkippedRange
-from twinlog_source.partitions.shares import SlotLimits
+from twinlog_source.partitions.shares import LimitDebt, SlotLimits
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.task.orders import Reposition, SetPaused, WithdrawReposition
 from twinlog_source.task.stream.foreign_write_messages import (
@@ -196,8 +196,13 @@ def test_a_foreign_record_may_claim_any_time() -> None:
     ("command", "message"),
     [
         (
-            Start(limits=SlotLimits(bytes_per_second=5)),
-            pb.WorkerCommand(start=pb.Start(throttle=pb.SetThrottle(bytes_per_second=5))),
+            Start(limits=SlotLimits(bytes_per_second=5), debt=LimitDebt(bytes=7, topic_bytes={"t": 3})),
+            pb.WorkerCommand(
+                start=pb.Start(
+                    throttle=pb.SetThrottle(bytes_per_second=5),
+                    debt=pb.LimitDebt(bytes=7, topic_bytes={"t": 3}),
+                )
+            ),
         ),
         (
             Resume(reason="FENCED", message="by another"),

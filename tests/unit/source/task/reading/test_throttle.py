@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinlog_source.partitions.shares import LimitDebt, SlotLimits, share_debt
 from twinlog_source.task.reading.throttle import Throttle
 
 
@@ -48,6 +49,32 @@ def test_a_changed_limit_forgives_no_debt_and_gives_nothing_away() -> None:
         throttle.set_limits(1000 + tenth % 2, {"t": 1000 + tenth % 3}, tenth / 10)
         assert not throttle.allows("t", tenth / 10)
     assert throttle.allows("t", 10.1)
+
+
+def test_the_next_tasks_wait_for_what_the_ones_before_have_read_beyond_the_limits() -> None:
+    before = Throttle()
+    before.set_limits(1000, {"t": 100, "free": 100}, 0.0)
+    before.spend("t", 10_000, 0.0)
+    owed = before.owed(1.0)
+    assert owed == LimitDebt(bytes=9_000, topic_bytes={"t": 9_900})
+    shares = share_debt(
+        [owed],
+        [
+            SlotLimits(bytes_per_second=900, topic_bytes_per_second={"t": 100}),
+            SlotLimits(bytes_per_second=100),
+        ],
+    )
+    assert shares == (LimitDebt(bytes=8_100, topic_bytes={"t": 9_900}), LimitDebt(bytes=900))
+    after = Throttle()
+    after.set_limits(900, {"t": 100}, 1.0)
+    after.owe(shares[0], 1.0)
+    assert not after.allows("u", 9.9)
+    assert after.allows("u", 10.1)
+    assert not after.allows("t", 99.9)
+    assert after.allows("t", 100.1)
+    unlimited = Throttle()
+    unlimited.owe(shares[0], 1.0)
+    assert unlimited.allows("t", 1.0), "the limit was taken away meanwhile"
 
 
 def test_a_fetch_brings_no_more_than_the_limits_allow_in_a_moment() -> None:
