@@ -7,11 +7,11 @@ LOCKS := deploy/requirements
 PROJECTS := pyproject.toml $(wildcard distributions/*/pyproject.toml services/*/pyproject.toml)
 EDITABLE := -e '.[dev,local]' $(foreach d,$(wildcard distributions/* services/*),-e $(d))
 # Most of a test on real brokers is waiting: three files at a time. JOBS=0 runs them one after the other.
-# The longest come first, so that the short ones fill what is left.
+# Files with long tests come first, so that the short ones fill what is left.
 JOBS := 3
 # Packages come from the locks, file by file held against its hash. LOCKED=no: a Python that a locked package has no files for.
 LOCKED := yes
-SIDE_BY_SIDE := -n $(JOBS) --dist loadscope --no-loadscope-reorder
+SIDE_BY_SIDE := -n $(JOBS)
 SOURCES := src services tests bench examples
 RELEASED_API := proto/released.binpb
 

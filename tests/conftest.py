@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.remote import Producer
 
-from side_by_side import FilesSideBySide
+import side_by_side
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.testing.brokers import KafkaPair, start_clusters, stop_clusters, unique_name
@@ -28,18 +27,18 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    side_by_side.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Under `nohup`, and in the background of a shell, all children would be deaf to signals that tests send
     them.
     """
     for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesSideBySide:
-    return FilesSideBySide(config, log)
+    side_by_side.configure(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
