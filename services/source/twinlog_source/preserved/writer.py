@@ -8,6 +8,7 @@ Invariant: a task whose lease is over (`may_write`) writes nothing and initialis
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -75,6 +76,9 @@ class PreservedPartition:
     """Why nothing is written; None while there is no problem."""
     problem_since: float = 0.0
     """Since when, in monotonic seconds."""
+    lost_at: float = -math.inf
+    """Monotonic seconds: when an answer was lost last. Until its request has timed out, the batch may still
+    come."""
     filling_since: float = 0.0
     hole_cost: HoleCost = field(default_factory=HoleCost)
     topic_id: str = ""
@@ -343,6 +347,7 @@ class PreservedWriter:
         if failure.reason == TIMEOUT.name:
             self._window.shrink(posted.behind_bytes, began=posted.at, now=now)
         for each, send in posted.sends:
+            each.lost_at = now
             each.appends.refused(send)
         self._back_off([each for each, _ in posted.sends], failure)
 

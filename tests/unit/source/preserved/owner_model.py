@@ -6,7 +6,7 @@ its steps. What the driver makes of the log and of the task's last words decides
 """
 
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -211,6 +211,8 @@ class Owner:
     assignment: TaskAssignment
     at_leader: bool = False
     """The target lets it write markers at the leader."""
+    others_may_write: Callable[[], bool] = lambda: False
+    """Whether the lease of an owner before is not over."""
     sent: dict[Request, Send[OutgoingBatch]] = field(default_factory=dict)
     reading: ReadEnd | None = None
     filling: Fill | None = None
@@ -291,8 +293,14 @@ class Owner:
                 self._fill_at_leader(self.filling)
             elif self.writing is None:
                 self._fill(self.filling)
-        elif self.copies.judge.waiting:
+        elif self.copies.judge.waiting and not self._may_grow:
             at_once(self.copies.judge.look_at(self.copies.by_source[P]))
+
+    @property
+    def _may_grow(self) -> bool:
+        """Somebody's request, also of its own on a connection that was closed, may still be carried out."""
+        late = any(each.requests for each in self.leader.connections if each is not self.connection)
+        return late or self.others_may_write()
 
     def commit(self) -> None:
         """Its transaction: all of it, or nothing when its ids are fenced."""

@@ -152,6 +152,38 @@ def test_a_copy_that_shall_end_ends_where_all_of_it_is_compared_with_the_source(
     assert not filled.facts()
 
 
+async def test_a_copy_ends_only_once_nothing_late_can_lengthen_it() -> None:
+    """What a killed task had on its way would be copied again behind the end of the copy."""
+    rig = PreservedRig()
+    first = rig.assigned(FIRST, 9, end_reason="OFFSETS_CONFIGURED", has_former_task=True)
+    assert not rig.copies[FIRST].needs_translation
+    assert not rig.copies[FIRST].fetchable(0.0), "it is written no further"
+    rig.clock.advance(rig.preserved.fill_after_seconds)
+    rig.preserved.doubt(FIRST)  # as the timer does then
+    assert first.appends.next() == ReadEnd(9)
+    first.appends.end_read(Tail(12, 5, knows_writer=True))
+    rig.changed(first)
+    assert (rig.copies[FIRST].needs_translation, rig.copies[FIRST].committed) == (True, 12)
+
+
+async def test_foreign_writes_are_judged_only_once_nothing_late_of_ours_can_come_behind_them() -> None:
+    rig = PreservedRig(found=ForeignWrite(99, 5, 1))
+    first = rig.assigned(FIRST, 5, has_former_task=True)
+    rig.fetched(FIRST, 5, 2)
+    rig.answered(first, rig.sent(first), 6)
+    judge = rig.preserved.judge
+    await judge.look_at(rig.preserved.by_source[FIRST])
+    assert not rig.copies[FIRST].needs_translation
+    assert not judge.is_about_to_judge, "the end of the task does not wait for it"
+    rig.clock.advance(rig.preserved.fill_after_seconds)
+    first.lost_at = rig.clock.monotonic()
+    await judge.look_at(rig.preserved.by_source[FIRST])
+    assert not rig.copies[FIRST].needs_translation, "an answer was lost"
+    rig.clock.advance(rig.preserved.writer.settings.request_timeout_seconds)
+    await judge.look_at(rig.preserved.by_source[FIRST])
+    assert (rig.copies[FIRST].needs_translation, rig.copies[FIRST].committed) == (True, 6)
+
+
 def test_nothing_is_read_once_somebody_else_wrote_to_the_copy() -> None:
     rig = PreservedRig()
     first = rig.assigned(FIRST)

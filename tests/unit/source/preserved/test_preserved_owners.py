@@ -97,6 +97,8 @@ class Schedule:
             self.leader.fail_over(remembers=True)
         elif choice < 0.3:
             self._forget()
+        elif choice < 0.33:
+            self._end_leases()
         elif choice < 0.45:
             self._kill()
         elif choice < 0.6:
@@ -122,10 +124,20 @@ class Schedule:
         is_first = self.truncated and self.truncations == 0
         return is_first and self.owner.appends.phase is not Phase.FOREIGN
 
+    def _end_leases(self) -> None:
+        """The owners before have found that their leases are over, and their requests have timed out."""
+        for each in self.owners[:-1]:
+            each.awake = False
+        for connection in self.leader.connections:
+            if connection is not self.owner.connection:
+                connection.closed = True
+                connection.requests.clear()
+
     def _forget(self) -> None:
         """By then the owners before have found that their lease is over (docs/adr/0008)."""
         quiet = not any(each.requests for each in self.leader.connections)
         if quiet and self.owner.is_current and not self.recreated:
+            self._end_leases()
             del self.owners[:-1]
             self.leader.forget_producers()
 
@@ -178,8 +190,17 @@ class Schedule:
             self.driver.read_log()
         assignment = self.driver.assignment
         if assignment is not None:
+            former = list(self.owners)
             self.owners.append(
-                Owner(self.random, self.leader, self.source, self.log, assignment, self.at_leader)
+                Owner(
+                    self.random,
+                    self.leader,
+                    self.source,
+                    self.log,
+                    assignment,
+                    self.at_leader,
+                    lambda: any(each.awake for each in former),
+                )
             )
 
     def _finish(self) -> None:

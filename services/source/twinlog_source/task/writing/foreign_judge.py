@@ -35,12 +35,14 @@ class ForeignJudge:
     """Called with each foreign stretch of a copy, by source partition."""
     own_producer_id: int
     end_copy: EndCopy
+    seconds_before_still: Callable[[PreservedCopy], float]
+    """How long a late batch of ours may still come behind what is foreign: it would be copied again."""
     is_over: bool = False
     """A finding would no longer get on the log: the next task finds it."""
     waiting: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     """By target partition: findings that are not judged yet."""
     _failed: set[TopicPartition] = field(default_factory=set)
-    """Those of `waiting` that could not be read, for instance while their leader is down."""
+    """Those of `waiting` that cannot be judged for now, for instance while their leader is down."""
     _work: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -65,6 +67,9 @@ class ForeignJudge:
         if taken.copy.settling:
             return  # Later: its new position, once on the log, would replace the end of the copy.
         target, appends = taken.at_target.target, taken.at_target.appends
+        if self.seconds_before_still(taken) > 0:
+            self._failed.add(target)
+            return
         assert appends.foreign_at is not None
         try:
             lost_since = appends.leader_epoch if appends.has_lost_records else None

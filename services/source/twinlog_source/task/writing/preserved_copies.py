@@ -110,6 +110,8 @@ class PreservedCopies:
     """Partitions with records in flight."""
     _touched: set[TopicPartition] = field(default_factory=set)
     """Partitions that may have moved since positions were last stored."""
+    _ending: set[PreservedCopy] = field(default_factory=set)
+    """Those that end once nothing can lengthen them any more."""
     _is_draining: bool = False
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -123,6 +125,7 @@ class PreservedCopies:
             tell=self.tell_foreign,
             own_producer_id=self.writer.identity.producer_id,
             end_copy=self.end_at,
+            seconds_before_still=self._seconds_before_still,
         )
         self.beginnings = FilledBeginnings(delete_before=self.delete_before, clock=self.clock)
         self.flush_seconds = min(self.flush_seconds, LONGEST_FLUSH_SECONDS)
@@ -383,8 +386,32 @@ class PreservedCopies:
         if taken.copy.settling:
             return  # Its position is being moved: it ends where it is moved to.
         if self.is_at_rest(taken.copy.partition):
+            if self._seconds_before_still(taken) > 0:
+                self._end_later(taken)
+                return
             (reason, message), position = taken.giving_up, taken.copy.committed
             self.end_at(taken.copy.partition, position, until=position, reason=reason, message=message)
+
+    def _end_later(self, taken: PreservedCopy) -> None:
+        """Once nothing can lengthen the copy any more: what comes late would be copied again. So the end is
+        read again then."""
+        if taken in self._ending:
+            return
+        self._ending.add(taken)
+
+        def end() -> None:
+            self._ending.discard(taken)
+            if not taken.copy.needs_translation and not self._is_draining:
+                self.doubt(taken.copy.partition)
+
+        wait_seconds = self._seconds_before_still(taken) + FILL_LOOK_SECONDS
+        asyncio.get_running_loop().call_later(wait_seconds, end)
+
+    def _seconds_before_still(self, taken: PreservedCopy) -> float:
+        """How long a batch of the task before, or of this one whose answer was lost, may still lengthen the
+        copy."""
+        answered_at = taken.at_target.lost_at + self.writer.settings.request_timeout_seconds
+        return max(0.0, max(taken.alone_at, answered_at) - self.clock.monotonic())
 
     def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
         """Only a failure that retrying does not heal sets a partition aside: its records would be refused
