@@ -19,7 +19,7 @@ RELEASED_API := proto/released.binpb
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install kerberos demo test unit contract integration e2e chaos chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
+.PHONY: help install kerberos demo test unit contract integration e2e chaos chaos-models chaos-translation bench lint format proto api-released lock audit sbom digests images wheels clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ e2e: install ## The README's promises, whole
 
 chaos: install ## Kill what copies 200 times at random moments under load, and compare both sides; ARGS=--help
 	$(BIN)/python tests/chaos/source_chaos.py --kills 200 $(ARGS)
+
+chaos-models: install ## Play a million histories of the models of preserved copies: an hour or two; ARGS=--help
+	$(BIN)/python tests/chaos/model_chaos.py $(ARGS)
 
 chaos-translation: install ## Translate 1,000 random offsets of a million roughly mirrored records: minutes
 	$(BIN)/python tests/chaos/translation_chaos.py

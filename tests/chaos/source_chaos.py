@@ -4,6 +4,7 @@ repeated.
     python tests/chaos/source_chaos.py --seed 7 --kills 200
     python tests/chaos/source_chaos.py --kinds hang --kills 10
     python tests/chaos/source_chaos.py --kinds absence absence service --target-brokers 3 --kills 30
+    python tests/chaos/source_chaos.py --kinds broker --target-brokers 3 --target-replicas 3 --kills 30
 
 Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target
 broker. A rival is a second service that stands by, and takes the flow over when the one that runs is killed
@@ -29,6 +30,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 from aiokafka import AIOKafkaProducer
@@ -71,6 +73,8 @@ PAUSE_SECONDS = (0.2, 1.0, 3.0, OWNER_TIMEOUT_SECONDS + 3.0)
 HANG_SECONDS = (3.5, 5.0, 8.0)
 """More than `broker.session.timeout.ms` of brokers in tests."""
 SERVICES_AT_ONCE = 2
+LONG_AGO_MS = 1_600_000_000_000
+"""The records of partition 0 are so old that brokers forget their producers at each start."""
 EPOCH_SECONDS = ("1", "5")
 """Each life of the service has one of these: in short epochs many kills hit a hand-over from one to the
 next."""
@@ -112,6 +116,7 @@ class Chaos:
     kills: int
     kinds: Sequence[str]
     longest_pause_seconds: float
+    target_replicas: int
     give_up_at: float
     """Monotonic seconds: after that nothing is killed any more."""
     outcome: Outcome = field(init=False)
@@ -130,7 +135,9 @@ class Chaos:
     async def run(self) -> Outcome:
         self.rig.extra |= {"topics": TOPIC, "twinlog.offsets": "auto"}
         self.rig.extra["twinlog.owner.timeout.seconds"] = str(OWNER_TIMEOUT_SECONDS)
-        await self.rig.create(TOPIC, PARTITIONS)
+        for factor in ("replication.factor", "offset.storage.replication.factor"):
+            self.rig.extra[factor] = str(self.target_replicas)
+        await self.rig.create(TOPIC, PARTITIONS, retention_ms="-1")
         async with self.rig.configsync() as configsync, asyncio.TaskGroup() as group:
             load = group.create_task(self._load(), name="load")
             while not self._is_over:
@@ -278,11 +285,11 @@ class Chaos:
             )
             while not self._done.is_set():
                 for _ in range(RECORDS_PER_SECOND // 20):
-                    await plain.send(TOPIC, b"plain %d" % number, partition=number % PARTITIONS)
+                    await plain.send(TOPIC, b"plain %d" % number, **described(number))
                     number += 1
                 await careful.begin_transaction()
                 for _ in range(10):
-                    await careful.send(TOPIC, b"careful %d" % number, partition=number % PARTITIONS)
+                    await careful.send(TOPIC, b"careful %d" % number, **described(number))
                     number += 1
                 if dice.random() < 0.2:
                     await careful.abort_transaction()
@@ -291,6 +298,17 @@ class Chaos:
                     await careful.commit_transaction()
                 await quiet(0.05)
             self.outcome.records = number
+
+
+def described(number: int) -> dict[str, Any]:
+    """The partition of a record, and its key, headers and time, which are not the same for all."""
+    partition = number % PARTITIONS
+    return {
+        "partition": partition,
+        "key": b"key %d" % (number % 7) if number % 3 else None,
+        "headers": [("number", b"%d" % number), ("empty", b"")] if number % 5 == 0 else None,
+        "timestamp_ms": LONG_AGO_MS + number if partition == 0 else None,
+    }
 
 
 def processes(pid: int) -> tuple[list[psutil.Process], list[psutil.Process]]:
@@ -328,6 +346,7 @@ async def run_chaos(
     kills: int,
     kinds: Sequence[str] = KINDS,
     longest_pause_seconds: float = 3.0,
+    target_replicas: int = 1,
     longest_seconds: float = math.inf,
 ) -> Outcome:
     """Clusters of the caller's, which this breaks."""
@@ -339,6 +358,7 @@ async def run_chaos(
             kills=kills,
             kinds=kinds,
             longest_pause_seconds=longest_pause_seconds,
+            target_replicas=target_replicas,
             give_up_at=time.monotonic() + longest_seconds,
         )
         return await chaos.run()
@@ -359,13 +379,20 @@ def main() -> int:
     )
     parser.add_argument("--target-brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument(
+        "--target-replicas",
+        type=int,
+        choices=(1, 3),
+        default=1,
+        help="of copies and positions: with 3, a broker that is killed is a change of leaders",
+    )
+    parser.add_argument(
         "--minutes", type=float, default=math.inf, help="kill no more after so long, and compare"
     )
     options = parser.parse_args()
-    one_replica = {"min.insync.replicas": "1"}
+    in_sync = {"min.insync.replicas": "2" if options.target_replicas > 1 else "1"}
     clusters = start_clusters(
         ClusterSpec(name="A"),
-        ClusterSpec(name="B", broker_count=options.target_brokers, properties=one_replica),
+        ClusterSpec(name="B", broker_count=options.target_brokers, properties=in_sync),
     )
     try:
         with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
@@ -377,6 +404,7 @@ def main() -> int:
                     seed=options.seed,
                     kills=options.kills,
                     kinds=options.kinds,
+                    target_replicas=options.target_replicas,
                     longest_seconds=options.minutes * 60,
                 )
             )
