@@ -1,8 +1,8 @@
-"""Whether the flows of a file could send records round for ever. Pure.
+"""Finds flows of a file that would copy records in an endless loop. Pure.
 
-Under a policy that keeps names a copy cannot be told from an original. A topic that every flow of a ring
-selects (A->B and B->A, or over a third cluster) is therefore copied back, and again, without end. Two aliases
-may stand for one cluster: they are one place in a ring. Same addresses show it when the file is read, the
+Under a policy that keeps names, a copy looks like an original. A topic that every flow of a ring selects
+(A->B and B->A, or over a third cluster) is therefore copied back and copied again, without end. Two aliases
+can stand for one cluster and are then one place in a ring. Equal addresses show this when the file is read,
 cluster ids once the clusters have answered.
 """
 
@@ -20,7 +20,7 @@ from twinlog.selection_configured import topic_selector
 _MOST_CANDIDATES = 500
 Ring = tuple[TopicSelector, ...]
 Places = Mapping[ClusterAlias, ClusterAlias]
-"""Of aliases that stand for one cluster: the first of them. Others are left out."""
+"""Maps an alias to the first alias of the same cluster. Aliases that stand alone are absent."""
 
 
 def same_places(marks: Mapping[ClusterAlias, Collection[str]]) -> Places:
@@ -34,7 +34,7 @@ def same_places(marks: Mapping[ClusterAlias, Collection[str]]) -> Places:
     for alias in sorted(marks):
         known = sorted({first[mark] for mark in marks[alias] if mark in first})
         place = known[0] if known else alias
-        # One that has the addresses of two others makes them one, too.
+        # A cluster with the addresses of two others makes all three one place.
         for other in known[1:]:
             places.update({each: place for each, at in places.items() if at == other}, **{other: place})
             first.update({mark: place for mark, at in first.items() if at == other})
@@ -45,10 +45,12 @@ def same_places(marks: Mapping[ClusterAlias, Collection[str]]) -> Places:
 
 
 def ring_of(selectors: Iterable[TopicSelector], topic: str, places: Places | None = None) -> Ring | None:
-    """The flows over which a topic of this name goes round without end, from the smallest cluster on; None
-    when it does not. Renames (`twinlog.topic.rename`) are followed: what comes back under another name, and
-    is taken again and again, goes round as well. A flow from a cluster to itself never runs, and is left out.
-    Takes as long as there are flows.
+    """The flows that copy a topic of this name in an endless loop, in order from the smallest cluster; None
+    without a loop.
+
+    Follows renames (`twinlog.topic.rename`): a record that returns under another name and is selected again
+    loops as well. Leaves out a flow from a cluster to itself, which never runs. Takes linear time in the
+    number of flows.
     """
     places = places or {}
     onward: dict[ClusterAlias, list[TopicSelector]] = {}
@@ -67,7 +69,7 @@ def ring_of(selectors: Iterable[TopicSelector], topic: str, places: Places | Non
 
 
 _ROUNDS: Final = 3
-"""How often a name may come round, changed each time, until that counts as without end."""
+"""How many rounds with a changed name count as an endless loop."""
 
 
 def _closed_way(
@@ -78,8 +80,8 @@ def _closed_way(
     done: set[tuple[ClusterAlias, str]],
     longest: int,
 ) -> Ring | None:
-    """`way`: the flows so far with the places they start from; `done`: places from which no way comes back,
-    to be left out and added to."""
+    """`way`: the flows so far, with their starting places. `done`: places without a way back, which are
+    skipped and extended here."""
     for selector in onward.get(here[0], ()):
         name = _name_of_copy(selector, here[1])
         if name is None:
@@ -100,13 +102,14 @@ def _closed_way(
 
 
 def _first_round(clusters: Sequence[ClusterAlias], flows: Sequence[TopicSelector]) -> Ring:
-    """The first round of a way that passes clusters several times."""
+    """The first round of a path that passes clusters several times."""
     end = next(at for at, cluster in enumerate(clusters) if cluster in clusters[:at])
     return tuple(flows[clusters.index(clusters[end]) : end])
 
 
 def _name_of_copy(selector: TopicSelector, topic: str) -> str | None:
-    """What the flow's copy of a topic is called; None when it takes none, or the name tells its origin."""
+    """The name of the flow's copy of a topic; None when the flow does not select it, or when the name tells
+    its origin."""
     policy = selector.policy
     if policy.tracks_topic_sources or not selector.selects(topic):
         return None
@@ -118,11 +121,11 @@ def ring_text(ring: Ring) -> str:
 
 
 def refuse_loops(configuration: Configuration) -> None:
-    """Raise ConfigError (reason LOOP) that names the file, the flows and their keys when a topic, whether or
-    not it exists, would go round. Flows that this process does not run count as well.
+    """Raise ConfigError (reason LOOP) with the file, the flows and their keys if a topic would loop, whether
+    or not it exists.
 
-    Patterns that meet only in names that no sample shows pass; `twinlog preflight` looks at the topics that
-    are there.
+    Flows that other processes run count as well. Patterns that overlap only in names beyond the samples pass;
+    `twinlog preflight` checks the existing topics.
     """
     whole = _whole_file(configuration)
     for topic, ring in _rings(whole, same_places(_addresses(whole))):
@@ -137,7 +140,7 @@ def refuse_loops(configuration: Configuration) -> None:
 def looping_flows(
     configuration: Configuration, cluster_ids: Mapping[ClusterAlias, str]
 ) -> Mapping[Flow, StateError]:
-    """The flows that would copy a topic round over aliases of one cluster, which its id shows; each with why
+    """The flows that would loop through aliases of one cluster, as its id shows; each with the reason
     (LOOP)."""
     places = same_places({alias: {cluster_id} for alias, cluster_id in cluster_ids.items()})
     found: dict[Flow, StateError] = {}
@@ -152,7 +155,7 @@ def looping_flows(
 
 
 def _rings(whole: Configuration, places: Places) -> Iterator[tuple[str, Ring]]:
-    """Topics that would go round, each with its way."""
+    """Topics that would loop, each with its flows."""
     selectors = [topic_selector(entry) for entry in whole.enabled_flows]
     keeping = {each.flow for each in selectors if not each.policy.tracks_topic_sources}
     patterns = [entry.configsync.topics.include for entry in whole.enabled_flows if entry.flow in keeping]
@@ -180,16 +183,15 @@ def _round_text(ring: Ring, topic: str) -> str:
 
 
 def _candidates(patterns: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Samples of every pattern, then two of them joined: `a.*` and `.*b` meet in `ab`."""
+    """Samples of every pattern, and pairs of samples joined: `a.*` and `.*b` overlap in `ab`."""
     found = sorted({name for each in patterns for pattern in each for name in samples(pattern)}, key=len)
     joined = ("".join(pair) for pair in permutations(found, 2))
     yield from islice(chain(found, joined), _MOST_CANDIDATES)
 
 
 def _whole_file(configuration: Configuration) -> Configuration:
-    """With the flows that other processes run. A file that cannot be read whole (a secret of another site's
-    cluster is not here) is judged by the flows of this process.
-    """
+    """The configuration with the flows of other processes. If the whole file cannot be read (another site's
+    secret is missing here), only the flows of this process count."""
     if configuration.base is None:
         return configuration
     try:

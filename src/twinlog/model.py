@@ -1,7 +1,7 @@
 """The domain's words: flow, topic partition, record. Pure data, shared by every service.
 
-Positions are always the *next* offset to read or write; the one place that differs is MM2's `mm2-offsets`
-record, converted in `twinlog.wire.source_offset`.
+Positions are always the *next* offset to read or write. Only MirrorMaker 2's `mm2-offsets` record differs;
+`twinlog.wire.source_offset` converts it.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Flow:
         """Read `A->B`. Raises ValueError when there is no arrow or an alias is empty."""
         source, arrow, target = text.partition("->")
         if not (arrow and source.strip() and target.strip()):
-            # What is left of an unquoted A->B: the shell has made the rest the name of a file.
+            # An unquoted A->B: the shell took the rest as the name of a file.
             quote = ", in quotes: a shell keeps `>` for itself" if text.endswith("-") else ""
             raise ValueError(f"{text!r} is not a flow: expected SOURCE->TARGET{quote}")
         return cls(source.strip(), target.strip())
@@ -35,8 +35,8 @@ class Flow:
 class TopicPartition(NamedTuple):
     """A partition of a topic on the cluster that the context names.
 
-    A NamedTuple, as it is the key of what is looked up a dozen times for every batch: its hash and its
-    comparison are the interpreter's own.
+    A NamedTuple, because it is a key in a dozen lookups for every batch and uses the interpreter's own hash
+    and comparison.
     """
 
     topic: str
@@ -64,11 +64,11 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record as a log holds it. `None` and `b""` are different keys, values and header values."""
+    """One record of a log. `None` and `b""` are different keys, values and header values."""
 
     offset: int
     timestamp_ms: int
-    """-1 when the record has none (magic 0)."""
+    """-1 for a record without one (magic 0)."""
     key: bytes | None
     value: bytes | None
     headers: Headers = field(default=())

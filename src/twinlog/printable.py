@@ -1,7 +1,7 @@
-r"""Text from elsewhere, made fit for a terminal.
+r"""Makes text from other programs safe for a terminal.
 
-Ids of groups, client ids and metadata are any characters that somebody chose: among them the sequences by
-which a terminal clears its screen, sets its title, or shows other text than was written.
+Ids of groups, client ids and metadata can contain any characters, among them the sequences by which a
+terminal clears its screen, sets its title, or shows other text than was written.
 """
 
 import re
@@ -11,14 +11,14 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0
 _DIRECTIONS = {
     code: f"\\u{code:04x}" for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
-"""Marks that let a terminal write from right to left."""
+"""Marks that make a terminal write from right to left."""
 _SHOWN = {**_CONTROLS, **_DIRECTIONS}
 _IN_JSON = {code: f"\\u{code:04x}" for code in _SHOWN if code >= 0x20}
 _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
 _HARMLESS = re.compile(
     "(?:[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]|\x1b\\[[0-9;]*m)*+"
 )
-"""Text, and the sequences that change a colour."""
+"""Text, and sequences that change a colour."""
 
 
 def printable(text: str) -> str:
@@ -31,12 +31,12 @@ def printable(text: str) -> str:
 
 
 def printable_json(document: str) -> str:
-    """A JSON document with the control characters that JSON lets stand written out; it means the same."""
+    """A JSON document with the control characters that JSON allows escaped; its meaning is the same."""
     return document.translate(_IN_JSON)
 
 
 class PrintableStream:
-    """A text stream that lets colours pass and no other control sequence."""
+    """A text stream that passes colours and escapes every other control sequence."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unfiltered = stream

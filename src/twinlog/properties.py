@@ -1,11 +1,11 @@
-"""Java properties files, read as `java.util.Properties.load` reads them, with the line of every key kept.
+"""Reads Java properties files as `java.util.Properties.load` does, and keeps the line of every key.
 
-The rules that surprise (all Java's): a key ends at the first unescaped `=`, `:` or blank; `#` and `!` start a
-comment only at the beginning of a line; a backslash is an escape (`\\.` in the file is a plain dot); trailing
-blanks belong to the value; the later of two equal keys wins. One thing is left out: Java 17 makes an empty
-key of a backslash that is the whole last line.
+Java's surprising rules: a key ends at the first unescaped `=`, `:` or blank; `#` and `!` start a comment only
+at the beginning of a line; a backslash is an escape (`\\.` in the file is a plain dot); trailing blanks
+belong to the value; the later of two equal keys wins. One rule is left out: Java 17 makes an empty key of a
+backslash that is the whole last line.
 
-By hand, not by `javaproperties`: every message about a key names its line, which that library does not keep.
+Not `javaproperties`: every message about a key names its line, which that library does not keep.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from twinlog.errors import ConfigError
 
 ISO_8859_1 = "iso-8859-1"
-"""What `Properties.load(InputStream)` decodes with."""
+"""The encoding of `Properties.load(InputStream)`."""
 
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
@@ -23,26 +23,25 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """One setting and where it was written. The value is left out of repr: it may be a secret."""
+    """One setting and its place. The value is left out of repr, because it may be a secret."""
 
     key: str
     value: str = field(repr=False)
     line: int = 0
-    """1-based line of the key; 0 for a default that no file holds."""
+    """1-based line of the key; 0 for a default."""
     written: str | None = field(default=None, repr=False)
-    """What the file says when `value` was put together from `${provider:…}` references; None when it is the
-    same."""
+    """The text in the file when `value` was resolved from `${provider:…}` references; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Properties:
     entries: Mapping[str, Property]
     overridden: tuple[Property, ...]
-    """Earlier occurrences of keys that were written again further down, in file order."""
+    """Earlier occurrences of repeated keys, in file order."""
 
 
 def parse(content: bytes, *, file: str, encoding: str = ISO_8859_1) -> Properties:
-    """Read a properties file. `file` is only named in errors.
+    """Read a properties file. Errors name `file`.
 
     Raises ConfigError (file and line) for a malformed `\\uXXXX`, for bytes that are not in `encoding` and for
     a byte-order mark, which Java would silently make part of the first key.
@@ -81,7 +80,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         stripped = natural.lstrip(_BLANKS)
         joined_so_far = any(parts)
         if not joined_so_far and (not stripped or stripped[0] in "#!"):
-            # Java forgets a lone continuation backslash before a comment or a blank line.
+            # Java drops a lone continuation backslash before a comment or a blank line.
             parts = []
             continue
         if not joined_so_far:

@@ -13,14 +13,13 @@ def render_properties(properties: Mapping[str, str]) -> str:
 
 
 def plain_login(options: Mapping[str, str]) -> str:
-    """A `sasl.jaas.config` for PLAIN: `username` and `password` of one's own, `user_NAME` for each user a
-    broker knows.
-    """
+    """A `sasl.jaas.config` for PLAIN: the client's own `username` and `password`, and `user_NAME` for each
+    user that a broker knows."""
     return _login("plain.Plain", options)
 
 
 def scram_login(options: Mapping[str, str]) -> str:
-    """A `sasl.jaas.config` for SCRAM: `username` and `password`, nothing on a broker."""
+    """A `sasl.jaas.config` for SCRAM: `username` and `password`, and neither on a broker."""
     return _login("scram.Scram", options)
 
 
@@ -44,7 +43,8 @@ def _escaped_key(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """What a file may not hold as it is: Java reads ISO-8859-1, UTF-16 units as \\uXXXX."""
+    """Escapes everything that the file format does not allow: Java reads ISO-8859-1, and UTF-16 units as
+    \\uXXXX."""
     return "".join(_ESCAPES.get(unit) or _ascii(unit) for unit in text)
 
 

@@ -1,7 +1,7 @@
-"""Which topics a flow replicates, and why: MM2's rule with the first reason that decided.
+"""Decides which topics a flow replicates, by MM2's rule, and gives the first reason that decided.
 
-replicate = (topic filter takes it, or it is a heartbeats topic) and it is not internal and not part of a
-cycle. Beyond MM2, a topic is internal as well when its copy would be one of the mirror's own topics:
+replicate = (the topic filter selects it, or it is a heartbeats topic), it is not internal, and copying it
+makes no cycle. Beyond MM2, a topic is also internal when its copy would be an internal topic of the flow:
 `checkpoints.internal` of cluster A would be written into `A.checkpoints.internal`.
 """
 
@@ -18,12 +18,13 @@ from twinlog.policy.replication import ReplicationPolicy
 
 
 class TopicReason(StrEnum):
-    """Why a topic is or is not replicated. A closed list; the words are part of the API."""
+    """Why a topic is or is not replicated. A closed list; the values are part of the API."""
 
     SELECTED = "SELECTED"
-    """The topic filter takes it."""
+    """The topic filter selects it."""
     HEARTBEATS = "HEARTBEATS"
-    """The filter does not take it, but heartbeats are always replicated (heartbeats.replication.enabled)."""
+    """The filter does not select it, but heartbeats are always replicated
+    (heartbeats.replication.enabled)."""
     EXCLUDED = "EXCLUDED"
     NOT_INCLUDED = "NOT_INCLUDED"
     INTERNAL = "INTERNAL"
@@ -39,13 +40,13 @@ class TopicDecision:
     topic: str
     reason: TopicReason
     rule: str
-    """The rule that decided, for people: which key and pattern, which alias."""
+    """The deciding rule, for people: key and pattern, or alias."""
     remote_topic: str
-    """Its name on the target, whether it is replicated or not."""
+    """Its name on the target, whether or not it is replicated."""
     pattern: str | None = None
     """The pattern of SELECTED and EXCLUDED."""
     alias: str | None = None
-    """The cluster a CYCLE goes through."""
+    """The cluster of a CYCLE."""
 
     @property
     def selected(self) -> bool:
@@ -54,21 +55,21 @@ class TopicDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelector:
-    """The selection rules of one flow. Asked about topic names of the source; they need not exist."""
+    """The selection rules of one flow. Topics of the source are given by name and need not exist."""
 
     flow: Flow
     policy: ReplicationPolicy
     topic_filter: TopicFilter
     heartbeats_replication_enabled: bool = True
     own_topics: frozenset[str] = frozenset()
-    """Topics of the mirror on the target whose names do not say so (`offset.storage.topic`)."""
+    """Internal topics on the target whose names do not show it (`offset.storage.topic`)."""
 
     def selects(self, topic: str) -> bool:
-        """Tell whether the flow replicates `topic`."""
+        """Whether the flow replicates `topic`."""
         return self.decide(topic).selected
 
     def decide(self, topic: str) -> TopicDecision:
-        """Decide about one topic; the first rule that decides, in MM2's order, is the reason."""
+        """Decide about one topic. The first deciding rule, in MM2's order, is the reason."""
         verdict = self.topic_filter.judge_topic(topic)
         heartbeats = self.heartbeats_replication_enabled and self.policy.is_heartbeats_topic(topic)
         if not verdict.included and not heartbeats:

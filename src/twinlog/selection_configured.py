@@ -1,4 +1,4 @@
-"""The selection rules that a properties file asks for."""
+"""The selection rules of a properties file."""
 
 from twinlog.config import FlowConfig
 from twinlog.config.flow.filters import topic_filter
@@ -8,9 +8,8 @@ from twinlog.selection import TopicSelector
 
 
 def topic_selector(config: FlowConfig, topics: Selection | None = None) -> TopicSelector:
-    """The rules of a flow about topics; `topics` instead of the flow's own patterns, for a part that has
-    others. Raises ConfigError for a pattern that does not compile.
-    """
+    """The topic rules of a flow. `topics` replaces the flow's patterns, for a part with its own. Raises
+    ConfigError for a pattern that does not compile."""
     return TopicSelector(
         flow=config.flow,
         policy=policy_from_config({**config.policy_config, SOURCE_ALIAS_KEY: config.flow.source}),

@@ -1,4 +1,4 @@
-"""JSON from outside of this process, which may be anything."""
+"""Parses untrusted JSON."""
 
 import json
 from typing import Any

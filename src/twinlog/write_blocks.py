@@ -1,7 +1,7 @@
-"""Fences: ACLs by which a failover keeps writers out of topics. Pure.
+"""Fences: ACLs by which a failover blocks writers of topics. Pure.
 
-Kafka's ACLs know no exception from a DENY, so a fence is only for topics that no flow of Twinlog writes to.
-It is a rule of one cluster: copied to the other (as other ACLs are), it would shut out what writes there.
+Kafka's ACLs allow no exception from a DENY, so a fence is only for topics to which no flow of Twinlog writes.
+A fence belongs to one cluster: copied to the other (as other ACLs are), it would block the writers there.
 """
 
 from twinlog.kafka.ports import AclBinding
@@ -21,5 +21,5 @@ def fence_of(topic: str) -> AclBinding:
 
 
 def is_fence(binding: AclBinding) -> bool:
-    """Whether the binding is what `fence_of` makes, by any creator."""
+    """Whether the binding equals the one that `fence_of` makes, by any creator."""
     return binding == fence_of(binding.resource_name)

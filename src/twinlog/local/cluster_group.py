@@ -1,4 +1,4 @@
-"""Several clusters at the same time."""
+"""Starts and stops several clusters at the same time."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ def start_clusters(*specs: ClusterSpec) -> Sequence[BlockingCluster]:
 
 
 def start_all(clusters: Sequence[BlockingCluster]) -> None:
-    """As `start_clusters`, for clusters that somebody holds already (to `abandon` them)."""
+    """Like `start_clusters`, for clusters whose caller can `abandon` them while they start."""
     with ThreadPoolExecutor(max_workers=len(clusters), thread_name_prefix="start-cluster") as threads:
         starts = [threads.submit(cluster.start) for cluster in clusters]
     try:
@@ -30,6 +30,6 @@ def start_all(clusters: Sequence[BlockingCluster]) -> None:
 
 
 def stop_clusters(clusters: Sequence[BlockingCluster]) -> None:
-    """Stop all. Blocks, not for long."""
+    """Stop all clusters. Blocks for a short time."""
     for cluster in clusters:
         cluster.stop()

@@ -1,8 +1,8 @@
-"""Formats a broker's directory, as Kafka's StorageTool does, without starting a JVM for each broker.
+"""Formats a broker's directory as Kafka's StorageTool does, without a JVM start for each broker.
 
-A formatted directory is two files: `meta.properties` (text, with this cluster's and this node's ids) and
-`bootstrap.checkpoint` (the first records of the metadata log: feature levels and SCRAM users). The latter is
-the same for all brokers of a version without SCRAM users, so it is taken from StorageTool once and kept with
+A formatted directory holds two files: `meta.properties` (text, with the ids of this cluster and node) and
+`bootstrap.checkpoint` (the first records of the metadata log: feature levels and SCRAM users). Without SCRAM
+users the second is the same for all brokers of a version, so StorageTool writes it once and it is kept beside
 the class archive.
 """
 
@@ -33,7 +33,7 @@ def new_kafka_id() -> str:
 
 
 def write_formatted(node: NodePlace, cluster_id: str, checkpoint: bytes) -> None:
-    """Make the node's log directory one that belongs to this cluster and node."""
+    """Format the node's log directory for this cluster and node."""
     node.log_directory.mkdir(parents=True)
     (node.log_directory / CHECKPOINT).write_bytes(checkpoint)
     meta = f"version=1\ncluster.id={cluster_id}\nnode.id={node.node_id}\ndirectory.id={new_kafka_id()}\n"
@@ -43,10 +43,10 @@ def write_formatted(node: NodePlace, cluster_id: str, checkpoint: bytes) -> None
 def make_checkpoint(
     node: NodePlace, security: Security, *, java: Java, class_path: str, cluster_id: str
 ) -> bytes:
-    """Let StorageTool format the (still missing) log directory of `node`, take its checkpoint, remove the
-    directory again.
+    """Let StorageTool format the log directory of `node`, which must not exist; read its checkpoint, and
+    remove the directory again.
 
-    The node's `server.properties` must exist. Blocks for a JVM's start. Raises ProcessError.
+    The node's `server.properties` must exist. Blocks for a JVM start. Raises ProcessError.
     """
     scram = [
         option
@@ -79,7 +79,8 @@ def make_checkpoint(
 
 
 def _scram_credential(mechanism: SaslMechanism, user: str, password: str) -> str:
-    """What StorageTool takes: salted here, as its own parser cannot read every password."""
+    """StorageTool's option for a user. The password is salted here, because StorageTool's parser cannot read
+    every password."""
     salt = os.urandom(16)
     digest = {SaslMechanism.SCRAM_SHA_256: "sha256", SaslMechanism.SCRAM_SHA_512: "sha512"}[mechanism]
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, _SCRAM_ITERATIONS)

@@ -1,6 +1,5 @@
-"""One cluster of `twinlog local` in the hands of its owner, who does what is asked of it and tells what
-happens to it.
-"""
+"""One cluster of `twinlog local` on its owner's side: carries out requests and publishes the cluster's
+state."""
 
 from collections.abc import Callable
 
@@ -11,25 +10,24 @@ from twinlog.local.registry import BrokerState, ClusterEntry, Request, RunningBr
 
 
 class OwnedCluster:
-    """Only `Request.END` deletes data. That a broker died, or could not be started, is published; other
-    clusters keep running.
-    """
+    """Deletes data only on `Request.END`. Publishes when a broker died or could not start; other clusters
+    keep running."""
 
     def __init__(self, cluster: BlockingCluster, entry: ClusterEntry, *, tell: Callable[[str], None]) -> None:
-        """`cluster` has been started; `tell` takes lines for people."""
+        """`cluster` is running already; `tell` takes lines for people."""
         self._cluster = cluster
         self._entry = entry
         self._tell = tell
         self._states = dict.fromkeys(cluster.broker_ids, BrokerState.RUNNING)
 
     def publish(self) -> RunningCluster:
-        """Tell others how it stands."""
+        """Publish the cluster's state."""
         described = self._described()
         self._entry.publish(described)
         return described
 
     def look(self) -> bool:
-        """Do what was asked since the last time, and see who died. False once it was asked to end and did."""
+        """Carry out requests since the last call and find brokers that died. False after a request to end."""
         if self._entry.is_requested(Request.END):
             self._cluster.stop()
             self._entry.release()
@@ -52,7 +50,7 @@ class OwnedCluster:
         self._settle(BrokerState.DIED)
 
     def _settle(self, absent: BrokerState) -> None:
-        """Publish who runs now; `absent` is the state of the others."""
+        """Publish which brokers run; `absent` is the state of the others."""
         for broker_id in self._cluster.broker_ids:
             runs = self._cluster.broker_pid(broker_id) is not None
             self._states[broker_id] = BrokerState.RUNNING if runs else absent

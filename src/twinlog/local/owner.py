@@ -1,5 +1,4 @@
-"""Owns named clusters for `twinlog local`: in the foreground, or as a process of its own that was told what
-to own.
+"""Owns named clusters for `twinlog local`, in the foreground or as a process of its own.
 
 As a program (`python -m twinlog.local.owner`) it reads its specs as JSON from stdin, so that passwords appear
 neither in a process list nor in a file.
@@ -32,11 +31,12 @@ _START_SECONDS = 300.0
 
 
 def own_clusters(specs: Sequence[ClusterSpec], on_ready: Callable[[Sequence[RunningCluster]], None]) -> None:
-    """Start the clusters, tell `on_ready`, run them until a signal (SIGINT, SIGTERM) or until each was asked
-    to end. A broker that dies is told on stderr and to callers that ask; nothing else happens: its data
-    stay, and the others keep running.
+    """Start the clusters, call `on_ready`, and run them until SIGINT, SIGTERM, or a request to end for each.
 
-    For the main thread. Raises ConflictError when a name is taken, and what starting raises; no cluster is
+    A broker that dies is reported on stderr and to callers that ask. Nothing else happens: its data stay, and
+    the others keep running.
+
+    For the main thread. Raises ConflictError when a name is taken, and the errors of a start. No cluster is
     left running.
     """
     clusters = [BlockingCluster(spec) for spec in specs]
@@ -67,7 +67,7 @@ def own_clusters(specs: Sequence[ClusterSpec], on_ready: Callable[[Sequence[Runn
 def detach_owner(specs: Sequence[ClusterSpec], log_file: Path) -> Sequence[RunningCluster]:
     """Start a process that owns the clusters and outlives this one; return when they serve.
 
-    Raises ProcessError with the end of what it wrote when it fails.
+    Raises ProcessError with the end of the process's log when it fails.
     """
     with log_file.open("wb") as log:
         owner = subprocess.Popen(

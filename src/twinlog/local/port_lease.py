@@ -1,8 +1,8 @@
-"""Ports for brokers that keep them over a restart, while other clusters and test runs look for ports too.
+"""Ports that brokers keep over a restart, while other clusters and test runs look for ports too.
 
-Taken below the range from which systems give ports to outgoing connections (from 32768 on Linux, 49152 on
-macOS), so that nobody gets one by chance while its broker is down; a lock file per port, held as long as the
-owner lives, keeps other clusters of this user off it.
+The ports lie below the range from which systems assign ports to outgoing connections (from 32768 on Linux,
+49152 on macOS), so no other program gets one by chance while its broker is down. One lock file per port, held
+as long as the owner lives, keeps this user's other clusters off it.
 """
 
 import fcntl
@@ -20,18 +20,16 @@ _LAST_PORT = 31_999
 
 
 class NoFreePortError(TwinlogError):
-    """Every port that brokers may use is taken."""
+    """Every port in the brokers' range is taken."""
 
     default_reason = "NO_FREE_PORT"
 
 
 class PortLease:
-    """Some ports of our own, until `release` or the end of this process. Not for more than one thread at a
-    time.
-    """
+    """A number of ports, held until `release` or the end of this process. Not thread-safe."""
 
     def __init__(self, count: int, *, wanted: Sequence[int] = ()) -> None:
-        """`wanted` ports come first and count. Raises NoFreePortError, also when one of these is taken."""
+        """The lease includes the `wanted` ports. Raises NoFreePortError, also when one of them is taken."""
         self._locks: dict[int, int] = {}
         for port in wanted:
             if not self._try(port):

@@ -1,8 +1,8 @@
-"""Which named clusters run, for `twinlog local`: a file per cluster that its owner writes, with a lock it
-holds.
+"""The registry of running named clusters for `twinlog local`: one file per cluster, written and locked by its
+owner.
 
-The file is for the user's eyes only; the lock is free as soon as the owner is gone, however it went, and then
-the file means nothing.
+Only the user can read the file. The lock is free as soon as the owner is gone, however it ended, and the file
+is then void.
 """
 
 import fcntl
@@ -28,11 +28,11 @@ class BrokerState(StrEnum):
     STOPPED = "stopped"
     """By `twinlog local stop`."""
     DIED = "died"
-    """By itself, by a kill, or while it was started."""
+    """By itself, by a kill, or during its start."""
 
 
 class Request(StrEnum):
-    """What others want of the owner; the value is the suffix of the file that says so."""
+    """A request to the owner; the value is the suffix of the file that carries it."""
 
     END = "end"
     STOP = "stop"
@@ -43,7 +43,7 @@ class Request(StrEnum):
 class RunningBroker:
     broker_id: int
     pid: int | None
-    """None while it does not run."""
+    """None while the cluster does not run."""
     address: str
     log_file: str
     state: BrokerState = BrokerState.RUNNING
@@ -75,29 +75,29 @@ class RunningCluster:
 
 
 class ClusterEntry:
-    """The owner's hold on a name; see `claim`."""
+    """The owner's hold on a name; `claim` returns it."""
 
     def __init__(self, name: str, lock: IO[str]) -> None:
         self._name = name
         self._lock = lock
 
     def is_requested(self, request: Request) -> bool:
-        """Whether someone wants this of the cluster."""
+        """Whether the request was made for this cluster."""
         return _request_file(self._name, request).exists()
 
     def retry_admin(self, request: Request) -> None:
-        """Tell who asked; what came of it is `publish`ed before."""
+        """Answer the request. `publish` its result first."""
         _request_file(self._name, request).unlink(missing_ok=True)
 
     def publish(self, cluster: RunningCluster) -> None:
-        """Tell others. Replaces what was told before, in one step."""
+        """Publish the cluster's state; one step replaces the state before."""
         file = _entry_file(self._name)
         draft = file.with_suffix(".draft")
         draft.write_text(json.dumps(cluster.to_json(), indent=1))
         draft.replace(file)
 
     def release(self) -> None:
-        """Give the name free before the context ends. Idempotent."""
+        """Free the name before the context ends. Idempotent."""
         if not self._lock.closed:
             _forget(self._name)
             self._lock.close()
@@ -118,13 +118,13 @@ def claim(name: str) -> Iterator[ClusterEntry]:
 
 
 def running_clusters() -> Sequence[RunningCluster]:
-    """Those whose owners live, by name."""
+    """Clusters whose owners live, by name."""
     found = (find_running(file.stem) for file in sorted(_directory().glob("*.json")))
     return [cluster for cluster in found if cluster is not None]
 
 
 def find_running(name: str) -> RunningCluster | None:
-    """None when there is none, or when its owner died."""
+    """None without such a cluster, or when its owner died."""
     if not is_owned(name):
         return None
     try:
@@ -134,7 +134,7 @@ def find_running(name: str) -> RunningCluster | None:
 
 
 def is_owned(name: str) -> bool:
-    """Whether a process holds the name: it starts the cluster, runs it or ends it."""
+    """Whether a process holds the name, to start the cluster, run it or end it."""
     try:
         return is_locked(_lock_file(name))
     except FileNotFoundError:
@@ -142,13 +142,14 @@ def is_owned(name: str) -> bool:
 
 
 def request_end(name: str) -> None:
-    """Ask the owner to end the cluster; `wait_until_gone` tells when it did."""
+    """Ask the owner to end the cluster; `wait_until_gone` returns when it did."""
     _request_file(name, Request.END).touch()
 
 
 def ask(name: str, request: Request, timeout_seconds: float) -> RunningCluster | None:
-    """Have the owner stop or start the cluster's brokers. Blocks; returns what then runs, None when nobody
-    owns the cluster any more or `timeout_seconds` pass first.
+    """Have the owner stop or start the cluster's brokers. Blocks.
+
+    Returns the cluster's new state; None when it has no owner any more or `timeout_seconds` pass first.
     """
     file = _request_file(name, request)
     file.touch()
@@ -161,7 +162,7 @@ def ask(name: str, request: Request, timeout_seconds: float) -> RunningCluster |
 
 
 def wait_until_gone(name: str, timeout_seconds: float) -> bool:
-    """Block until nobody owns the name; False when `timeout_seconds` pass first."""
+    """Block until the name has no owner; False when `timeout_seconds` pass first."""
     deadline = time.monotonic() + timeout_seconds
     while is_owned(name):
         if time.monotonic() > deadline:
@@ -171,7 +172,7 @@ def wait_until_gone(name: str, timeout_seconds: float) -> bool:
 
 
 def owner_log_file(names: Sequence[str]) -> Path:
-    """Where a detached owner of these writes."""
+    """The log of a detached owner of these clusters."""
     _directory().mkdir(parents=True, exist_ok=True, mode=0o700)
     return _directory() / f"{'+'.join(names)}.log"
 
@@ -182,7 +183,7 @@ def _lock(lock: int, name: str) -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            # A process that looks whether it is owned holds it for an instant.
+            # A process that checks for an owner holds the lock for an instant.
             if time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
                 continue

@@ -1,4 +1,4 @@
-"""What kind of cluster to start. Plain data, checked when made."""
+"""The specification of a local cluster: plain data, checked on creation."""
 
 import re
 import secrets
@@ -10,7 +10,7 @@ from typing import Final
 from twinlog.errors import ConfigError
 
 ADDRESS: Final = "127.0.0.1"
-"""Everything listens on loopback only, by number: no name is looked up."""
+"""Every listener is on loopback, by number: no name is resolved."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -31,20 +31,19 @@ SCRAM_MECHANISMS: Final = frozenset({SaslMechanism.SCRAM_SHA_256, SaslMechanism.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """How clients come in, and what they may do. The default is an open cluster."""
+    """How clients log in, and their rights. The default is an open cluster."""
 
     tls: bool = False
     client_certificates: bool = False
     """Clients must show a certificate; without SASL its common name is the user."""
     mechanisms: tuple[SaslMechanism, ...] = ()
-    """SASL mechanisms of the client listener; each user may log in by each of them. None: no SASL."""
+    """SASL mechanisms of the client listener; every user may log in with each. Empty = no SASL."""
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Passwords by name, beside the super user."""
+    """Passwords by name, without the super user."""
     super_user: str = "super"
     super_password: str = field(default_factory=lambda: secrets.token_urlsafe(12), repr=False)
     authorizer: bool = False
-    """ACLs decide (StandardAuthorizer): nothing is allowed to anyone but the super user until an ACL says so.
-    """
+    """Use ACLs (StandardAuthorizer): everybody but the super user needs an ACL for everything."""
 
     def __post_init__(self) -> None:
         if self.client_certificates and not self.tls:
@@ -77,7 +76,7 @@ class Security:
 
     @property
     def guards_internals(self) -> bool:
-        """Whether brokers must log in to each other, as they do once users have rights of their own."""
+        """Whether brokers log in to each other, as they must once users have their own rights."""
         return bool(self.mechanisms) or self.authorizer
 
 
@@ -86,12 +85,12 @@ OPEN: Final = Security()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarListener:
-    """A second way in for clients that are far away: through something that delays them."""
+    """A second listener for distant clients: their path passes through a proxy that delays them."""
 
     port: int
-    """Where the broker listens."""
+    """The port on which the broker listens."""
     advertised_port: int
-    """Where its clients are told to connect: what stands there leads to `port`."""
+    """The port that clients are told; it leads to `port`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,17 +104,17 @@ class ClusterSpec:
     version: KafkaVersion = KafkaVersion.V4_3
     security: Security = OPEN
     first_port: int | None = None
-    """Client port of broker 1, the next ones for the others; None = free ports."""
+    """Client port of broker 1; the others follow. None = free ports."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Broker properties that win over ours, in Kafka's own names; `{node_id}` stands for each broker's id."""
+    """Broker properties in Kafka's names, which override ours. `{node_id}` stands for each broker's id."""
     java_options: tuple[str, ...] = ()
     """Further options of each broker's JVM, as `-Dname=value`."""
     heap_megabytes: int = 384
     far: FarListener | None = None
-    """A further listener, for a cluster of one broker."""
+    """A second listener, for a cluster of one broker."""
     quick_start: bool = True
-    """Spare the JVM's optimising compiler: the broker is up sooner and slower later. False for measurements.
-    """
+    """Skip the JVM's optimising compiler: the broker starts sooner and runs slower. False for
+    measurements."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

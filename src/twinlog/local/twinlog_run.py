@@ -1,4 +1,4 @@
-"""`twinlog run` as its user starts it: a process of its own, with everything below it."""
+"""Runs `twinlog run` in a process of its own, as a user starts it, with its services below it."""
 
 import asyncio
 import sys
@@ -22,15 +22,15 @@ _LOG_TAIL_LINES = 30
 
 
 class ServiceAwayError(StateError):
-    """The supervisor has not started it again yet: `eventually` keeps asking."""
+    """The supervisor has not restarted the service yet; `eventually` keeps asking."""
 
     retriable = True
 
 
 class TwinlogRun:
-    """Writes the properties with listen addresses of its own added, and runs them. An async context manager.
+    """Writes the properties, with listen addresses added, and runs them. An async context manager.
 
-    `async with` returns once the four services serve (the line `ready`), and ends them at its end.
+    `async with` returns once all four services serve (the line `ready`), and stops them at its end.
     """
 
     def __init__(self, properties: str, directory: Path, *, arguments: Sequence[str] = ()) -> None:
@@ -47,13 +47,13 @@ class TwinlogRun:
 
     @property
     def process(self) -> GuardedProcess:
-        """The supervisor. Raises StateError before `start`."""
+        """The supervisor's process. Raises StateError before `start`."""
         if self._process is None:
             raise StateError("twinlog run was not started")
         return self._process
 
     async def start(self) -> None:
-        """Run it, and return once it said `ready`. Raises StateError with the end of its log otherwise."""
+        """Start it, and return at its line `ready`. Otherwise raises StateError with the end of its log."""
         seen = self._output().count("\nready") + self._output().startswith("ready")
         command: list[str | Path] = [
             sys.executable,
@@ -79,19 +79,19 @@ class TwinlogRun:
         raise StateError(f"twinlog run was not ready within {READY_TIMEOUT_SECONDS:g} s:\n{tail}")
 
     async def stop(self) -> int:
-        """SIGTERM, and its exit code. After a minute it is killed."""
+        """Send SIGTERM and return the exit code. Kills it after a minute."""
         if self._process is None:
             return 0
         return await asyncio.to_thread(self._process.stop, STOP_GRACE_SECONDS)
 
     def kill_service(self, service: str) -> int:
-        """SIGKILL one service (not what is below it) and return its pid. Raises ServiceAwayError."""
+        """Send SIGKILL to one service, not to its children, and return its pid. Raises ServiceAwayError."""
         process = self.service(service)
         process.kill()
         return process.pid
 
     def service(self, service: str) -> psutil.Process:
-        """The process of a service below the supervisor. Raises ServiceAwayError when there is none."""
+        """The process of a service below the supervisor. Raises ServiceAwayError while it is not there."""
         module = f"twinlog_{service}"
         for child in psutil.Process(self.process.pid).children(recursive=True):
             try:

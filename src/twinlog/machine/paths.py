@@ -1,6 +1,6 @@
-"""Where Twinlog keeps things between runs, after the XDG base directory rules.
+"""Twinlog's directories, by the XDG base directory rules.
 
-Not `platformdirs`: it has other directories on macOS, and one page of documentation is to hold for all.
+Not `platformdirs`: its directories differ on macOS, and one page of documentation should hold everywhere.
 """
 
 import os
@@ -10,12 +10,13 @@ from twinlog.errors import ConfigError
 
 
 def cache_dir() -> Path:
-    """What can be fetched or made again: jars, class archives, Java wrappers. Not created here."""
+    """For files that can be fetched or made again: jars, class archives, Java wrappers. Does not create
+    it."""
     return _base("XDG_CACHE_HOME", ".cache")
 
 
 def writable_cache(*parts: str) -> Path:
-    """A directory below `cache_dir`, created. Raises ConfigError naming it and the remedy."""
+    """Create and return a directory below `cache_dir`. Raises ConfigError that names it and the remedy."""
     directory = cache_dir().joinpath(*parts)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -33,7 +34,7 @@ def writable_cache(*parts: str) -> Path:
 
 
 def state_dir() -> Path:
-    """What tells of clusters that run now. Not created here."""
+    """For files about running clusters. Does not create it."""
     return _base("XDG_STATE_HOME", ".local/state")
 
 

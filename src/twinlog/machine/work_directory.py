@@ -1,4 +1,4 @@
-"""A directory for one cluster's data. It goes with its owner, at the latest when the next is made."""
+"""A directory for one cluster's data, removed with its owner, or by the next owner."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ _LOCK = ".owner"
 class WorkDirectory:
     """A new directory under the system's temporary one. `remove` deletes it.
 
-    A lock in it is held as long as this process lives; making one removes those of dead owners.
+    This process holds a lock in it as long as it lives. Creating one removes the directories of dead owners.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -22,7 +22,7 @@ class WorkDirectory:
         draft = self.path / f"{_LOCK}.draft"
         self._lock = os.open(draft, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        # Under its name only once it is locked: a process that finds it free may delete the directory.
+        # It gets its name only once it is locked: a process that finds it unlocked may delete it.
         draft.rename(self.path / _LOCK)
 
     def remove(self) -> None:
@@ -37,7 +37,7 @@ def _remove_abandoned(prefix: str) -> None:
     for directory in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
             if directory.lstat().st_uid != os.getuid():
-                continue  # somebody else's, whatever it is called
+                continue  # another program's directory
         with contextlib.suppress(OSError), (directory / _LOCK).open("r+") as lock:
             # Raises BlockingIOError while its owner lives.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Offset syncs and checkpoints: what MM2 decides about them, without I/O."""
+"""MirrorMaker 2's rules for offset syncs and checkpoints, without I/O."""
 
 from twinlog.offsets.checkpoints import CheckpointHistory, is_progress, target_partition
 from twinlog.offsets.sync_pacing import PacedSyncs, SyncPace

@@ -1,4 +1,5 @@
-"""Where a checkpoint goes, and whether it may: the rules of MM2's MirrorCheckpointTask. Pure."""
+"""Decides where a checkpoint goes and whether it may be written, by the rules of MM2's MirrorCheckpointTask.
+Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,15 +8,15 @@ from twinlog.policy.replication import ReplicationPolicy
 from twinlog.wire.checkpoint import Checkpoint
 
 WRITTEN_PLACES = 4
-"""Places remembered of each group and partition: a group's offset on the target may be some checkpoints
-behind the last one."""
+"""Remembered places of each group and partition: a group's offset on the target may be some checkpoints
+behind the last."""
 MOST_OLD_ENTRIES = 100_000
-"""Entries kept of groups and partitions without a committed offset on the source, about 1 KB each: as
-many groups and topics as were ever deleted would be too much."""
+"""Kept entries of groups and partitions without a committed offset on the source, about 1 KB each; a bound on
+those ever deleted."""
 
 
 def target_partition(policy: ReplicationPolicy, flow: Flow, partition: TopicPartition) -> TopicPartition:
-    """Return the partition on the target that continues where `partition` of the source stands.
+    """Return the target's partition that continues `partition` of the source.
 
     A copy of the target's own topic goes back to the original; every other topic goes to its remote copy.
     """
@@ -42,39 +43,39 @@ class CheckpointHistory:
     """The latest checkpoint per group and target partition: loaded from the topic at start, then kept up to
     date.
 
-    It also knows the last few places that were written for a group, as checkpoints or as offsets of the group
-    on the target: any other offset there is the group's own.
+    Also remembers the last places written for a group, as checkpoints or as offsets of the group on the
+    target. Any other offset there is the group's own.
 
-    Invariant: after `forget_old` it holds what is current and at most `most_old` entries beside it.
+    Invariant: after `forget_old` it holds the current entries and at most `most_old` others.
     """
 
     def __init__(self, *, most_old: int = MOST_OLD_ENTRIES) -> None:
         self._most_old = most_old
         self._latest: dict[str, dict[TopicPartition, Checkpoint]] = {}
         self._written: dict[tuple[str, TopicPartition], tuple[tuple[int, int], ...]] = {}
-        """Upstream and downstream offsets, the newest last. What was written last comes last."""
+        """Upstream and downstream offsets, the newest last. The entry written last comes last."""
 
     def __len__(self) -> int:
-        """How many pairs of group and partition it knows."""
+        """The number of pairs of group and partition."""
         return len(self._written)
 
     def remember(self, checkpoint: Checkpoint) -> None:
-        """Take a checkpoint that was read or written."""
+        """Add a checkpoint that was read or written."""
         self._latest.setdefault(checkpoint.group, {})[checkpoint.partition] = checkpoint
         self.on_written(checkpoint, checkpoint.downstream_offset)
 
     def on_written(self, checkpoint: Checkpoint, offset: int) -> None:
-        """Take the offset that was committed for the group on the target because of a checkpoint."""
+        """Add the offset that was committed for the group on the target after a checkpoint."""
         key = checkpoint.group, checkpoint.partition
         place = checkpoint.upstream_offset, offset
         former = self._written.pop(key, ())
         self._written[key] = former if place in former else (*former[1 - WRITTEN_PLACES :], place)
 
     def wrote(self, group: str, partition: TopicPartition, offset: int | None, *, upstream: int) -> bool:
-        """Whether `offset` was written for the group when it had read no more than up to `upstream`.
+        """Whether `offset` was written for the group when it had read at most up to `upstream`.
 
-        A lower offset for `upstream` proves it wrong, and no consumer of the target committed it: it may be
-        replaced. Where the group was put back on the source it is not wrong, and stays.
+        A lower offset for `upstream` shows that it is wrong, and no consumer of the target committed it: it
+        may be replaced. If the group was put back on the source, it is right and stays.
         """
         return any(
             written == offset and read_to <= upstream
@@ -84,7 +85,7 @@ class CheckpointHistory:
     def wrote_further(
         self, group: str, partition: TopicPartition, offset: int | None, *, upstream: int
     ) -> bool:
-        """Whether `offset` was written for the group only when it had read further than `upstream`: it was
+        """Whether `offset` was written for the group only when it had read beyond `upstream`: the group was
         put back since."""
         return any(
             written == offset and read_to > upstream
@@ -92,9 +93,10 @@ class CheckpointHistory:
         ) and not self.wrote(group, partition, offset, upstream=upstream)
 
     def admits(self, candidate: Checkpoint, *, lower: bool = False) -> bool:
-        """Ask the guard about `candidate`; changes nothing: what was written is remembered by `remember`.
+        """Ask the guard about `candidate`. Does not remember it; `remember` does that after the write.
 
-        `lower`: it may lie before the last one, for it was compared with the record, or the last one is void.
+        `lower`: it may lie before the last one, because it was compared with the record, or the last one is
+        void.
         """
         last = self._latest.get(candidate.group, {}).get(candidate.partition)
         if last is not None and lower and candidate.downstream_offset < last.downstream_offset:
@@ -109,11 +111,11 @@ class CheckpointHistory:
         return frozenset(self._latest)
 
     def forget_old(self, current: Iterable[tuple[str, TopicPartition]]) -> int:
-        """Forget what was written longest ago of groups and partitions that are not `current`: too many are
-        kept. Returns how many were forgotten.
+        """Forget the oldest entries of groups and partitions that are not `current`, if too many are kept;
+        return their number.
 
-        `current`: groups with an offset on the source, and the partitions of the target that have its copies;
-        not looked at while there are few entries.
+        `current`: groups with an offset on the source, and the target's partitions with their copies. Not
+        read while there are few entries.
         """
         if len(self._written) <= self._most_old:
             return 0
@@ -128,6 +130,6 @@ class CheckpointHistory:
         return len(too_many)
 
     def clear(self) -> None:
-        """Forget everything: another process may have written meanwhile."""
+        """Forget everything, because another process may have written meanwhile."""
         self._latest.clear()
         self._written.clear()

@@ -1,14 +1,13 @@
-"""How many offset syncs go out, and when: MM2's rule says which may, this one keeps them in proportion.
+"""Limits the number of offset syncs: MM2's rule says which may be sent, this one keeps them in proportion.
 
-MM2 writes a sync wherever the source skips an offset: one for every transaction, one for every record of a
-compacted topic. Here a partition has at most
+MM2 writes a sync wherever the source skips an offset: one for every transaction, and one for every record of
+a compacted topic. Here a partition has at most
+- one sync for each `offset_lag_max + 1` records copied,
+- one more in each `flush_seconds` (`BURST` saved up) for the remaining records when the partition has no
+  traffic for `QUIET_SECONDS`, or when its newest record has waited for `flush_seconds`,
+- the first one, and one at the record where either side went back, which voids all syncs before.
 
-- one sync for each `offset_lag_max + 1` records it copied,
-- beside them one in each `flush_seconds` (`BURST` saved up) for what is left over when the partition falls
-  quiet for `QUIET_SECONDS`, or when its newest record has waited for `flush_seconds`,
-- and the first one, and one of the very record at which either side went back: what was known before is void.
-
-A sync left out costs precision, never correctness. Pure; nothing here waits or sends.
+A missing sync costs precision, never correctness. Pure; nothing here waits or sends.
 """
 
 from collections.abc import Mapping, Set
@@ -21,22 +20,22 @@ from twinlog.wire.offset_sync import OffsetSync
 QUIET_SECONDS = 1.0
 BURST = 3.0
 MOST_TURNS = 8
-"""Waiting to be sent, of each partition; the oldest are dropped."""
+"""Most syncs waiting for each partition; the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncPace:
-    """Where the syncs of a partition stand: what the next writer continues from."""
+    """The state of a partition's syncs, from which the next writer continues."""
 
     upstream_offset: int
-    """Offset of the newest record copied; `downstream_offset` is its place on the target."""
+    """Offset of the newest record copied; `downstream_offset` is its offset on the target."""
     downstream_offset: int
     records: int
-    """Copied since the newest sync."""
+    """Records copied since the newest sync."""
     credit: float
-    """Syncs that may go out beside those for enough records."""
+    """Syncs that may be sent in addition to those for enough records."""
     synced: bool
-    """The newest record has its sync."""
+    """Whether the newest record has its sync."""
 
 
 @dataclass(slots=True)
@@ -49,7 +48,7 @@ class _Partition:
     sent_at: float = 0.0
     changed_at: float = 0.0
     turns: list[OffsetSync] = field(default_factory=list)
-    """Syncs of the records at which either side went back."""
+    """Syncs of the records where either side went back."""
 
 
 class PacedSyncs:
@@ -64,7 +63,7 @@ class PacedSyncs:
         """Partitions with records newer than their newest sync."""
 
     def resume(self, partition: TopicPartition, pace: SyncPace, now: float) -> None:
-        """Go on where the writer before left off, in order: its last record has no later one."""
+        """Continue after the previous writer, in order."""
         self._partitions[partition] = _Partition(
             upstream=pace.upstream_offset,
             downstream=pace.downstream_offset,
@@ -79,7 +78,7 @@ class PacedSyncs:
             self._waiting.add(partition)
 
     def pace(self, partition: TopicPartition, now: float) -> SyncPace | None:
-        """What the next writer needs; None before the first record."""
+        """The state for the next writer; None before the first record."""
         state = self._partitions.get(partition)
         if state is None or state.upstream < 0:
             return None
@@ -94,7 +93,7 @@ class PacedSyncs:
     def acknowledged_run(
         self, partition: TopicPartition, upstream_offset: int, downstream_offset: int, count: int, now: float
     ) -> None:
-        """Take `count` records that the target has, whose offsets rise by one on both sides.
+        """Count `count` records that the target has, whose offsets rise by one on both sides.
 
         Raises ValueError when there are none.
         """
@@ -135,12 +134,12 @@ class PacedSyncs:
         return self._take(most, beside, now)
 
     def take_rest(self, now: float) -> list[OffsetSync]:
-        """The newest of every partition whose newest record has none: nobody continues with them."""
+        """Take the sync of every partition whose newest record has none; no writer follows."""
         return self._take(dict.fromkeys(self._waiting, 1), frozenset(), now)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the newest record of some partition has no sync yet."""
+        """Whether some partition's newest record has no sync yet."""
         return bool(self._waiting)
 
     def completed(self, count: int) -> None:
@@ -172,14 +171,14 @@ class PacedSyncs:
     def _note_newest(
         self, partition: TopicPartition, state: _Partition, *, charged: bool, now: float
     ) -> None:
-        """The sync of the newest record goes out."""
+        """Queue the sync of the newest record."""
         if charged:
             state.credit, state.credited_at = self._credit(state, now) - 1, now
         state.records, state.sent_at = 0, now
         self._waiting.discard(partition)
 
     def _turn(self, state: _Partition, sync: OffsetSync) -> None:
-        """What waited before it is void."""
+        """Queue the sync of a record where a side went back; it voids those waiting before."""
         state.turns = [*state.turns, sync][-MOST_TURNS:]
         self._writer.forget(sync.partition)
         self._writer.resume(sync.partition, sync.upstream_offset, sync.downstream_offset, synced=True)

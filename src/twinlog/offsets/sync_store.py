@@ -1,24 +1,23 @@
 """The store of offset syncs that translates group offsets: MM2's OffsetSyncStore (3.5 and later), pure.
 
 Per source partition 64 slots hold syncs, the newest first; neighbouring slots often hold the very same sync.
-They are dense near the end of the topic and sparse further back, so that memory is bounded and recent
+Syncs are dense near the end of the topic and sparse further back, so that memory is bounded and recent
 positions translate best.
 
 Invariants (`s` the slots, `up` the upstream offset, "same" is identity; B and C hold for distinct syncs, i <
 j):
-
 - A: s[0] is the newest sync.
 - B: up(s[i]) <= up(s[j]) + 2^j - 2^i: a slot never reaches further back than its share.
-- C: up(s[i]) >= up(s[j]) + 2^max(i - 2, 0): distinct syncs keep apart, the more so the older.
+- C: up(s[i]) >= up(s[j]) + 2^max(i - 2, 0): distinct syncs keep a distance that grows with their age.
 - D: s[63] is the earliest sync that may be used.
 
 One rule is stricter than MM2's: where the downstream offset of a new sync goes back (the copy lost its tail,
-or was deleted and created again), the older syncs tell of records that are gone, and are dropped.
+or was deleted and created again), the older syncs describe records that no longer exist, and are dropped.
 
-What users get from them: for one state of the store translation is monotonic in the offset asked for. Over
-time the same offset may translate *lower*, as syncs in the middle are dropped; hence the checkpoint guard
-(`twinlog.offsets.checkpoints`). A translation is never more than one past a known sync: never ahead of the
-record the group would read next.
+For one state of the store, translation is monotonic in the offset. Over time the same offset may translate
+*lower*, as syncs in the middle are dropped; hence the checkpoint guard (`twinlog.offsets.checkpoints`). A
+translation is never more than one past a known sync: never ahead of the record that the group would read
+next.
 """
 
 from dataclasses import dataclass
@@ -34,15 +33,16 @@ Slots = tuple[OffsetSync, ...]
 
 class TranslationOutcome(StrEnum):
     AT_SYNC = "AT_SYNC"
-    """The offset asked for is that of a sync: the answer is exact."""
+    """The offset has a sync: the translation is exact."""
     AFTER_SYNC = "AFTER_SYNC"
-    """It lies after a sync: the answer is the record after the sync's, at or before the true one."""
+    """The offset lies after a sync: the translation is the record after that sync's, at or before the true
+    one."""
     NOT_READ = "NOT_READ"
     """The offset syncs topic has not been read to its end yet."""
     NO_SYNC = "NO_SYNC"
-    """The partition has no sync: nothing of it was copied yet."""
+    """The partition has no sync, because nothing of it was copied yet."""
     TOO_OLD = "TOO_OLD"
-    """It lies before the earliest usable sync."""
+    """The offset lies before the earliest usable sync."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +51,17 @@ class Translation:
     downstream_offset: int | None = None
     """The next offset to read on the target; None unless AT_SYNC or AFTER_SYNC."""
     sync: OffsetSync | None = None
-    """The sync that gave the answer; for TOO_OLD the earliest there is."""
+    """The sync used; for TOO_OLD the earliest one."""
 
 
 class OffsetSyncStore:
     """Takes offset syncs in the order of their topic, translates source offsets to target offsets."""
 
     def __init__(self, *, must_read_to_end: bool) -> None:
-        """With `must_read_to_end` the syncs read before `finish_reading` leave no history: only the latest
+        """With `must_read_to_end`, syncs read before `finish_reading` leave no history: only the latest
         counts.
 
-        MM2 sets it when the earlier checkpoints could not be loaded: old syncs may then only be used behind a
+        MM2 sets it when it could not load the earlier checkpoints: old syncs are safe only behind a
         checkpoint guard that remembers.
         """
         self._must_read_to_end = must_read_to_end
@@ -73,16 +73,17 @@ class OffsetSyncStore:
         return self._read_to_end
 
     def finish_reading(self) -> None:
-        """Say that the topic was read to the end it had when reading began; translation starts now."""
+        """Call when the topic was read to the end it had at the start of reading; translation starts now."""
         self._read_to_end = True
 
     def distrust_history(self) -> None:
-        """Keep the newest sync of each partition only: the earlier checkpoints could not be loaded."""
+        """Keep only the newest sync of each partition, because the earlier checkpoints could not be
+        loaded."""
         self._must_read_to_end = True
         self._slots = {partition: (slots[0],) * SLOTS for partition, slots in self._slots.items()}
 
     def apply(self, sync: OffsetSync) -> None:
-        """Take the next sync of the topic. One that goes back on either side drops the history."""
+        """Apply the next sync of the topic. One that goes back on either side drops the history."""
         slots = self._slots.get(sync.partition)
         starts_anew = (
             slots is None
@@ -124,17 +125,17 @@ class OffsetSyncStore:
 
 
 def _target_went_back(newest: OffsetSync, sync: OffsetSync) -> bool:
-    """Whether another record lies on the target where the newest one was, or before."""
+    """Whether the target now has another record at or before the offset of the newest sync."""
     return sync.downstream_offset < newest.downstream_offset or (
         sync.downstream_offset == newest.downstream_offset and sync.upstream_offset != newest.upstream_offset
     )
 
 
 def _insert(old: Slots, sync: OffsetSync) -> Slots:
-    """Return the slots with `sync` put first and the others moved back as far as B and C ask.
+    """Return the slots with `sync` first and the others moved back as far as B and C require.
 
-    Slot by slot, the candidate to fill it is the newest old sync that is recent enough (B) and far enough
-    from its neighbours on both sides (C). Ends at the first slot whose tail is valid as it is.
+    Slot by slot, the candidate is the newest old sync that is recent enough (B) and far enough from its
+    neighbours on both sides (C). Ends at the first slot from which the rest is valid unchanged.
     """
     slots = list(old)
     slots[0] = sync

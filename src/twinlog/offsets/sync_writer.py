@@ -1,7 +1,7 @@
-"""When an offset sync is due, and which wait to be sent: MM2's OffsetSyncWriter as pure state.
+"""Decides when an offset sync is due and queues it: MM2's OffsetSyncWriter as pure state.
 
-The caller tells what the target acknowledged, takes the syncs to send, and says when each send ended. Nothing
-here waits or sends. One instance per writer of a set of source partitions; state starts again with it, so the
+The caller reports acknowledged records, takes the syncs to send, and reports the end of each send. Nothing
+here waits or sends. One instance per writer of a set of source partitions. Its state starts empty, so the
 first record of every partition is always due.
 """
 
@@ -16,9 +16,9 @@ MAX_IN_FLIGHT = 10
 
 
 class PartitionSyncState:
-    """What was acknowledged and synced last of one source partition.
+    """The last acknowledged record and the last sync of one source partition.
 
-    `due` is sticky: once set it stays until `reset`, which the writer calls right after it queued the sync.
+    `due` stays set until `reset`, which the writer calls right after it queued the sync.
     """
 
     __slots__ = (
@@ -39,8 +39,8 @@ class PartitionSyncState:
     def update(self, upstream_offset: int, downstream_offset: int) -> bool:
         """Take one acknowledged record; return `due`.
 
-        A sync is due for the first record ever, when a translated offset would lag by `offset_lag_max` or
-        more, when the source skipped or went back, and when the target went back.
+        A sync is due for the first record, when a translated offset would lag by `offset_lag_max` or more,
+        when the source skipped or went back, and when the target went back.
         """
         if (
             self._last_sync_downstream == -1
@@ -58,7 +58,7 @@ class PartitionSyncState:
         """Take `count` records whose offsets rise by one on both sides; return the indexes of those that were
         due.
 
-        The same as `update` and `reset` for each, at the cost of the syncs only. Leaves `due` False.
+        Equals `update` and `reset` for each record, in time proportional to the syncs. Leaves `due` False.
         """
         due_at = [0] if self.update(upstream_offset, downstream_offset) else []
         self.reset()
@@ -79,11 +79,11 @@ class PartitionSyncState:
 
 
 class OffsetSyncWriter:
-    """Queues of syncs: pending ones go out as soon as there is room, delayed ones with the next `commit`.
+    """Queues of syncs: pending ones are sent as soon as there is room, delayed ones after the next `commit`.
 
-    MM2 keeps one pending sync per partition, the newest; `history_per_partition` keeps that many, so that a
-    run of records acknowledged at once leaves as many syncs as records acknowledged one by one. The oldest
-    are dropped beyond it: losing a sync costs precision, never correctness.
+    MM2 keeps one pending sync per partition, the newest. `history_per_partition` keeps that many, so that a
+    run of records acknowledged at once leaves as many syncs as single records do. Beyond it the oldest are
+    dropped: losing a sync costs precision, never correctness.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class OffsetSyncWriter:
         self._delayed: dict[TopicPartition, OffsetSync] = {}
 
     def acknowledged(self, partition: TopicPartition, upstream_offset: int, downstream_offset: int) -> None:
-        """Take one record that the target has."""
+        """Take one record that the target acknowledged."""
         self.acknowledged_run(partition, upstream_offset, downstream_offset, 1)
 
     def acknowledged_run(
         self, partition: TopicPartition, upstream_offset: int, downstream_offset: int, count: int
     ) -> None:
-        """Take `count` records that the target has, whose offsets rise by one on both sides (a whole batch).
+        """Take `count` acknowledged records whose offsets rise by one on both sides (a whole batch).
 
         Raises ValueError when there are none.
         """
@@ -125,7 +125,7 @@ class OffsetSyncWriter:
             self._delayed[partition] = _sync(partition, upstream_offset + last, downstream_offset + last)
 
     def commit(self) -> None:
-        """Make every delayed sync pending, so that an idle partition ends up synced to its last record.
+        """Make every delayed sync pending, so that an idle partition is synced to its last record.
 
         Called every offset.flush.interval.ms, and after every transaction.
         """
@@ -140,10 +140,9 @@ class OffsetSyncWriter:
             self._queue(sync)
 
     def take(self, most: Mapping[TopicPartition, int] | None = None) -> list[OffsetSync]:
-        """Remove and return the syncs to send now, as many as may still be in flight, in order per
-        partition.
+        """Remove and return the syncs to send now, up to the limit in flight, in order per partition.
 
-        With `most` only those of its partitions: the newest so many, for which older ones are dropped.
+        With `most`, only that many of each partition, the newest; older ones are dropped.
         """
         taken: list[OffsetSync] = []
         for partition in list(self._pending if most is None else most):
@@ -164,7 +163,7 @@ class OffsetSyncWriter:
     def resume(
         self, partition: TopicPartition, upstream_offset: int, downstream_offset: int, *, synced: bool
     ) -> None:
-        """Go on after the last record of another writer; unless `synced` its sync is still due."""
+        """Continue after another writer's last record; unless `synced`, its sync is still due."""
         state = self._states[partition] = PartitionSyncState(self._offset_lag_max)
         state.update(upstream_offset, downstream_offset)
         state.reset()
@@ -172,17 +171,16 @@ class OffsetSyncWriter:
             self._delayed[partition] = _sync(partition, upstream_offset, downstream_offset)
 
     def also_in_flight(self, count: int) -> None:
-        """Count syncs that are sent beside those taken here."""
+        """Count syncs that another path has in flight."""
         self._in_flight += count
 
     def completed(self, count: int = 1) -> None:
-        """Say that `count` of the syncs taken were acknowledged or failed. A failed one is lost, as in
-        MM2.
-        """
+        """Report that `count` of the syncs taken were acknowledged or failed. A failed one is lost, as in
+        MM2."""
         self._in_flight -= count
 
     def forget(self, partition: TopicPartition) -> None:
-        """Drop all about a partition that this writer does not copy any more."""
+        """Forget a partition that this writer no longer copies."""
         self._states.pop(partition, None)
         self._pending.pop(partition, None)
         self._delayed.pop(partition, None)

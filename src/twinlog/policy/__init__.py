@@ -1,4 +1,4 @@
-"""Names of remote and internal topics (MM2's ReplicationPolicy) and what they tell. Pure."""
+"""Names of remote and internal topics (MM2's ReplicationPolicy) and their meaning. Pure."""
 
 from twinlog.policy.configured import DEFAULT_POLICY_CLASS, IDENTITY_POLICY_CLASS, policy_from_config
 from twinlog.policy.internal_topics import (

@@ -1,4 +1,4 @@
-"""The replication policy that a properties file asks for."""
+"""The replication policy of a properties file."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ def policy_from_config(config: Mapping[str, str]) -> ReplicationPolicy:
 
     `replication.policy.internal.topic.separator.enabled` counts only beside an explicit separator (KIP-949).
     Raises ConfigError for an unknown class, an unusable separator, a switch that is neither true nor false,
-    or rules of `twinlog.topic.rename` that cannot be followed (RENAME_REFUSED).
+    or invalid rules of `twinlog.topic.rename` (RENAME_REFUSED).
     """
     renames = parse_renames(config.get(RENAME_KEY, ""))
     base = _base(config)

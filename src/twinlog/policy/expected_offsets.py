@@ -1,6 +1,6 @@
-"""Which offsets the copies of topics will have that are not on the target yet, and what that costs. Pure.
+"""Predicts the offsets of copies that do not exist yet, and the cost of filling them. Pure.
 
-The source service decides once a copy begins, by the same rules and by what it then sees of both clusters
+The source service decides when a copy begins, by the same rules and the state of both clusters then
 (docs/offsets.md).
 """
 
@@ -13,7 +13,7 @@ from twinlog.policy.offsets_rule import FILLER_BYTES_PER_OFFSET, OffsetsRule
 
 
 class ExpectedReason(StrEnum):
-    """Why a copy will have offsets of its own, in the words of the source service."""
+    """Why a copy will have its own offsets; the source service uses the same reasons."""
 
     OFFSETS_CONFIGURED = "OFFSETS_CONFIGURED"
     TRANSACTIONS_DISABLED = "TRANSACTIONS_DISABLED"
@@ -27,37 +27,38 @@ class NewTopic:
 
     name: str
     cleanup_policy: str
-    """As on the source, or as its copy will be created; "" = not known."""
+    """As on the source, or as the copy will be created; "" = not known."""
     log_starts: Sequence[int]
-    """The first offset of each partition; those that are not known are left out."""
+    """The first known offset of each partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedOffsets:
     preserved: bool
-    """All of its partitions will have the source's offsets."""
+    """Whether all of its partitions will have the source's offsets."""
     must: bool
-    """twinlog.offsets=preserved: when they cannot, the topic is not copied."""
+    """twinlog.offsets=preserved: the topic is not copied unless it can have the source's offsets."""
     filled_offsets: int = 0
-    """Before the first records, of all partitions: each takes a little on the target until Kafka deletes
-    it."""
+    """Filled offsets before the first records, of all partitions. Each takes a little space on the target
+    until Kafka deletes it."""
     reason: str = ""
-    """Why not all of its partitions will; empty when they will."""
+    """Why some partition will have its own offsets; empty when none will."""
     message: str = ""
-    """The reason in words."""
+    """The reason as text."""
     key: str = ""
-    """The key that would change it; empty when none does."""
+    """The key that would change this; empty when none does."""
 
     @property
     def filled_bytes(self) -> int:
-        """What filling takes on each replica."""
+        """Bytes that filling takes on each replica."""
         return round(self.filled_offsets * FILLER_BYTES_PER_OFFSET)
 
 
 def expected_offsets(
     topics: Collection[NewTopic], rule: OffsetsRule, *, exactly_once: bool
 ) -> dict[str, ExpectedOffsets]:
-    """By topic. Those that cost least come first: all of a flow share `twinlog.offsets.fill.total`."""
+    """Predictions by topic. The cheapest topics come first, because a flow shares
+    `twinlog.offsets.fill.total`."""
     found: dict[str, ExpectedOffsets] = {}
     left = rule.fill_total
     for topic in sorted(topics, key=lambda each: (max(each.log_starts, default=0), each.name)):

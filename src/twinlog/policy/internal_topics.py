@@ -1,4 +1,4 @@
-"""Where a flow keeps what it knows: names and hosts of the internal topics of MM2, Connect and Twinlog."""
+"""Names and clusters of the internal topics of MM2, Connect and Twinlog."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,7 +33,7 @@ class HostedTopic:
 def offset_syncs_topic(
     policy: ReplicationPolicy, flow: Flow, location: OffsetSyncsLocation = OffsetSyncsLocation.SOURCE
 ) -> HostedTopic:
-    """Return the flow's offset syncs topic; its name holds the alias of the cluster that does not host it."""
+    """Return the flow's offset syncs topic. Its name holds the alias of the other cluster."""
     if location is OffsetSyncsLocation.SOURCE:
         return HostedTopic(cluster=flow.source, topic=policy.offset_syncs_topic(flow.target))
     return HostedTopic(cluster=flow.target, topic=policy.offset_syncs_topic(flow.source))
@@ -60,11 +60,10 @@ def sync_history_topic(source: ClusterAlias) -> str:
 
 
 def is_mirror_topic(policy: ReplicationPolicy, topic: str) -> bool:
-    """Tell whether the name is that of a topic that MM2, its Connect workers or Twinlog keep on a cluster, of
-    any flow.
+    """Whether MM2, its Connect workers or Twinlog keep a topic of this name, for any flow.
 
     Narrower than the policy's `is_internal_topic` (a copy from a cluster called `mm2x` is no such topic), and
-    wider where an internal separator is set: Connect's and Twinlog's names ignore it.
+    wider with an internal separator: Connect's and Twinlog's names ignore it.
     """
     if policy.is_checkpoints_topic(topic):
         return True
@@ -73,7 +72,7 @@ def is_mirror_topic(policy: ReplicationPolicy, topic: str) -> bool:
 
 
 def record_kind(policy: ReplicationPolicy, topic: str) -> RecordKind | None:
-    """Return which binary format a topic holds by its name, None when it is none of the three."""
+    """Return the binary format of an internal topic by its name, None for other topics."""
     if policy.is_heartbeats_topic(topic):
         return RecordKind.HEARTBEAT
     if policy.is_checkpoints_topic(topic):

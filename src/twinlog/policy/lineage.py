@@ -1,6 +1,5 @@
-"""What topic names tell about the way records came: cycles, hops, upstream clusters (MM2's isCycle and
-MirrorClient).
-"""
+"""Derives the path of records from topic names: cycles, hops, upstream clusters (MM2's isCycle and
+MirrorClient)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,22 +8,23 @@ from twinlog.policy.replication import ReplicationPolicy
 
 
 def cycle_alias(policy: ReplicationPolicy, flow: Flow, topic: str) -> ClusterAlias | None:
-    """Return the alias through which copying `topic` would go in a circle, None when it would not.
+    """Return the alias that would make copying `topic` a cycle, None without a cycle.
 
-    A topic that already passed through the flow's target, or (Kafka 4.4, KAFKA-9914) is a copy of the flow's
-    own source, is not copied again; policies that keep names look for the target only.
+    A topic that already passed through the flow's target is not copied again, nor one that is a copy of the
+    flow's own source (Kafka 4.4, KAFKA-9914). Policies that keep names check only the target.
     """
     blocked = {flow.target, flow.source} if policy.tracks_topic_sources else {flow.target}
     return next((alias for alias in _hops(policy, topic) if alias in blocked), None)
 
 
 def is_cycle(policy: ReplicationPolicy, flow: Flow, topic: str) -> bool:
-    """Tell whether copying `topic` of the flow's source to its target would go in a circle."""
+    """Whether copying `topic` from the flow's source to its target would make a cycle."""
     return cycle_alias(policy, flow, topic) is not None
 
 
 def count_hops(policy: ReplicationPolicy, topic: str, upstream: ClusterAlias) -> int | None:
-    """Return how many hops ago `topic` was on cluster `upstream` (1 = copied directly), None for never."""
+    """Return the number of hops since `topic` was on cluster `upstream` (1 = copied directly), None for
+    never."""
     for hops, alias in enumerate(_clusters_passed(policy, topic), start=1):
         if alias == upstream:
             return hops
@@ -32,10 +32,10 @@ def count_hops(policy: ReplicationPolicy, topic: str, upstream: ClusterAlias) ->
 
 
 def replication_hops(policy: ReplicationPolicy, topics: Iterable[str], upstream: ClusterAlias) -> int | None:
-    """Return the fewest hops from cluster `upstream` to the one that holds `topics`, by its heartbeats
+    """Return the fewest hops from cluster `upstream` to the cluster that holds `topics`, by its heartbeats
     topics.
 
-    None when it cannot be reached; MirrorClient says -1 then.
+    None when there is no path; MirrorClient returns -1 then.
     """
     hops = (count_hops(policy, topic, upstream) for topic in heartbeat_topics(policy, topics))
     return min((count for count in hops if count is not None), default=None)
@@ -49,7 +49,7 @@ def upstream_clusters(policy: ReplicationPolicy, topics: Iterable[str]) -> froze
 
 
 def heartbeat_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> frozenset[str]:
-    """Return the heartbeats topics among `topics`, the cluster's own included."""
+    """Return the heartbeats topics among `topics`, including the cluster's own."""
     return frozenset(filter(policy.is_heartbeats_topic, topics))
 
 
@@ -61,7 +61,7 @@ def checkpoint_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> froze
 def remote_topics(
     policy: ReplicationPolicy, topics: Iterable[str], source: ClusterAlias | None = None
 ) -> frozenset[str]:
-    """Return the copies among `topics`, copied directly from `source` when it is given."""
+    """Return the copies among `topics`; with `source` only those copied directly from it."""
     return frozenset(
         topic
         for topic in topics
@@ -72,19 +72,19 @@ def remote_topics(
 
 
 def _hops(policy: ReplicationPolicy, topic: str) -> Iterator[ClusterAlias]:
-    """Yield the alias of each hop back, until the topic's own beginning."""
+    """Yield the alias of each hop back to the topic's origin."""
     seen = {topic}
     while (alias := policy.topic_source(topic)) is not None:
         yield alias
         upstream = policy.upstream_topic(topic)
         if upstream is None or upstream in seen:
-            return  # where names are kept, rules such as `a -> b; b -> a` lead back
+            return  # with kept names, rules such as `a -> b; b -> a` lead back
         seen.add(upstream)
         topic = upstream
 
 
 def _clusters_passed(policy: ReplicationPolicy, topic: str) -> Iterator[ClusterAlias]:
-    """Yield the alias of each hop back, up to the first that comes again: names can be made to circle."""
+    """Yield the alias of each hop back, up to the first repetition: names can form a circle."""
     seen: set[ClusterAlias] = set()
     for alias in _hops(policy, topic):
         if alias in seen:

@@ -1,15 +1,14 @@
-"""What a flow is called on its target beside its topics: groups of elections, transactional ids. The rights
-on them are granted and checked by these names.
-"""
+"""A flow's names on its target other than topics: groups of elections, transactional ids. Rights are granted
+and checked by these names."""
 
 from twinlog.model import Flow
 
 
 def lease_group(service: str, flow: Flow) -> str:
-    """The group on the flow's target whose leader is the owner; the right to READ it is needed."""
+    """The group on the flow's target whose leader owns the flow. Needs the right to READ it."""
     return f"twinlog-{service}-{flow.source}-{flow.target}"
 
 
 def transactional_id_prefix(flow: Flow) -> str:
-    """What the transactional ids of the flow's tasks on its target begin with."""
+    """The prefix of the transactional ids of the flow's tasks on its target."""
     return f"twinlog-{flow.source}-{flow.target}-"

@@ -1,20 +1,20 @@
-"""Which offsets the configuration wants the copies of a source topic to have, and what that costs. Pure."""
+"""The configured offsets of a topic's copy, and their cost. Pure."""
 
 from twinlog.config.flow.settings import OffsetsMode, OffsetsSettings
 from twinlog.filters import PatternList
 
 FILLER_BYTES_PER_OFFSET = 0.82
-"""What a filled offset takes on each replica of the target until Kafka deletes it (zstd)."""
+"""Size of a filled offset on each replica of the target until Kafka deletes it (zstd)."""
 MOST_MARKERS = 128
-"""The longest hole that is filled with ends of transactions alone, so that no consumer sees anything of it:
-each takes a few round trips of the target."""
+"""The longest gap filled only with transaction markers, which consumers do not see. Each marker takes a few
+round trips of the target."""
 MOST_AT_LEADER = 10_000
-"""The same where markers are written at the leader (docs/adr/0014): one request, which keeps a broker busy
-for half a second."""
+"""The same limit for markers written by the leader (docs/adr/0014): one request, which occupies a broker for
+half a second."""
 
 
 def fill_words(size_bytes: float) -> str:
-    """What filled offsets take on each replica.
+    """The size of filled offsets on each replica, as text.
 
     >>> fill_words(8_200_000), fill_words(16_400)
     ('about 8.2 MB', 'less than 0.1 MB')
@@ -23,7 +23,7 @@ def fill_words(size_bytes: float) -> str:
 
 
 class OffsetsRule:
-    """What the configuration wants for each source topic."""
+    """The configured mode of each source topic's offsets."""
 
     def __init__(self, settings: OffsetsSettings) -> None:
         """Raises ConfigError for a pattern that does not compile."""

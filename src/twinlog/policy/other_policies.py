@@ -8,15 +8,15 @@ from twinlog.errors import ConfigError
 from twinlog.policy.replication import ReplicationPolicy
 
 _QUESTIONS = tuple(name for name in vars(ReplicationPolicy) if not name.startswith("_"))
-"""What every policy answers."""
+"""The methods that every policy has."""
 _PROBES = ("orders", "heartbeats", "a.b")
 
 
 def other_policy(class_name: str, config: Mapping[str, str], alias: str) -> ReplicationPolicy | None:
-    """The policy that a package declares under this name, made with `config`; None when none does.
+    """The policy of this name that a package declares, made with `config`; None without one.
 
-    It is asked for the names of a few topics before anything is copied: a policy that fails, gives no name,
-    or gives two topics one name would fail or mix them later. Raises ConfigError.
+    It is first asked for the names of a few topics: a policy that fails, returns no name, or gives two topics
+    one name would fail or mix them later. Raises ConfigError.
     """
     make = other_class(POLICIES, class_name)
     if make is None:
@@ -25,7 +25,7 @@ def other_policy(class_name: str, config: Mapping[str, str], alias: str) -> Repl
         policy = make(dict(config))
         missing = [name for name in _QUESTIONS if not hasattr(policy, name)]
         names = [] if missing else [policy.format_remote_topic(alias, topic) for topic in _PROBES]
-    except Exception as error:  # code of others
+    except Exception as error:  # another package's code
         raise _wrong(class_name, f"{type(error).__name__}: {error}") from error
     if missing:
         raise _wrong(class_name, f"it has no {', '.join(missing)}: see twinlog.policy.ReplicationPolicy")

@@ -1,13 +1,13 @@
-"""`twinlog.topic.rename`: copies that are called otherwise than their topics. Pure.
+"""`twinlog.topic.rename`: copies whose names differ from their topics. Pure.
 
     team-(.*) -> eu-team-$1; legacy_orders -> orders
 
-Rules end with a semicolon; the first one whose left side is the whole name counts. Outside of parentheses a
-rule is text, letter by letter; in parentheses stands a regular expression, and what it took is `$1`, `$2`, …
-on the right. Every pair of parentheses is used there exactly once, so that a name can be read back.
+A semicolon ends a rule; the first rule whose left side matches the whole name applies. Outside parentheses a
+rule is literal text; parentheses hold a regular expression, and its match is `$1`, `$2`, … on the right. The
+right side uses every pair of parentheses exactly once, so that a name can be reversed.
 
-Invariant: `undo(apply(topic)) == topic` for every topic of which `in_the_way` is None. Two of those never
-have one name on the target; all others are not copied.
+Invariant: `undo(apply(topic)) == topic` for every topic with `in_the_way` None. Two of those never have one
+name on the target; all others are not copied.
 """
 
 import re
@@ -27,13 +27,13 @@ _TEXT: Final = re.compile(r"[a-zA-Z0-9._-]*")
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _MOST_EXAMPLES: Final = 200
 _TRIED: Final = ("a", "a-b", "a.b", "a_b", "a-a", "a.a", "1")
-"""What each group is tried with when rules are read, beside samples of its pattern."""
+"""Each group is tested with these when rules are read, beside samples of its pattern."""
 _ARROW: Final = "->"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One pair of parentheses: its number, from 1, and what it may take."""
+    """One pair of parentheses: its number, from 1, and its pattern."""
 
     number: int
     pattern: LinearPattern = field(compare=False)
@@ -57,7 +57,7 @@ class RenameMap:
     rules: tuple[Rule, ...]
 
     def apply(self, topic: str) -> str:
-        """What the copy of a topic is called, without any prefix of the policy."""
+        """The name of a topic's copy, without a prefix of the policy."""
         for rule in self.rules:
             taken = _taken(rule.before, topic)
             if taken is not None:
@@ -65,7 +65,7 @@ class RenameMap:
         return topic
 
     def undo(self, name: str) -> str:
-        """The topic whose copy has this name; the name itself where no rule made it."""
+        """The topic of the copy with this name; the name itself if no rule made it."""
         for rule in self.rules:
             taken = _taken(rule.after, name)
             if taken is not None:
@@ -75,14 +75,14 @@ class RenameMap:
         return name
 
     def in_the_way(self, topic: str) -> str | None:
-        """Another topic whose copy has or would have the same name, so that this one is not copied; None when
-        there is none."""
+        """Another topic whose copy has or would have the same name, which prevents copying this one; None
+        without one."""
         other = self.undo(self.apply(topic))
         return None if other == topic else other
 
 
 def parse_renames(text: str) -> RenameMap:
-    """Raises ConfigError for a rule that cannot be read, or read back, and for two rules that meet."""
+    """Raises ConfigError for a rule that cannot be read or reversed, and for two rules that overlap."""
     rules = tuple(_rule(part) for each in text.split(";") if (part := each.strip()))
     renames = RenameMap(rules)
     for rule in rules:
@@ -150,8 +150,8 @@ def _text(written: str, text: str) -> str:
 
 
 def _taken(shape: Shape, name: str) -> dict[int, str] | None:
-    """What each group takes of a name, as much as it can from left to right; None where the shape does not
-    fit. No place is tried twice."""
+    """The match of each group, greedy from left to right; None when the shape does not match. Tries no place
+    twice."""
     hopeless: set[tuple[int, int]] = set()
 
     def fit(index: int, start: int) -> dict[int, str] | None:
@@ -184,7 +184,7 @@ def _filled(shape: Shape, taken: dict[int, str]) -> str:
 
 
 def _examples(shape: Shape) -> list[str]:
-    """Some names that a rule takes, those with the separators that names usually have among them."""
+    """Example names that a rule matches, including names with the usual separators."""
     names = [""]
     for part in shape:
         choices = [part] if isinstance(part, str) else _of_group(part)

@@ -1,4 +1,4 @@
-"""Copies with other names (`twinlog.topic.rename`), on top of any replication policy. Pure."""
+"""Renames copies (`twinlog.topic.rename`) on top of any replication policy. Pure."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ from twinlog.policy.replication import ReplicationPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenamingPolicy:
-    """Names a topic by the map, then as `base` does. Heartbeats and internal topics keep the names by which
-    others find them."""
+    """Names a topic by the map, then as `base` does. Heartbeats and internal topics keep their well-known
+    names."""
 
     base: ReplicationPolicy
     renames: RenameMap
@@ -39,7 +39,7 @@ class RenamingPolicy:
         return topic
 
     def in_the_way(self, topic: str) -> str | None:
-        """Another topic whose copy would have the name of this one's; None when there is none."""
+        """Another topic whose copy would have the same name as this one's; None without one."""
         return self.renames.in_the_way(topic) if self._is_renamed(topic) else None
 
     def _is_renamed(self, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""How remote topics are named, and how a name tells where it came from: MM2's ReplicationPolicy."""
+"""Names of remote topics, and their origin from the name: MM2's ReplicationPolicy."""
 
 import re
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ _UNUSABLE_SEPARATOR = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 class ReplicationPolicy(Protocol):
-    """Names of remote and internal topics. Pure: the same question has the same answer for ever.
+    """Names of remote and internal topics. Pure: equal arguments always give equal answers.
 
-    "Internal" is used in MM2's sense of release 4.0 and later (KIP-1074).
+    "Internal" has MM2's meaning of release 4.0 and later (KIP-1074).
     """
 
     @property
@@ -57,7 +57,7 @@ class ReplicationPolicy(Protocol):
     def is_checkpoints_topic(self, topic: str) -> bool: ...
 
     def is_mm2_internal_topic(self, topic: str) -> bool:
-        """True for the topics that MM2 itself writes: offset syncs, checkpoints and Connect's own."""
+        """True for topics that MM2 itself writes: offset syncs, checkpoints and Connect's own."""
         ...
 
     def is_internal_topic(self, topic: str) -> bool:
@@ -69,8 +69,8 @@ class ReplicationPolicy(Protocol):
 class DefaultReplicationPolicy:
     """`orders` of cluster `A` is called `A.orders` on the target.
 
-    Any ordinary topic with the separator in it looks remote (`orders.v1` has the source `orders`): that is
-    MM2's rule too. Raises ConfigError when the separator cannot be part of a topic name.
+    Any ordinary topic with the separator in its name looks remote (`orders.v1` has the source `orders`), as
+    in MM2. Raises ConfigError when the separator cannot be part of a topic name.
     """
 
     separator: str = DEFAULT_SEPARATOR
@@ -140,13 +140,13 @@ class DefaultReplicationPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
-    """Topics keep their names, so a name says nothing about its origin and A->B->A loops cannot be seen.
+    """Topics keep their names, so a name does not tell its origin, and A->B->A loops cannot be detected.
 
-    Names that end with `heartbeats` are the exception: they follow the default policy.
+    Names that end with `heartbeats` follow the default policy.
     """
 
     source_cluster_alias: ClusterAlias | None = None
-    """What topic_source answers for every topic; None, "not known", in a client that was not told."""
+    """The answer of topic_source for every topic; None, "not known", in a client without this setting."""
 
     @property
     def tracks_topic_sources(self) -> bool:

@@ -1,1 +1,1 @@
-"""What can be said of a configuration before anything is started: facts of the clusters, judged."""
+"""Checks of a configuration before anything starts: facts of the clusters, and their judgement."""

@@ -1,7 +1,7 @@
-"""Whether Twinlog may take a flow over from MirrorMaker 2, and where each partition continues. Pure.
+"""Decides whether Twinlog may take a flow over from MirrorMaker 2, and where each partition continues. Pure.
 
-MirrorMaker 2 must not run: two that copy write every record twice. It is taken for running when its Connect
-group has members, or when what only it writes (heartbeats, positions) became more between two looks.
+MirrorMaker 2 must not run: two processes that copy write every record twice. It counts as running when its
+Connect group has members, or when topics that only it writes (heartbeats, positions) grew between two looks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,27 +22,27 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPositions:
-    """What the positions topic of the target holds."""
+    """The contents of the target's positions topic."""
 
     topic: str
     exists: bool = False
     by_connector: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     """Next offset to copy, by connector name; only of the flow's source."""
     unreadable: Mapping[TopicPartition, str] = field(default_factory=dict)
-    """Records of the flow's connector that are no positions, and why."""
+    """Records of the flow's connector that are not valid positions, each with the reason."""
     newest_ms: int | None = None
-    """When the newest position was written, by its writer's clock."""
+    """Time of the newest position, by its writer's clock."""
     twinlog_was_here: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signs:
-    """What one look tells of somebody who works at the flow."""
+    """What one look shows about writers of the flow."""
 
     connect_members: int = 0
     twinlog_members: int = 0
     positions_written: int = 0
-    """Records of the flow's connector in the positions topic that were read so far."""
+    """Records of the flow's connector read from the positions topic so far."""
     newest_heartbeat_ms: int | None = None
 
 
@@ -50,8 +50,8 @@ class Signs:
 class AdoptionFacts:
     config: FlowConfig
     connect_group: str
-    """The group of MirrorMaker 2's workers: it has members only while they run. Empty = not known, as on a
-    Connect cluster that has other connectors, too."""
+    """The group of MirrorMaker 2's workers: it has members only while they run. Empty = not known, also on a
+    Connect cluster that has other connectors."""
     before: Signs
     after: Signs
     positions: StoredPositions
@@ -61,7 +61,7 @@ class AdoptionFacts:
     remote: Mapping[str, str]
     """Source topic -> its name on the target."""
     missing_topics: tuple[str, ...] = ()
-    """Twinlog's own, which it will create."""
+    """Twinlog's own topics, which it will create."""
 
     @property
     def flow(self) -> Flow:
@@ -69,7 +69,7 @@ class AdoptionFacts:
 
 
 class Start(StrEnum):
-    """Where a partition begins."""
+    """Where a partition continues."""
 
     STORED = "stored"
     """Where MirrorMaker 2 (or Twinlog) stopped."""
@@ -77,7 +77,7 @@ class Start(StrEnum):
     EARLIEST = "earliest"
     LATEST = "latest"
     NONE = "none"
-    """Nowhere: it stands until somebody says."""
+    """Not decided: the partition waits for an operator."""
     UNREADABLE = "unreadable"
 
 
@@ -87,7 +87,7 @@ class Continuation:
     target_topic: str
     start: Start
     position: int | None
-    """The next source offset that is copied; None = decided when it begins."""
+    """The next source offset to copy; None = decided at the start."""
     lag: int | None
     lost: int = 0
     """Records that the source deleted before they were copied."""
@@ -98,12 +98,12 @@ class Continuation:
 class Adoption:
     flow: Flow
     refusals: tuple[str, ...]
-    """Why not now, each with what to do; empty = it may begin."""
+    """Why the take-over is refused, each with the remedy; empty = it may begin."""
     continuations: tuple[Continuation, ...]
     changes: tuple[str, ...]
-    """What is different from then on."""
+    """Differences after the take-over."""
     left_behind: tuple[TopicPartition, ...]
-    """Have a position, and the file does not select them."""
+    """Topics with a position that the file does not select."""
 
 
 def judge_adoption(facts: AdoptionFacts) -> Adoption:

@@ -1,4 +1,4 @@
-"""What the facts mean: every check as a function of facts. Pure."""
+"""Judges the facts: every check is a function of facts. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ from twinlog.service.access.exposure import lacks
 
 OLDEST_RELEASE: Final = "2.5"
 _SINCE_KAFKA_3_7: Final = "telemetry.max.bytes"
-"""A property of brokers (KIP-714)."""
+"""A broker property (KIP-714)."""
 """Transactions that survive a restart of the producer (KIP-447, KIP-360) came with it."""
 
 _EXCLUDE: Final = "config.properties.exclude"
@@ -31,7 +31,7 @@ _NEVER: Final = 9_223_372_036_854_775_807
 
 
 def judge(facts: Facts) -> list[Finding]:
-    """Every finding: of the file, cluster by cluster, then flow by flow."""
+    """All findings: of the file, cluster by cluster, then flow by flow."""
     findings = list(check_file(facts))
     findings += [finding for cluster in facts.clusters.values() for finding in check_cluster(cluster)]
     for flow in facts.flows:
@@ -51,7 +51,7 @@ def judge(facts: Facts) -> list[Finding]:
 
 
 def check_file(facts: Facts) -> Iterator[Finding]:
-    """What reading the file had to say: misspelt keys, keys without effect."""
+    """Notices from reading the file: misspelt keys, keys without effect."""
     for notice in facts.notices:
         make = warning if notice.level is NoticeLevel.WARNING else fine
         place = f"{facts.file}:{notice.line}" if notice.line else facts.file
@@ -59,7 +59,7 @@ def check_file(facts: Facts) -> Iterator[Finding]:
 
 
 def check_listens(facts: Facts) -> Iterator[Finding]:
-    """Services that others than this machine reach: those may steer them."""
+    """Services that other machines can reach: everyone there could control them."""
     for name, address in facts.listens.items():
         service = Service(name)
         missing = lacks(facts.security, service)
@@ -168,7 +168,7 @@ def check_factors(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -
 
 
 def check_renames(flow: FlowFacts, source: ClusterFacts) -> Iterator[Finding]:
-    """Topics that are not copied because another one has, or would have, the name of their copy."""
+    """Topics that are not copied because another topic has, or would have, the name of their copy."""
     for name in sorted(source.topics):
         decision = flow.selector.decide(name)
         if not decision.selected and decision.rule.startswith(RENAME_KEY):
@@ -206,9 +206,7 @@ def check_topic(flow: FlowFacts, topic: TopicFacts, target: ClusterFacts) -> Ite
 def _check_sizes(
     about: str, flow: FlowFacts, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
 ) -> Iterator[Finding]:
-    """MM2 copies only what is set on the topic: a limit raised on the source's brokers does not come
-    along.
-    """
+    """MM2 copies only the topic's own limits, not one raised on the source's brokers."""
     allowed = _entry(source, "max.message.bytes")
     there = _on_target(flow, topic, allowed, target, "message.max.bytes", 1_048_588)
     if allowed is not None and int(allowed.value or 0) > there:
@@ -265,14 +263,14 @@ def _on_target(
     broker_name: str,
     default: int,
 ) -> int:
-    """The limit that the target topic has, or will have once it is created or synced."""
+    """The target topic's limit, present or after its creation or config sync."""
     return int(_value_on_target(flow, topic, source, target, broker_name) or default)
 
 
 def _value_on_target(
     flow: FlowFacts, topic: TopicFacts, source: ConfigEntry | None, target: ClusterFacts, broker_name: str
 ) -> str:
-    """Empty when nothing is said of it anywhere."""
+    """Empty when no config sets it."""
     if source is None:
         return target.broker_configs.get(broker_name, "")
     settings = flow.config.configsync
@@ -300,7 +298,7 @@ def _of(cluster: ClusterFacts, name: str, default: int) -> int:
 
 
 def _bounds_min_isr(cluster: ClusterFacts) -> bool:
-    """Whether brokers ask for no more replicas in sync than a partition has (KAFKA-15583, Kafka 3.7)."""
+    """Whether brokers cap min.insync.replicas at a partition's replicas (KAFKA-15583, Kafka 3.7)."""
     return _SINCE_KAFKA_3_7 in cluster.broker_configs or _number(cluster.release) >= (3, 8)
 
 

@@ -1,4 +1,4 @@
-"""What was seen of the clusters. Values only."""
+"""Observed facts of the clusters. Values only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,19 +12,19 @@ from twinlog.model import ClusterAlias, Flow
 from twinlog.selection import TopicSelector
 
 Operations: TypeAlias = frozenset[str] | KafkaError
-"""What may be done with something, in Kafka's own words, or why that is not known."""
+"""Permitted operations, in Kafka's names, or the error that hides them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
     alias: ClusterAlias
     unreachable: KafkaError | None = None
-    """Why nothing else is known."""
+    """The error; nothing else is known then."""
     cluster_id: str = ""
     release: str = ""
     broker_count: int = 0
     broker_configs: Mapping[str, str] = field(default_factory=dict)
-    """Configs of one broker; empty when they may not be read."""
+    """Configs of one broker; empty without the right to read them."""
     topics: frozenset[str] = frozenset()
 
 
@@ -40,47 +40,47 @@ class TopicFacts:
     target_configs: Sequence[ConfigEntry] | KafkaError = ()
     source_operations: Operations = frozenset()
     target_operations: Operations = frozenset()
-    """What the principal may do with the target topic, where that exists."""
+    """The principal's operations on an existing target topic."""
     creation: KafkaError | None = None
-    """Why the target topic, which does not exist, could not be created."""
+    """The error that prevents creating a missing target topic."""
     log_starts: Sequence[int] = ()
-    """Where the source's logs start, by partition, of a topic whose copy has not begun."""
+    """First offsets of the source's logs by partition, for a topic whose copy has not begun."""
     target_ends: Sequence[int] | None = None
-    """Where the target's logs end, of a target topic that exists before the flow has copied anything; None =
-    it does not exist, its copy may have begun, or nobody can tell."""
+    """End offsets of a target topic that exists before the flow has copied anything; None = the topic does
+    not exist, its copy may have begun, or this is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopic:
-    """A topic of the mirror's own."""
+    """An internal topic of the flow."""
 
     cluster: ClusterAlias
     name: str
     operations: Operations
     """TOPIC_UNKNOWN while it does not exist."""
     creation: KafkaError | None = None
-    """Why it, which does not exist, could not be created."""
+    """The error that prevents creating it while it is missing."""
     purpose: str = ""
-    """What it is needed for when the flow works without it; empty when it does not."""
+    """Its purpose, for a topic without which the flow works; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRights:
-    """What the principal may do with groups, by group; errors are the coordinators' answers."""
+    """The principal's rights on groups, by group; errors are the coordinators' answers."""
 
     elections: Mapping[str, Operations] = field(default_factory=dict)
-    """On the target: the groups that elect the process which works."""
+    """On the target: the groups that elect the owner."""
     on_source: Mapping[str, Operations] = field(default_factory=dict)
-    """What the principal may do with the groups that the rules take, as far as it sees them and they were
+    """The principal's operations on the groups that the rules select, as far as it sees them and they were
     asked about."""
     on_target: Mapping[str, Operations] = field(default_factory=dict)
-    """The same groups there, present or not."""
+    """The same groups on the target, whether or not they exist."""
     sees_all: bool = True
-    """Whether the source lists groups that the principal has no rights on too."""
+    """Whether the source also lists groups on which the principal has no rights."""
     not_asked: int = 0
-    """Groups that the rules take beyond those that were asked about."""
+    """Selected groups beyond those asked about."""
     unlisted: KafkaError | None = None
-    """Why the source's groups are not known."""
+    """The error that hides the source's groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +90,16 @@ class FlowFacts:
     topics: Sequence[TopicFacts] = ()
     internal: Sequence[InternalTopic] = ()
     source_operations: Operations = frozenset()
-    """On the source cluster itself."""
+    """Operations on the source cluster itself."""
     target_operations: Operations = frozenset()
     source_principal: str = ""
-    """As far as the properties tell it; empty otherwise."""
+    """The principal as far as the properties show it; otherwise empty."""
     target_principal: str = ""
     other_principals: Mapping[str, str] = field(default_factory=dict)
-    """Clients of the flow (`A consumer`) that log in as somebody else than the one that preflight asks as."""
+    """Clients of the flow (`A consumer`) that log in as another principal than preflight's."""
     groups: GroupRights = field(default_factory=GroupRights)
     transactions: bool | KafkaError = True
-    """Whether the flow's transactional ids may be written with; the error when that could not be asked."""
+    """Whether the flow may write with its transactional ids; the error when this could not be asked."""
 
     @property
     def flow(self) -> Flow:
@@ -110,10 +110,10 @@ class FlowFacts:
 class Facts:
     clusters: Mapping[ClusterAlias, ClusterFacts]
     flows: Sequence[FlowFacts]
-    """Enabled flows; those with an unreachable end have no topics."""
+    """Enabled flows. A flow with an unreachable end has no topics."""
     listens: Mapping[str, Address] = field(default_factory=dict)
     security: SecuritySettings = field(default_factory=SecuritySettings)
-    """Where the services will listen, by name."""
+    """The services' listeners by name."""
     file: str = ""
     notices: Sequence[Notice] = ()
-    """What was said of the file when it was read: the same that `twinlog run` says."""
+    """Notices from reading the file, the same as `twinlog run` prints."""

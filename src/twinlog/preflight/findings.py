@@ -1,4 +1,4 @@
-"""What preflight finds."""
+"""Findings of preflight."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from enum import StrEnum
 class Level(StrEnum):
     OK = "ok"
     WARNING = "warning"
-    """It works, not as one may expect."""
+    """It works, but not as expected."""
     ERROR = "error"
     """It does not work."""
 
@@ -18,7 +18,7 @@ class Finding:
     about: str
     """A cluster's alias, a flow, or a flow and a topic."""
     check: str
-    """What was looked at, in a word or two."""
+    """The subject of the check, in a word or two."""
     message: str
     remedy: str = ""
 

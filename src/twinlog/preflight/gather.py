@@ -1,4 +1,4 @@
-"""Asks the clusters for the facts. Changes nothing: topics are created with validate_only."""
+"""Reads the facts from the clusters. Changes nothing: topics are created with validate_only."""
 
 import asyncio
 import re
@@ -24,9 +24,8 @@ _USER: Final = re.compile(r'username\s*=\s*"?([^"\s;]+)')
 
 
 async def gather_facts(configuration: Configuration, *, timeout_seconds: float) -> Facts:
-    """Ask every cluster of an enabled flow. A cluster that is away is a fact, not an error; each call is
-    bounded by `timeout_seconds`.
-    """
+    """Ask every cluster of an enabled flow. An unreachable cluster is a fact, not an error; `timeout_seconds`
+    bounds each call."""
     flows = configuration.enabled_flows
     aliases = sorted({alias for config in flows for alias in (config.flow.source, config.flow.target)})
     async with asyncio.TaskGroup() as group:
@@ -113,7 +112,7 @@ async def _flow(
 
 
 class _FlowLook:
-    """Looks at the topics of one flow."""
+    """Reads the topics of one flow."""
 
     def __init__(
         self,
@@ -169,7 +168,7 @@ class _FlowLook:
     async def _log_starts(
         self, topics: Sequence[TopicDescription | KafkaError]
     ) -> Mapping[str, Sequence[int]]:
-        """By topic; what cannot be read counts as 0. Raises KafkaError."""
+        """By topic; an unreadable one counts as 0. Raises KafkaError."""
         found = await _offsets(self.source, OffsetSpec.EARLIEST, topics)
         return {
             topic: [0 if isinstance(start, KafkaError) else start for start in starts]
@@ -179,7 +178,7 @@ class _FlowLook:
     async def _target_ends(
         self, topics: Sequence[TopicDescription | KafkaError]
     ) -> Mapping[str, Sequence[int]]:
-        """By target topic; nothing once the flow has stored a position. Raises KafkaError."""
+        """By target topic; empty once the flow has stored a position. Raises KafkaError."""
         positions = self._config.source.offset_storage.topic
         if not topics or not _is_absent((await self._target.describe_topics([positions]))[positions]):
             return {}
@@ -236,7 +235,7 @@ async def _operations(inspector: ClusterInspector) -> frozenset[str] | KafkaErro
 
 
 def principal_of(client: ClientConfig) -> str:
-    """`User:name` as far as the properties tell it; empty for certificates and where there is no login."""
+    """`User:name` as far as the properties show it; empty for certificates and without a login."""
     found = _USER.search(client.properties.get("sasl.jaas.config", ""))
     return f"User:{found.group(1)}" if found else ""
 

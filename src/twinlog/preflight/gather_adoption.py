@@ -1,5 +1,4 @@
-"""Asks both clusters what MirrorMaker 2 left, and looks twice whether somebody still works at it. Changes
-nothing."""
+"""Reads what MirrorMaker 2 left on both clusters, and looks twice for a running writer. Changes nothing."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -35,9 +34,12 @@ _DEDICATED = "mm2-offsets."
 async def gather_adoption(
     configuration: Configuration, *, connect_group: str, look_seconds: float, timeout_seconds: float
 ) -> list[AdoptionFacts]:
-    """One for each enabled flow. `connect_group` is that of MirrorMaker 2's workers, empty = that of the
-    dedicated mode where its positions topic is used; `look_seconds` lie between the two looks. Raises
-    KafkaError: what cannot be seen is not taken over."""
+    """One result for each enabled flow.
+
+    `connect_group` is the group of MirrorMaker 2's workers; empty = that of the dedicated mode, if its
+    positions topic is used. `look_seconds` lie between the two looks. Raises KafkaError: a flow whose state
+    cannot be read is not taken over.
+    """
     facts: list[AdoptionFacts] = []
     for config in configuration.enabled_flows:
         async with AsyncExitStack() as stack:
@@ -62,7 +64,7 @@ def _dedicated_group(config: FlowConfig) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class PositionsRead:
-    """The positions of a source alias, of every connector, as the records come."""
+    """Collects the positions of a source alias, of every connector, from the records."""
 
     source_alias: str
     connector_name: str
@@ -111,7 +113,7 @@ class PositionsRead:
 
 
 class _Look:
-    """At one flow."""
+    """Reads the state of one flow."""
 
     def __init__(
         self, *, config: FlowConfig, connect_group: str, source: KafkaCluster, target: KafkaCluster
@@ -128,7 +130,7 @@ class _Look:
         before = await self._signs()
         on_target = frozenset(await self._target.list_topics())
         logs = await self._source_logs()
-        # Not for a condition: what is looked for is that nothing happens.
+        # No condition to wait for: the look must see that nothing happens.
         await wait_or_stop(asyncio.Event(), look_seconds)
         after = await self._signs()
         config = self._config
@@ -195,8 +197,7 @@ class _Look:
         self._next[partition] = offset
 
     async def _newest_heartbeat(self) -> int | None:
-        """When this flow's newest heartbeat was sent, among the last ones on the target; None: there is
-        none."""
+        """When this flow's newest heartbeat was sent, among the last ones on the target; None without one."""
         topic = self._policy.heartbeats_topic()
         partition = TopicPartition(topic, HEARTBEATS_PARTITION)
         if partition not in await self._partitions(topic):
@@ -217,7 +218,7 @@ class _Look:
         return newest
 
     async def _partitions(self, topic: str) -> list[TopicPartition]:
-        """Empty when there is no such topic. Raises KafkaError when that is not known."""
+        """Empty without such a topic. Raises KafkaError when that is not known."""
         if topic not in await self._target.list_topics():
             return []
         found = (await self._target.describe_topics([topic]))[topic]

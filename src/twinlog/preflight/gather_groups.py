@@ -1,4 +1,4 @@
-"""Asks both ends of a flow for rights on groups and transactional ids. Changes nothing."""
+"""Reads a principal's rights on groups and transactional ids, on both ends of a flow. Changes nothing."""
 
 import asyncio
 from collections.abc import Collection
@@ -13,9 +13,9 @@ from twinlog.policy.names import lease_group, transactional_id_prefix
 from twinlog.preflight.facts import GroupRights, Operations
 
 _PROBE: Final = "preflight.of.twinlog"
-"""A group and, behind the flow's prefix, a transactional id that nobody has."""
+"""A name that no group has and, behind the flow's prefix, no transactional id."""
 _MOST: Final = 500
-"""Brokers are asked about each group by itself."""
+"""Most groups asked about: each costs a request of its own."""
 
 
 async def group_rights(
@@ -25,7 +25,7 @@ async def group_rights(
     target_rights: ClusterInspector,
     on_source_cluster: Operations,
 ) -> GroupRights:
-    """What may be done with the flow's groups. Never raises KafkaError: the answer holds it."""
+    """The principal's rights on the flow's groups. Never raises KafkaError: the answer holds it."""
     leases = [lease_group(str(service), config.flow) for service in Service]
     if not config.checkpoint.enabled:
         return GroupRights(elections=await _asked(target_rights, leases))
@@ -51,7 +51,7 @@ async def group_rights(
 
 
 async def transaction_rights(config: FlowConfig, target_rights: ClusterInspector) -> bool | KafkaError:
-    """Whether the flow's transactional ids may be written with; True where it has none."""
+    """Whether the flow may write with its transactional ids; True for a flow without any."""
     if not config.source.exactly_once:
         return True
     try:

@@ -1,7 +1,7 @@
-"""Rights on groups: those of the applications on both ends, and those by which services elect. Pure.
+"""Checks rights on groups: the applications' groups on both ends, and those that elect owners. Pure.
 
-A group that a principal may not DESCRIBE is not listed to it at all, unless it may DESCRIBE the cluster: what
-is not seen is said.
+A group that a principal may not DESCRIBE is not listed to it unless it may DESCRIBE the cluster; findings
+mention that.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,12 +17,12 @@ FAILING_OVER: Final = "needed only for failover, which commits offsets of groups
 FAILING_BACK: Final = "needed only for failback, which commits offsets of groups there"
 ELECTING: Final = "without it a second process with this flow cannot stand by"
 _NAMED: Final = 5
-"""So many groups are named one by one; above, the command is for all groups."""
+"""Most groups named one by one; above that, the command covers all groups."""
 _FORBIDDEN: Final = "GROUP_UNAUTHORIZED"
 
 
 def missing_group_rights(flow: FlowFacts) -> Iterator[Right]:
-    """Rights on groups that are needed and not there."""
+    """Needed rights on groups that are missing."""
     source, target = flow.flow.source, flow.flow.target
     if any(_lacks(operations, "READ") for operations in flow.groups.elections.values()):
         yield right_of(target, flow.target_principal, ELECTIONS, "READ", ELECTING)
@@ -41,7 +41,7 @@ def missing_group_rights(flow: FlowFacts) -> Iterator[Right]:
 
 
 def unchecked_groups(flow: FlowFacts) -> Iterator[Finding]:
-    """What is not known of groups."""
+    """Rights on groups that are not known."""
     groups, source = flow.groups, flow.flow.source
     if groups.unlisted is not None:
         yield not_checked(flow, f"rights on groups: the groups of {source} cannot be listed", groups.unlisted)
@@ -75,7 +75,7 @@ def unchecked_groups(flow: FlowFacts) -> Iterator[Finding]:
 
 
 def _lacking(groups: Mapping[str, Operations], operation: str) -> list[str]:
-    """The resources to grant it on: the groups themselves, or all when they are many."""
+    """The resources that lack a right: the groups themselves, or all groups when they are many."""
     names = [name for name, operations in groups.items() if _lacks(operations, operation)]
     return [group_resource(name) for name in names] if len(names) <= _NAMED else [EVERY_GROUP]
 

@@ -1,4 +1,4 @@
-"""Whether records could go round for ever, or two flows write into one topic. Pure."""
+"""Finds records that would loop, and flows that write into the same topic. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,9 +9,7 @@ from twinlog.preflight.findings import Finding, error, fine, warning
 
 
 def check_loops(facts: Facts) -> Iterator[Finding]:
-    """A name that comes back to a cluster it was on, over flows that keep names; two sources in one target
-    topic.
-    """
+    """A name that returns to a cluster through flows that keep names; two sources with one target topic."""
     rings: dict[str, set[str]] = {}
     selectors = [flow.selector for flow in facts.flows]
     places = same_places(

@@ -1,4 +1,4 @@
-"""Every right that a flow needs, for a principal that has none yet. Pure."""
+"""Lists every right that a flow needs, for a principal that has none yet. Pure."""
 
 from typing import Final
 
@@ -15,9 +15,8 @@ _OLD_BROKERS = "needed only by brokers before 2.8"
 
 
 def needed_rights(flow: FlowFacts) -> list[Right]:
-    """With prefixes and patterns instead of single topics. Those that the flow needs come first, then those
-    for one purpose each.
-    """
+    """Uses prefixes and patterns instead of single topics. Rights that the flow needs come first, then those
+    for one purpose each."""
     rights = [*_for_topics(flow), *_for_groups(flow), *_for_clusters(flow)]
     return sorted(rights, key=lambda right: right.purpose != "")
 
@@ -48,7 +47,7 @@ def _for_topics(flow: FlowFacts) -> list[Right]:
 
 def _for_groups(flow: FlowFacts) -> list[Right]:
     source, target, settings = flow.flow.source, flow.flow.target, flow.config.checkpoint
-    # Of several processes with a flow, the groups elect the one that works.
+    # Among several processes with a flow, the groups elect the owner.
     rights = [_on(flow, target, ELECTIONS, "READ")]
     if settings.enabled:
         reading = "" if settings.sync_group_offsets_enabled else FAILING_OVER

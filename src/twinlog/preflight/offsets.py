@@ -1,7 +1,7 @@
-"""Which offsets the copies of new topics will have, and what filling the offsets before them costs. Pure.
+"""Checks the offsets of new copies, and the cost of filling the offsets before them. Pure.
 
-Of topics that are not on the target yet, or that somebody else created there: what exists otherwise was
-decided when its copy began.
+Covers topics that are not on the target yet, or that another program created there. For all others this was
+decided when their copy began.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _KEY = "twinlog.offsets"
 
 def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
     """Lines for the flow, and one for each new topic that cannot have its source's offsets, although it must
-    or a key would let it, or whose target topic holds records already."""
+    or a key would allow it, or whose target topic already holds records."""
     rule, about = OffsetsRule(flow.config.source.offsets), str(flow.flow)
     new = [
         NewTopic(name=topic.name, cleanup_policy=_cleanup_policy(topic), log_starts=topic.log_starts)
@@ -65,7 +65,7 @@ def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
 
 
 def _is_written(topic: TopicFacts) -> bool:
-    """Whether its target topic holds records, or has held some, before the flow has copied anything."""
+    """Whether its target topic holds or held records before the flow has copied anything."""
     return any(topic.target_ends or ())
 
 
@@ -83,7 +83,7 @@ def _written_targets(flow: FlowFacts, rule: OffsetsRule) -> Iterator[Finding]:
 
 
 def _holes(flow: FlowFacts) -> str:
-    """How long a hole may be of which consumers see nothing."""
+    """The longest gap that consumers do not see, as text."""
     if isinstance(flow.target_operations, KafkaError):
         return ""
     if "ALTER" in flow.target_operations:
@@ -96,7 +96,7 @@ def _holes(flow: FlowFacts) -> str:
 
 
 def fills_offsets(flow: FlowFacts) -> bool:
-    """Whether new copies are to have their source's offsets, and do not begin at offset 0."""
+    """Whether new copies shall have their source's offsets and do not begin at offset 0."""
     rule = OffsetsRule(flow.config.source.offsets)
     return flow.config.source.exactly_once and any(
         any(topic.log_starts) and rule.wanted(topic.name) is not OffsetsMode.TRANSLATED

@@ -1,4 +1,4 @@
-"""The mirror's own topics of a flow. Pure."""
+"""A flow's internal topics. Pure."""
 
 from typing import Final, NamedTuple
 
@@ -18,10 +18,10 @@ WARM_START: Final = "without it the checkpoint service starts more slowly"
 
 class OwnTopic(NamedTuple):
     cluster: ClusterAlias
-    """Where it is."""
+    """The cluster that holds it."""
     name: str
     purpose: str = ""
-    """What it is needed for when the flow works without it; empty when it does not."""
+    """Its purpose, for a topic without which the flow works; otherwise empty."""
 
 
 def own_topics(config: FlowConfig, policy: ReplicationPolicy) -> list[OwnTopic]:

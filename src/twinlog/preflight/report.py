@@ -1,4 +1,4 @@
-"""The rights a configuration needs, as commands. Pure."""
+"""A configuration's needed rights as commands. Pure."""
 
 from twinlog.config import Configuration
 from twinlog.preflight.facts import FlowFacts
@@ -9,8 +9,9 @@ from twinlog.selection_configured import topic_selector
 
 
 def needed_acl_commands(configuration: Configuration) -> list[str]:
-    """Lines for a shell: the kafka-acls commands for everything that the enabled flows do, one for each
-    resource; then, under a comment that says what for, those that are needed for one thing only.
+    """Lines for a shell: the kafka-acls commands for all enabled flows, one for each resource.
+
+    Rights that are needed for one purpose only follow under a comment with the purpose.
     """
     servers: dict[str, str] = {}
     rights: dict[str, list[Right]] = {"": []}

@@ -21,17 +21,17 @@ class Right:
     cluster: ClusterAlias
     principal: str
     resource: str
-    """Arguments of kafka-acls that name it: `--topic orders`, `--cluster`."""
+    """The kafka-acls arguments that name it: `--topic orders`, `--cluster`."""
     operation: str
-    """In Kafka's own words, upper case."""
+    """In Kafka's name, upper case."""
     purpose: str = ""
-    """What it is needed for when the flow works without it; empty when it does not."""
+    """Its purpose, for a right without which the flow works; otherwise empty."""
 
 
 def right_of(
     cluster: ClusterAlias, principal: str, resource: str, operation: str, purpose: str = ""
 ) -> Right:
-    """A right of a principal; `principal` is empty where the properties do not tell it."""
+    """A right of a principal; `principal` is empty when the properties do not show it."""
     return Right(
         cluster=cluster,
         principal=principal or _SOMEBODY,
@@ -42,7 +42,7 @@ def right_of(
 
 
 def group_resource(name: str) -> str:
-    """The resource of one group, whose name may hold anything: quoted for a shell."""
+    """The resource of one group. The name may contain anything, so it is quoted for a shell."""
     quoted = name.replace("'", "'\\''")
     return f"--group '{quoted}'"
 
@@ -53,7 +53,7 @@ def transactions_of(flow: Flow) -> str:
 
 
 def servers_of(config: FlowConfig) -> dict[ClusterAlias, str]:
-    """Bootstrap servers of both ends, as commands take them."""
+    """Bootstrap servers of both ends, in the form for commands."""
     return {
         config.flow.source: ",".join(config.clients.source_admin.bootstrap_servers),
         config.flow.target: ",".join(config.clients.target_admin.bootstrap_servers),
@@ -61,7 +61,7 @@ def servers_of(config: FlowConfig) -> dict[ClusterAlias, str]:
 
 
 def acl_commands(rights: Iterable[Right], servers: Mapping[ClusterAlias, str]) -> list[str]:
-    """The commands that grant these rights: one for each resource, in the order in which they come."""
+    """The commands that grant these rights, one for each resource, in the order of the rights."""
     operations: dict[tuple[ClusterAlias, str, str], dict[str, None]] = {}
     for right in rights:
         place = (right.cluster, right.principal, right.resource)
@@ -74,6 +74,6 @@ def acl_commands(rights: Iterable[Right], servers: Mapping[ClusterAlias, str]) -
 
 
 def _options(operations: Iterable[str]) -> str:
-    """As kafka-acls takes them: DESCRIBE_CONFIGS is `--operation DescribeConfigs`."""
+    """In kafka-acls' form: DESCRIBE_CONFIGS is `--operation DescribeConfigs`."""
     spelled = ("".join(word.capitalize() for word in each.split("_")) for each in operations)
     return " ".join(f"--operation {name}" for name in spelled)

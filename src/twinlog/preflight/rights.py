@@ -1,6 +1,5 @@
-"""What the service's principals may not do and would have to, with the commands that let them; and what
-could not be told. Pure.
-"""
+"""Finds the missing rights of the service's principals, the commands that grant them, and rights that could
+not be checked. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeGuard
@@ -17,13 +16,12 @@ from twinlog.preflight.unchecked import not_checked
 FENCING: Final = "needed only for failover --fence"
 _FORBIDDEN: Final = frozenset({"TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"})
 _LETS_WRITERS_BE_IDEMPOTENT: Final = (2, 8)
-"""From this release on, who may WRITE to a topic needs no IDEMPOTENT_WRITE (KIP-679)."""
+"""The first release in which WRITE on a topic implies IDEMPOTENT_WRITE (KIP-679)."""
 
 
 def check_rights(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Finding]:
     """One finding for each resource with missing rights, whose remedy is the command that grants them, and
-    one for each thing that could not be checked.
-    """
+    one for each failed check."""
     servers = servers_of(flow.config)
     missing: dict[tuple[ClusterAlias, str, str, str], list[Right]] = {}
     for right in missing_rights(flow, clusters):
@@ -46,7 +44,7 @@ def check_rights(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts])
 
 
 def missing_rights(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Right]:
-    """Rights that are needed and not there; those with a purpose are needed for no more than that."""
+    """Needed rights that are missing. Those with a purpose are needed only for it."""
     yield from _on_clusters(flow, clusters)
     for internal in flow.internal:
         yield from _on_internal_topic(flow, internal)
@@ -89,7 +87,7 @@ def _unchecked(flow: FlowFacts) -> Iterator[Finding]:
 
 
 def _is_unknown(operations: frozenset[str] | KafkaError) -> TypeGuard[KafkaError]:
-    """Whether nothing can be said of a topic, neither that it is absent nor that a right is missing."""
+    """Whether nothing is known of a topic: neither its absence nor a missing right."""
     return isinstance(operations, KafkaError) and operations.reason not in (
         _FORBIDDEN | {KafkaReason.TOPIC_UNKNOWN}
     )
@@ -181,9 +179,8 @@ def _on_internal_topic(flow: FlowFacts, topic: InternalTopic) -> Iterator[Right]
 
 
 def _of_the_unseen(seeing: KafkaError, creation: KafkaError | None) -> Iterator[str]:
-    """What is certainly missing for a topic that does not exist, or is hidden. Who has READ or WRITE may
-    DESCRIBE as well: who is told that an ACL is missing has none of them.
-    """
+    """Rights that are certainly missing on a topic that does not exist or is hidden. READ and WRITE imply
+    DESCRIBE: a principal that is told of a missing ACL has none of them."""
     if creation is not None and creation.reason in _FORBIDDEN:
         yield "CREATE"
     if seeing.reason in _FORBIDDEN:

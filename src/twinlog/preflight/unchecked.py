@@ -1,4 +1,4 @@
-"""What preflight cannot tell is said, never passed over. Pure."""
+"""Reports what preflight could not check. Pure."""
 
 from twinlog.errors import KafkaError
 from twinlog.preflight.facts import FlowFacts

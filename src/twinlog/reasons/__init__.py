@@ -1,6 +1,6 @@
-"""Every reason that Twinlog itself gives: the one table, from which docs/reasons.md is made.
+"""Every reason that Twinlog itself gives, in one table, which docs/reasons.md is generated from.
 
-Kafka's own reasons are in `twinlog.kafka.errors`. A test holds the code against both tables.
+Kafka's own reasons are in `twinlog.kafka.errors`. A test compares the code with both tables.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The reasons of processes, and of tasks among themselves."""
+"""Reasons of processes and of tasks."""
 
 from typing import Final
 

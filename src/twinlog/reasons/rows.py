@@ -1,4 +1,4 @@
-"""What a row of the tables holds, and remedies that many rows have."""
+"""The form of a row, and remedies that many rows share."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,12 +11,12 @@ class OwnReason:
     name: str
     meaning: str
     remedy: str
-    """What to do; "nothing" where it heals or ends by itself."""
+    """"nothing" when the condition ends by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReasonGroup:
-    """Reasons that are met in one place."""
+    """Reasons that users see in one place."""
 
     title: str
     reasons: tuple[OwnReason, ...]

@@ -1,4 +1,4 @@
-"""What the four services share: loops and their end, the gRPC server and its peers, errors on the wire,
+"""Code that the four services share: loops and shutdown, the gRPC server and clients, errors on the wire,
 watches.
 
 Start reading at `app.py` (a service from main to its loops), then `runtime.py` (how loops end).
@@ -6,6 +6,6 @@ Start reading at `app.py` (a service from main to its loops), then `runtime.py` 
 
 import os
 
-# Before anything imports gRPC, whose library writes a line to stderr for each handshake that fails: who is
-# refused could fill the disk, with names of its own choice.
+# Before any import of gRPC, whose library writes a line to stderr for each failed handshake: refused clients
+# could fill the disk with text of their choice.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -1,7 +1,7 @@
-"""Which process answers a call, and for which properties file: told with every answer, so that nobody takes
-one deployment for another. Pure.
+"""Tells with every answer which process gave it, from which properties file, so that nobody mistakes one
+deployment for another. Pure.
 
-In metadata of gRPC only ASCII may stand: it is JSON.
+JSON, because gRPC metadata allow only ASCII.
 """
 
 import json
@@ -18,14 +18,14 @@ class AnsweringProcess:
     host: str
     pid: int
     config: str
-    """The properties file, with links resolved, on that host."""
+    """The properties file on that host, with links resolved."""
 
     def metadata(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def of_metadata(cls, text: str) -> Self | None:
-        """None: an earlier version, which does not tell, or a later one that tells something else."""
+        """None for an earlier version, which sends nothing, or a later one that sends other fields."""
         try:
             told = strange_json.loads(text)
             return cls(host=str(told["host"]), pid=int(told["pid"]), config=str(told["config"]))

@@ -1,4 +1,4 @@
-"""What the APIs of all services say in the same way: flows, partitions, times and clusters, as messages."""
+"""Converts flows, partitions, times and clusters into messages that the APIs of all services share."""
 
 from typing import overload
 
@@ -23,7 +23,7 @@ def timestamp(wall_ms: int) -> Timestamp: ...
 @overload
 def timestamp(wall_ms: int | None) -> Timestamp | None: ...
 def timestamp(wall_ms: int | None) -> Timestamp | None:
-    """None, a field that is not set, where the time is not known."""
+    """None, an unset field, for an unknown time."""
     if wall_ms is None:
         return None
     message = Timestamp()
@@ -32,7 +32,7 @@ def timestamp(wall_ms: int | None) -> Timestamp | None:
 
 
 def duration(seconds: float | None) -> Duration | None:
-    """To the millisecond; None, a field that is not set, where it is not known."""
+    """To the millisecond; None, an unset field, when unknown."""
     if seconds is None:
         return None
     message = Duration()

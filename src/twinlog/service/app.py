@@ -1,8 +1,8 @@
-"""A service from main to its loops: options, configuration, telemetry, clusters, gRPC, and the order of the
-end.
+"""Runs a service from main to its loops: options, configuration, telemetry, clusters, gRPC, and an orderly
+shutdown.
 
-Each service calls `service_main(name, build)` from its `__main__`; `build` (its composition root) gets a
-ServiceContext and returns its loops and gRPC services as ServiceParts.
+Each service calls `service_main(name, build)` from its `__main__`. `build` (its composition root) gets a
+ServiceContext and returns the service's loops and gRPC services as ServiceParts.
 """
 
 import asyncio
@@ -56,36 +56,36 @@ EXIT_CLEAN = 0
 EXIT_CRASH = 1
 EXIT_BAD_CONFIG = 2
 GC_THRESHOLDS = (20_000, 20, 50)
-"""Services keep an object or more for each partition and each offset of a group, and make new ones with every
-look at a cluster. With Python's thresholds (700, 10, 10) the collector looks at what stays again and again:
-for up to half of a pass over groups, and for a fifth of what idle flows cost."""
+"""Services keep an object or more for each partition and each offset of a group, and create new ones with
+every look at a cluster. With Python's thresholds (700, 10, 10) the collector scans the long-lived objects
+again and again: that took up to half of a pass over groups, and a fifth of the cost of idle flows."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BoundPort:
-    """Where the service's own gRPC server listens."""
+    """The port of the service's own gRPC server."""
 
     number: int = 0
-    """0 until it does: before the first loop runs."""
+    """0 until it is bound, which happens before the first loop runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceContext:
-    """What a service gets from the runtime. Everything in it is closed by the runtime."""
+    """What the runtime gives a service; the runtime closes all of it."""
 
     name: str
     """ "source", "checkpoint", "heartbeat" or "configsync"."""
     configuration: Configuration
     clock: Clock
     stop: asyncio.Event
-    """Set when the service has to end: loops and watch streams end by it."""
+    """Set when the service must stop; loops and watch streams end then."""
     meter: Meter
     clusters: Clusters
     peers: Peers
     instance_id: str
     """Random for each process start; names the history of its resume tokens."""
     standings: FlowStandings
-    """Who owns the flows, for metrics and readiness: `open_lease` enters them."""
+    """Ownership of the flows, for metrics and readiness; `open_lease` enters it."""
     bound: BoundPort = field(default_factory=BoundPort)
 
     def backoff(self, initial_seconds: float, max_seconds: float) -> Backoff:
@@ -103,23 +103,23 @@ def _done(_flow: Flow) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
-    """What a service consists of."""
+    """The parts of a service."""
 
     loops: Mapping[str, Loop]
     grpc: Sequence[GrpcService]
     ready: Callable[[], bool] = field(default=_at_once)
-    """True once the RPCs can be answered. Must never wait for brokers or peers."""
+    """True once the service can answer RPCs. Must never wait for brokers or peers."""
     first_pass_done: Callable[[Flow], bool] = field(default=_done)
-    """Whether the first pass over a flow that this process owns is done: readiness waits for it. May be asked
-    from any thread."""
+    """Whether the first pass over a flow of this process is done; readiness waits for it. Thread-safe."""
 
 
 Build = Callable[[ServiceContext, AsyncExitStack], Awaitable[ServiceParts]]
-"""Builds and connects; what it enters into the stack is closed after the loops, in reverse order."""
+"""Builds and connects. The stack closes what is entered into it after the loops, in reverse order."""
 
 
 def service_main(name: str, build: Build, argv: Sequence[str] | None = None) -> int:
-    """Run a service until it is told to stop. Returns 0 for a clean stop, 1 for a crash, 2 for a bad file."""
+    """Run a service until it is told to stop. Returns 0 for a clean stop, 1 for a crash, 2 for an invalid
+    file."""
     options = parse_options(name, argv, environment=os.environ)
     try:
         configuration = load_configuration(name, options, environment=os.environ)
@@ -170,7 +170,7 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
     def details() -> None:
         _log.warning("log_level_changed", log_level=toggle_debug(settings.log_level))
 
-    # Before anything is connected: a port that is not secured, or cannot be, is a bad configuration.
+    # Before connecting anything: a port without valid security is a configuration error.
     access = open_port_access(configuration, Service(name))
     with handle_signals(on_first=ask, on_second=force, on_details=details):
         async with AsyncExitStack() as stack:
@@ -307,21 +307,20 @@ def _open_context(
 
 
 def _leave_out_of_collections() -> None:
-    """What was made so far, modules above all, stays to the end: no collection looks at it again."""
+    """Exempt all objects made so far, mostly modules, from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 def _leave_no_core_file() -> None:
-    """A core file would hold passwords and records. What this process starts inherits the limit."""
+    """Prevent core files, which would hold passwords and records. Child processes inherit the limit."""
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 
 
 def fingerprint(file: str) -> str:
-    """Tells two versions of a file apart in the log, but for their secrets: a hash that held them would let
-    a reader of the log try guesses. Empty when the file is gone: it has been read already.
-    """
+    """A hash that tells two versions of a file apart in the log. It leaves out secrets, so that a reader of
+    the log cannot test guesses. Empty when the file is gone: it has been read already."""
     try:
         entries = properties.parse(Path(file).read_bytes(), file=file).entries
     except (OSError, ConfigError):
@@ -334,7 +333,7 @@ def fingerprint(file: str) -> str:
 
 
 def _clusters_of_flows(configuration: Configuration) -> dict[ClusterAlias, ClientConfig]:
-    """The aliases that this process's flows touch, with how to look at them."""
+    """The aliases of this process's flows, with the admin settings for each."""
     flows = [entry.flow for entry in configuration.flows]
     aliases = dict.fromkeys(alias for flow in flows for alias in (flow.source, flow.target))
     return {alias: configuration.clusters[alias].admin for alias in aliases}
@@ -345,7 +344,7 @@ def _open_cluster(config: ClientConfig, timeout_seconds: float | None) -> KafkaC
 
 
 def _config_errors(error: BaseException) -> list[ConfigError]:
-    """The ConfigErrors in a failure, if it consists of nothing else."""
+    """The ConfigErrors in a failure that consists of nothing else."""
     if isinstance(error, ConfigError):
         return [error]
     if not isinstance(error, BaseExceptionGroup):

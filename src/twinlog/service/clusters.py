@@ -1,4 +1,4 @@
-"""The Kafka clusters of a process: opened once, closed at the end, and looked at every few seconds."""
+"""The Kafka clusters of a process: opened once, closed at the end, and probed every few seconds."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -24,19 +24,19 @@ _log = structlog.stdlib.get_logger(__name__)
 
 PROBE_INTERVAL_SECONDS = 10.0
 PROBES_PER_SECOND = 4
-"""A process asks no more often than this, however many clusters it has."""
+"""Most probes of a process per second, whatever the number of clusters."""
 _AWAY_PROBE_INTERVAL_SECONDS = 2.0
 PROBE_TIMEOUT_SECONDS = 5.0
 _TIMEOUT_MARGIN_SECONDS = 1.0
-"""The client's own time-out comes first: its error says what was in the way."""
+"""Lets the client's own time-out come first, because its error says more."""
 
 UNKNOWN = "UNKNOWN"
-"""Reason of a cluster that was not probed yet."""
+"""Reason of a cluster without a probe yet."""
 
 OpenCluster = Callable[[ClientConfig, float | None], KafkaCluster]
 """Settings, and the time-out of every call in seconds (None = the client's default)."""
 FindLoops = Callable[[Mapping[ClusterAlias, str]], Mapping[Flow, StateError]]
-"""Which flows must not run, by the ids of the clusters that are known."""
+"""Finds the flows that must not run, from the known cluster ids."""
 
 
 def _no_loops(_ids: Mapping[ClusterAlias, str]) -> Mapping[Flow, StateError]:
@@ -53,13 +53,13 @@ class ClusterStatus:
     """Stable reason of the last failure; UNKNOWN before the first probe; empty when reachable."""
     message: str = ""
     as_of_ms: int = 0
-    """When this was last known, wall-clock milliseconds; 0 before the first probe."""
+    """Wall-clock milliseconds of the last probe; 0 before the first."""
     cluster_id: str | None = None
     """Kafka's cluster id as last seen; kept while the cluster is away."""
 
 
 def probe_interval_seconds(clusters: int) -> float:
-    """Time between two looks at a cluster that answers, in a process of so many clusters.
+    """Time between two probes of a reachable cluster, in a process with so many clusters.
 
     >>> [probe_interval_seconds(clusters) for clusters in (2, 40, 100)]
     [10.0, 10.0, 25.0]
@@ -79,10 +79,8 @@ class Clusters:
         clock: Clock,
         find_loops: FindLoops = _no_loops,
     ) -> None:
-        """`probed`: the aliases to look at, each with an admin client's settings.
-
-        `stack` closes every connection that `get` opened. `find_loops` is asked again when an id is learned.
-        """
+        """`probed`: the aliases to probe, each with an admin client's settings. `stack` closes every
+        connection that `get` opened. `find_loops` is called again for each newly learned id."""
         self._probed = dict(probed)
         self._open_cluster = open_cluster
         self._stack = stack
@@ -98,10 +96,10 @@ class Clusters:
         self._loops: tuple[Mapping[ClusterAlias, str], Mapping[Flow, StateError]] = {}, {}
 
     async def get(self, config: ClientConfig, *, timeout_seconds: float | None = None) -> KafkaCluster:
-        """The process's connection to a cluster with these client settings, and this bound of every call
-        (None = the client's default). Never waits for brokers.
+        """The process's connection to a cluster with these client settings and this bound of every call (None
+        = the client's default). Never waits for brokers.
 
-        Flows share it: `client.id` makes no difference, it is that of the first one.
+        Flows share it whatever their `client.id`; the first one's is used.
         """
         settings = frozenset(item for item in config.properties.items() if item[0] != "client.id")
         key = (config.alias, settings, timeout_seconds)
@@ -117,13 +115,13 @@ class Clusters:
         return [self._statuses[alias] for alias in wanted if alias in self._statuses]
 
     def cluster_id(self, alias: ClusterAlias) -> str | None:
-        """Kafka's id of the cluster; None as long as it was never reached."""
+        """Kafka's id of the cluster; None until the cluster was reached."""
         status = self._statuses.get(alias)
         return None if status is None else status.cluster_id
 
     def refusal(self, flow: Flow) -> StateError | None:
-        """Why a flow must not run: both ends are one cluster (SAME_CLUSTER), or it would copy topics round
-        over two aliases of one (LOOP). None when nothing is known."""
+        """Why a flow must not run: both ends are one cluster (SAME_CLUSTER), or it would copy topics in a
+        loop over two aliases of one (LOOP). None otherwise, and while the ids are unknown."""
         source, target = self.cluster_id(flow.source), self.cluster_id(flow.target)
         if source is None or source != target:
             return self._loops_now().get(flow)
@@ -142,7 +140,7 @@ class Clusters:
         return self._loops[1]
 
     def hindrance(self) -> TwinlogError:
-        """What keeps an answer that is late: the clusters that are away, if any is."""
+        """What delays a late answer: the unreachable clusters, if any."""
         away = [status for status in self.statuses() if not status.reachable and status.as_of_ms]
         if not away:
             return too_late()
@@ -152,15 +150,15 @@ class Clusters:
         )
 
     async def probe(self, stop: asyncio.Event) -> None:
-        """Loop: ask every cluster for its id as often as `probe_interval_seconds` says, every 2 s while it is
-        away; each on its own."""
+        """Loop: ask every cluster for its id, at the interval of `probe_interval_seconds`, and every 2 s
+        while it is away; each by itself."""
         async with asyncio.TaskGroup() as group:
             probes = [
                 group.create_task(self._probe_one(alias, stop), name=f"probe-{alias}")
                 for alias in self._probed
             ]
             await stop.wait()
-            # A probe of a cluster that is away would hold up the end for its whole time-out.
+            # A probe of an unreachable cluster would delay the shutdown for its whole time-out.
             for task in probes:
                 task.cancel()
 

@@ -1,4 +1,4 @@
-"""When what a process shows ends: certificates and tokens for Kafka clusters, the token for its peers."""
+"""Expiry times of a process's certificates and tokens, for Kafka clusters and for other services."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -23,11 +23,12 @@ from twinlog.telemetry.metrics.service import (
 from twinlog.telemetry.metrics.spec import CLUSTER, MetricSpec
 
 READ_SECONDS = 60.0
-"""Files are read again so often at most, when somebody scrapes: new certificates come under the old names."""
+"""Longest age of a reading: each scrape reads the files again after that, because renewed certificates keep
+their names."""
 
 
 class LoginCertificates:
-    """The certificates with which we log in to clusters."""
+    """The certificates that log in to clusters."""
 
     def __init__(self, clients: Mapping[ClusterAlias, Mapping[str, str]], *, clock: Clock) -> None:
         """`clients`: Kafka's client properties by cluster."""
@@ -55,26 +56,26 @@ class LoginCertificates:
             try:
                 end = client_certificate_end(properties, alias)
             except ConfigError:
-                continue  # half written: what was read last stands
+                continue  # half written: the last reading stands
             if end is not None:
                 self._ends[alias] = end
 
 
 class Tokens:
-    """Those that the process shows. Looks at what its clients hold, and asks for none."""
+    """The process's tokens. Reads those that its clients hold, and requests none."""
 
     def __init__(
         self, clients: Mapping[ClusterAlias, Mapping[str, str]], *, token_file: str, clock: Clock
     ) -> None:
-        """`clients`: Kafka's client properties by cluster. `token_file`: of the token for the other services;
-        "" = none."""
+        """`clients`: Kafka's client properties by cluster. `token_file`: holds the token for the other
+        services; "" = none."""
         self._unread = dict(clients)
         self._clients: dict[ClusterAlias, ClusterAccess] = {}
         self._token_file = token_file
         self._clock = clock
         self._own: TokenOutlook | None = None
         self._seen = ("", 0.0)
-        """The token of the file, and when it was first seen; seconds since 1970."""
+        """The token in the file, and when it was first seen (seconds since 1970)."""
         self._read_at = float("-inf")
 
     def observe(self, meter: Meter) -> None:
@@ -120,7 +121,7 @@ class Tokens:
             try:
                 access = ClusterAccess(properties, alias=alias)
             except ConfigError:
-                continue  # half written: its clients say so
+                continue  # half written: its clients report it
             del self._unread[alias]
             if access.keeper is not None:
                 self._clients[alias] = access

@@ -1,7 +1,7 @@
-"""Our errors as google.rpc.Status and back: the one table between `twinlog.errors` and gRPC codes.
+"""Our errors as google.rpc.Status and back: the only table between `twinlog.errors` and gRPC codes.
 
 Every error on the wire carries exactly one ErrorInfo (AIP-193): `reason`, `domain` (`<service>.twinlog`) and
-the error's metadata; the class travels in the metadata under `class`, so a client gets the same class again.
+the error's metadata. The class travels in the metadata under `class`, so a client gets the same class again.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from twinlog.telemetry.redaction import cut
 
 
 class ExhaustedError(TwinlogError):
-    """A bounded resource is used up (too many watchers, a watcher that reads too slowly): come back later."""
+    """A bounded resource is used up (too many watchers, a watcher that reads too slowly): try again later."""
 
     retriable = True
     default_reason = "EXHAUSTED"
@@ -39,20 +39,20 @@ class ResumeTokenExpiredError(TwinlogError):
 
 
 class PeerUnavailableError(TwinlogError):
-    """A service did not answer: down, not reachable, or too slow."""
+    """A service did not answer: it is down, not reachable, or too slow."""
 
     retriable = True
     default_reason = "PEER_UNAVAILABLE"
 
 
 class UnauthenticatedError(TwinlogError):
-    """It is not known who calls."""
+    """The caller is unknown."""
 
     default_reason = "NOT_AUTHENTICATED"
 
 
 class ForbiddenError(TwinlogError):
-    """It is known who calls, and they may not."""
+    """The caller is known and has no right to the call."""
 
     default_reason = "NOT_AUTHORIZED"
 
@@ -73,7 +73,7 @@ _CODES: tuple[tuple[type[TwinlogError], int], ...] = (
     (WireFormatError, code_pb2.DATA_LOSS),
     (TwinlogError, code_pb2.INTERNAL),
 )
-"""First match wins; subclasses stand before their parents."""
+"""The first match wins, so subclasses stand before their parents."""
 
 _CLASSES = {error_class.__name__: error_class for error_class, _ in _CODES}
 _CLASS_KEY = "class"
@@ -84,17 +84,16 @@ MAX_MESSAGE_BYTES = 1_500
 MAX_METADATA_BYTES = 300
 """Size of a key or a value."""
 MAX_ALL_METADATA_BYTES = 2_000
-"""A status travels in HTTP/2 trailers, message and details, and clients take some 8 KB of them: errors repeat
-what a caller sent, which may be much longer. Bytes are those of the message, where one that is no printable
-ASCII takes three."""
+"""A status travels in HTTP/2 trailers with message and details, and clients accept some 8 KB of them; but
+errors repeat text of the caller, which may be much longer. Bytes of the encoded message: a character other
+than printable ASCII takes three."""
 
 INTERNAL_MESSAGE = "internal error; the service's log has the details under this error_id"
 
 
 def status_of(error: TwinlogError, *, service: str) -> status_pb2.Status:
-    """The status that tells a client of `error`; its message must hold no secret (see TwinlogError). What is
-    long is cut.
-    """
+    """The status that carries `error` to a client; its message must hold no secret (see TwinlogError). Long
+    texts are cut."""
     error_class, code = next(entry for entry in _CODES if isinstance(error, entry[0]))
     message = _cut(str(error), MAX_MESSAGE_BYTES)
     metadata: dict[str, str] = {}
@@ -122,7 +121,7 @@ def status_of(error: TwinlogError, *, service: str) -> status_pb2.Status:
 
 
 def _wire_bytes(text: str) -> int:
-    """As gRPC writes a status message: percent-encoded."""
+    """The size of a status message on the wire, where gRPC percent-encodes it."""
     return sum(
         1 if " " <= character <= "~" and character != "%" else 3 * len(character.encode(errors="replace"))
         for character in text
@@ -130,7 +129,7 @@ def _wire_bytes(text: str) -> int:
 
 
 def _cut(text: str, limit_bytes: int) -> str:
-    """As much of the text as takes so many bytes on the wire, and how many characters were left out."""
+    """The part of the text that fits so many bytes on the wire, and the number of characters left out."""
     # No character takes more than 12.
     if len(text) * 12 <= limit_bytes:
         return text
@@ -143,7 +142,7 @@ def _cut(text: str, limit_bytes: int) -> str:
 
 
 def internal_status(*, service: str, error_id: str) -> status_pb2.Status:
-    """What a client is told of a defect: a fixed text and an id that is in the log beside the traceback."""
+    """The status of a defect: a fixed text and an id, which the log has beside the traceback."""
     info = _error_info("INTERNAL", service, {"error_id": error_id, _CLASS_KEY: TwinlogError.__name__})
     return status_pb2.Status(
         code=code_pb2.INTERNAL, message=f"{INTERNAL_MESSAGE}: {error_id}", details=[_pack(info)]
@@ -151,10 +150,9 @@ def internal_status(*, service: str, error_id: str) -> status_pb2.Status:
 
 
 def error_from_rpc(failure: grpc.RpcError, *, peer: str = "the service") -> TwinlogError:
-    """The error that a failed call stands for; `peer` names the other side in messages of our own.
+    """The error behind a failed call; `peer` names the other side in our own messages.
 
-    A status without ErrorInfo comes from gRPC itself (peer away, deadline, unknown method) and is mapped by
-    its code.
+    A status without ErrorInfo comes from gRPC itself (peer away, deadline, unknown method); its code decides.
     """
     status = _status_from(failure)
     if status is not None:
@@ -166,8 +164,7 @@ def error_from_rpc(failure: grpc.RpcError, *, peer: str = "the service") -> Twin
 
 
 def _status_from(failure: grpc.RpcError) -> status_pb2.Status | None:
-    # from_call raises ValueError when code and details contradict each other: then the details count for
-    # nothing.
+    # from_call raises ValueError when code and details contradict each other; ignore the details then.
     with contextlib.suppress(ValueError, AttributeError):
         return rpc_status.from_call(failure)
     return None
@@ -217,7 +214,8 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
 
 
 _CLOSED = ("Socket closed", "Connection reset by peer", "Broken pipe")
-"""What gRPC says, by the moment, when the other side ends a connection while it is being set up."""
+"""gRPC's messages for a connection that the other side closed during its setup; which one depends on the
+moment."""
 
 _TLS_FAILURES = (
     (
@@ -243,7 +241,7 @@ _TLS_FAILURES = (
 
 
 def _tls_failure(cause: str) -> str:
-    """What gRPC's words for a failed handshake mean; empty for any other failure."""
+    """The meaning of gRPC's message for a failed handshake; empty for any other failure."""
     return next((words for mark, words in _TLS_FAILURES if mark in cause), "")
 
 

@@ -1,7 +1,8 @@
-"""Waiting for the first message of calls whose callers nobody knows yet.
+"""Waits for the first message of calls whose callers are not identified yet.
 
-Invariant: at most `most` calls wait, each for at most `seconds`, and no newcomer is refused: who has waited
-longest makes room. So who sends at once what is expected is heard, whatever others hold open.
+Invariant: at most `most` calls wait, each for at most `seconds`. A newcomer is never refused: the call that
+has waited longest is dropped instead. So a client that sends its message at once is served, whatever others
+hold open.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ class FirstMessages:
         """In the order in which they began."""
 
     async def of(self, messages: AsyncIterator[Message]) -> Message | None:
-        """The first one; None when it did not come in time, or at all."""
+        """The first message; None when it came too late or not at all."""
         if len(self._waits) >= self._most:
             longest = next(iter(self._waits))
             del self._waits[longest]

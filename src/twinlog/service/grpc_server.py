@@ -1,4 +1,4 @@
-"""The gRPC server of a service: health, reflection, limits, and an end that clients understand."""
+"""The gRPC server of a service: health, reflection, limits, and an orderly shutdown."""
 
 import asyncio
 import errno
@@ -33,26 +33,26 @@ READINESS = "readiness"
 
 _RENEWAL_SECONDS = 5.0
 _OLD_STREAMS_SECONDS = 300.0
-"""How long streams may continue that began under the earlier certificate."""
+"""How long streams continue that began under the earlier certificate."""
 _NOT_READY_POLL_SECONDS = 0.2
 _READY_POLL_SECONDS = 1.0
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 _NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""One of several that a name has, as `::1` of `localhost` where IPv6 is off."""
+"""An address of the name that this machine lacks, such as `::1` of `localhost` without IPv6."""
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # Clients ping every 30 s; a server that permits less often than that would cut them off.
+    # Clients ping every 30 s; a server that permits less often than that would disconnect them.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.max_concurrent_streams", MAX_CONCURRENT_STREAMS),
-    # A connection over which nothing is asked is given up; who comes back connects again.
+    # An idle connection is closed; the client opens another when it needs one.
     ("grpc.max_connection_idle_ms", 600_000),
-    # Pings that measure the way of what is received: requests are small, and streams of idle tasks many.
+    # No pings to measure bandwidth: requests are small, and idle tasks have many streams.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 1 << 20),
 )
@@ -74,8 +74,8 @@ class GrpcServer:
       event loop answers. Brokers and peers that are away never change it.
     - "" and the full names are SERVING while `ready()` is true: the service can answer its RPCs. A cluster
       that is away is a status in the answers, so it does not change them either.
-    - "readiness" is SERVING while `works()` is true: every flow has an owner, and what this process owns it
-      works at. Clusters that were never reached leave it NOT_SERVING.
+    - "readiness" is SERVING while `works()` is true: every flow has an owner, and this process works at those
+      it owns. Clusters that were never reached leave it NOT_SERVING.
     """
 
     def __init__(
@@ -95,11 +95,10 @@ class GrpcServer:
         renewal_seconds: float = _RENEWAL_SECONDS,
         request_seconds: float = REQUEST_SECONDS,
     ) -> None:
-        """`works`: see above, None = as `ready`.
-        `hindrance`: see `RpcBoundary`; `access`: TLS and who may call, None = neither; `listen_key`: where
-        `listen` was written, by default the service's own key; `process`: what every answer says of who gave
-        it, None = nothing; `renewal_seconds`: how often the files of the certificate are looked at;
-        `request_seconds`: see `RpcBoundary`."""
+        """`works`: see above, None = same as `ready`. `hindrance`: see `RpcBoundary`. `access`: TLS and
+        access control, None = neither. `listen_key`: the key of `listen`, by default the service's own.
+        `process`: sent with every answer, None = nothing. `renewal_seconds`: interval of reading the
+        certificate's files. `request_seconds`: see `RpcBoundary`."""
         self._renewal_seconds = renewal_seconds
         self._listen_key = listen_key or f"twinlog.{service}.listen"
         self._names = [entry.name for entry in services]
@@ -122,17 +121,17 @@ class GrpcServer:
         )
         self._pem = self._access.pem
         self._servers = [self._make_server()]
-        """The last one accepts connections; those before it end the streams that they have."""
+        """The last one accepts connections; earlier ones finish their streams."""
         self.port = 0
         """The bound port, once started."""
 
     @property
     def certificate_expires(self) -> datetime | None:
-        """When the certificate that the port shows ends; None without TLS."""
+        """When the port's certificate expires; None without TLS."""
         return None if self._pem is None else self._pem.expires
 
     async def start(self) -> None:
-        """Bind and answer; nothing is SERVING but liveness until `watch_readiness` runs.
+        """Bind and answer; only liveness is SERVING until `watch_readiness` runs.
 
         Raises ConfigError (ADDRESS_IN_USE) naming the key when the address cannot be bound.
         """
@@ -184,12 +183,12 @@ class GrpcServer:
             await wait_or_stop(stop, _READY_POLL_SECONDS if now_ready else _NOT_READY_POLL_SECONDS)
 
     async def renew_certificate(self, stop: asyncio.Event) -> None:
-        """Loop: the port shows the newest certificate.
+        """Loop: keep the port on the newest certificate.
 
-        gRPC keeps the certificate of a server for its life, so a second server takes over the port: both
-        listen for a moment, then the first one accepts nobody more. Its calls end, its streams have
-        `_OLD_STREAMS_SECONDS`. No connection is refused; a call that comes in the very moment in which the
-        first one stops may be CANCELLED before it begins.
+        gRPC never changes a server's certificate, so a second server takes over the port: both listen for a
+        moment, then the first stops accepting. Its calls end, and its streams have `_OLD_STREAMS_SECONDS`. No
+        connection is refused; a call that arrives just as the first one stops may be CANCELLED before it
+        begins.
         """
         if self._access.newest is None:
             await stop.wait()
@@ -221,7 +220,7 @@ class GrpcServer:
         shared = self._access.newest is not None
         server = grpc.aio.server(
             interceptors=[self._boundary],
-            # Two processes on one port must be an error, not a lottery: see `free_port` where it is shared.
+            # Two processes on one port must be an error, not a lottery; see `free_port` for the shared case.
             options=(*_OPTIONS, ("grpc.so_reuseport", int(shared))),
             maximum_concurrent_rpcs=MAX_CONCURRENT_RPCS,
         )
@@ -234,13 +233,13 @@ class GrpcServer:
         return server
 
     async def leave(self) -> None:
-        """Health turns to NOT_SERVING for good: callers stop coming, calls in flight continue. Idempotent."""
+        """Set health to NOT_SERVING permanently: callers stop coming, calls in flight continue.
+        Idempotent."""
         await self._health.enter_graceful_shutdown()
 
     async def stop(self, grace_seconds: float) -> None:
         """Refuse new calls, give open ones `grace_seconds`, then cut them. Returns when all are gone.
-        Idempotent.
-        """
+        Idempotent."""
         await self.leave()
         async with asyncio.TaskGroup() as group:
             for number, server in enumerate(self._servers):
@@ -252,11 +251,11 @@ class GrpcServer:
 
 
 def free_port(listen: Address, *, resolve: Callable[..., Any] = socket.getaddrinfo) -> int:
-    """The port of `listen`, or a free one where that is 0, which nobody listens on at this moment.
+    """The port of `listen`, or a free one if that is 0, with no listener at this moment.
 
-    A socket that may share its port is bound although another one has that port, and port 0 may give it one
-    that is in use. Of the addresses of a name, those that this machine does not have are left out. Raises
-    OSError when the address is in use, or none is of this machine.
+    A socket with a shareable port binds although another socket has that port, and port 0 may give it a used
+    one. Skips addresses of a name that this machine lacks. Raises OSError when the address is in use, or none
+    is of this machine.
     """
     host, port = listen.host.strip("[]"), listen.port
     bound, refused = False, None
@@ -280,7 +279,7 @@ def free_port(listen: Address, *, resolve: Callable[..., Any] = socket.getaddrin
 
 
 def _write_port(path: Path, port: int) -> None:
-    """Whole or not at all: a reader that polls for the file never sees an empty one."""
+    """Write the whole file in one step: a reader that polls for it never sees an empty one."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(f"{port}\n")
     partial.replace(path)

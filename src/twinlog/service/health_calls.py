@@ -1,4 +1,4 @@
-"""Calls about health: open to everybody, so bounded by themselves."""
+"""Health calls: open to everybody, therefore with limits of their own."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -11,9 +11,9 @@ from twinlog.service.access.gate import Context, peer_address
 from twinlog.service.first_messages import FirstMessages
 
 MAX_WATCHES = 100
-"""Streams that one address may have open."""
+"""Most open streams of one address."""
 MAX_SILENT_CALLS = 100
-"""So many may wait for their request."""
+"""Most calls that wait for their request."""
 
 
 class HealthCalls:
@@ -25,7 +25,8 @@ class HealthCalls:
     async def request(
         self, method: str, context: Context, requests: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        """The request of a call, while it lasts. Aborts calls that are too many, or have none."""
+        """Yield the request of a call while the call lasts. Aborts calls beyond the limits or without a
+        request."""
         request = await self._requests.of(requests)
         if request is None:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call sent no request")

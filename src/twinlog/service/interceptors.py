@@ -1,9 +1,9 @@
-"""What every RPC passes, outermost first: duration metric, logging context, error mapping, the gate that asks
-who calls, the request, whether the caller may, and the audit log.
+"""Every RPC passes, outermost first: duration metric, logging context, error mapping, the gate that
+identifies the caller, the request, the caller's right, and the audit log.
 
-Invariant: a request is read only after its caller is identified and counted, and within `request_seconds`. So
-methods with one request are served as if they had a stream of them, which looks the same on the wire: gRPC
-itself waits for one request for as long as the caller likes, and asks nobody before.
+Invariant: a request is read only after its caller is identified and counted, and within `request_seconds`.
+Methods with one request are therefore served as streams of requests, which looks the same on the wire: gRPC
+itself would wait for the one request as long as the caller likes, before any check.
 """
 
 import asyncio
@@ -38,41 +38,43 @@ from twinlog.telemetry.tracing import REQUEST_ID, incoming_context, request_id_o
 _log = structlog.stdlib.get_logger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
-"""What a servicer's method takes as `context` (mypy's stubs want both type arguments)."""
+"""The type of `context` in a servicer's methods (mypy's stubs want both type arguments)."""
 
 if TYPE_CHECKING:
-    # Not subscriptable when the program runs.
+    # Not subscriptable at run time.
     _Handler = grpc.RpcMethodHandler[Any, Any]
 
 REQUEST_SECONDS = 10.0
-"""A request has to arrive within this time after its call."""
+"""Longest time between a call and its request."""
 
 _PEER = "twinlog-peer"
 PEER_METADATA = ((_PEER, "1"),)
-"""What a service of Twinlog calls another one with."""
+"""Metadata of calls between services of Twinlog."""
 
 VERSION_METADATA_KEY = "twinlog-version"
-"""Every answer says which version gave it."""
+"""Every answer carries the server's version."""
 SECURITY_METADATA_KEY = "twinlog-security"
-"""Every answer says how the port is secured: see `GrpcServer`."""
+"""Every answer carries the port's security; see `GrpcServer`."""
 
 
 def is_peer(context: Context) -> bool:
-    """Whether the caller says that it is a service of Twinlog. It is believed: no right follows from it."""
+    """Whether the caller claims to be a service of Twinlog. The claim is believed: no right follows from
+    it."""
     return any(key == _PEER for key, _ in context.invocation_metadata() or ())
 
 
 LOG_INTERVAL_SECONDS = 0.2
-"""Between lines of refused calls of one method and reason: a client that calls in a loop fills no disk."""
+"""Time between log lines of refused calls of one method and reason: a client that calls in a loop fills no
+disk."""
 
 
 ANSWER_SHARE = 0.9
-"""An answer comes within this share of the time that a caller waits: what is in the way must reach it before
-its own deadline, which would say no more than that the service did not answer."""
+"""Share of the caller's deadline within which an answer comes: the reason of a delay must reach the caller
+before its own deadline, which would only say that the service did not answer."""
 
 
 def too_late() -> TwinlogError:
-    """The refusal of a service that knows of nothing in its way but the time."""
+    """The refusal when the service knows no reason for the delay."""
     return ExhaustedError(
         "the answer takes longer than the call may last: ask for less at once, or again later",
         reason="CALL_TOO_SHORT",
@@ -80,7 +82,7 @@ def too_late() -> TwinlogError:
 
 
 class RpcBoundary(grpc.aio.ServerInterceptor):
-    """Nothing but our own statuses leaves: an unmapped exception would show its text to the client."""
+    """Sends only our own statuses: an unmapped exception would show its text to the client."""
 
     def __init__(
         self,
@@ -93,8 +95,8 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         process: AnsweringProcess | None = None,
         request_seconds: float = REQUEST_SECONDS,
     ) -> None:
-        """`hindrance` is told to callers whose time is nearly up before a method has answered; `gate` says
-        who may call what, None = everybody everything; `security` and `process` are told to every caller."""
+        """`hindrance` is sent to callers whose time is nearly up; `gate` decides access, None = everything is
+        allowed; `security` and `process` are sent to every caller."""
         self._service = service
         self._gate = gate or Gate(AuthSettings())
         self._metadata = (
@@ -135,7 +137,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         return grpc.stream_stream_rpc_method_handler(behaviour, **serializers)
 
     def _call(self, method: str, behaviour: Callable[[Any, Context], Awaitable[Any]], *, one: bool) -> Any:
-        """`one`: it takes one request, else a stream of them."""
+        """`one`: the method takes one request, else a stream."""
 
         async def bounded(requests: AsyncIterator[Any], context: Context) -> Any:
             await context.send_initial_metadata(self._metadata)
@@ -182,7 +184,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
     async def _boundary(
         self, method: str, context: Context, requests: AsyncIterator[Any], *, one: bool
     ) -> AsyncIterator[Any]:
-        """Gives the one request, or `requests`."""
+        """Yields the one request, or `requests`."""
         if method.startswith(HEALTH_PREFIX):
             async with self._health.request(method, context, requests) as request:
                 yield request
@@ -193,7 +195,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         request_id = request_id_of(metadata.get(REQUEST_ID))
         try:
             with (
-                # Tasks and their drivers talk for as long as an epoch: no span of a call is that.
+                # Calls between tasks and their drivers last an epoch: no span of a call is useful.
                 self._span(method, request_id, metadata) if one else nullcontext(),
                 structlog.contextvars.bound_contextvars(
                     request_id=request_id, rpc_method=method, peer=context.peer()
@@ -244,7 +246,8 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
     async def _admitted(
         self, method: str, context: Context, requests: AsyncIterator[Any], *, one: bool
     ) -> AsyncIterator[Any]:
-        """Gives the request of a caller who may do so; a change is in the audit log, whatever comes of it."""
+        """Yields the request of a caller with the right to it; a change is in the audit log, whatever its
+        outcome."""
         outcome = "FAILED"
         audit: Audit | None = None
         request: object = None
@@ -275,7 +278,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
                 self._audit_refused(method, outcome, context, request)
 
     def _audit_refused(self, method: str, outcome: str, context: Context, request: object) -> None:
-        """A caller that nobody knows does not fill the disk with lines."""
+        """Log refused calls at intervals: an unknown caller must not fill the disk with lines."""
         caller = last_identified() or UNKNOWN_CALLER
         left_out: int | None = 0
         if not caller.is_known:

@@ -1,4 +1,4 @@
-"""The command line of a service. With argparse: typer is in the image of the command line only."""
+"""The command line of a service. Uses argparse, because only the command line's image has typer."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,8 @@ class ServiceOptions:
 
 
 def parse_options(name: str, argv: Sequence[str] | None, *, environment: Mapping[str, str]) -> ServiceOptions:
-    """Read `argv` (the process's own when None). Exits: 2 with usage on stderr when wrong, 0 on --help."""
+    """Read `argv` (the process's own when None). Exits: 2 with usage on stderr for a wrong one, 0 on
+    --help."""
     parser = argparse.ArgumentParser(
         prog=f"twinlog-{name}",
         description=f"Twinlog's {name} service: {_DUTIES[name]}.",
@@ -104,7 +105,7 @@ def _names(text: str) -> tuple[str, ...]:
 def load_configuration(
     name: str, options: ServiceOptions, *, environment: Mapping[str, str]
 ) -> Configuration:
-    """The configuration that file and options give together. Raises ConfigError naming file, line and key."""
+    """The configuration from file and options. Raises ConfigError naming file, line and key."""
     overrides = dict(parse_override(text) for text in options.overrides)
     if options.listen is not None:
         overrides[f"twinlog.{name}.listen"] = options.listen

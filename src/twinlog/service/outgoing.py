@@ -1,4 +1,4 @@
-"""What every call to another service carries, by gRPC's interceptors: the request's id and W3C's trace."""
+"""Interceptors that add the request id and W3C's trace to every call to another service."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,5 +35,6 @@ class _UnaryStream(_Carries, grpc.aio.UnaryStreamClientInterceptor):
 
 
 def outgoing_interceptors() -> list[grpc.aio.ClientInterceptor]:
-    """For each channel. Streams of requests (tasks to their driver) begin no request of an operator."""
+    """Interceptors for a new channel. Streams of requests (tasks to their driver) are not an operator's
+    requests and get none."""
     return [_UnaryUnary(), _UnaryStream()]

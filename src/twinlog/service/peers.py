@@ -17,7 +17,7 @@ from twinlog.service.owner.calls import OwnerChannel
 from twinlog.service.waiting import wait_or_stop
 
 CALL_TIMEOUT_SECONDS = 5.0
-"""What a unary call between services passes as `timeout=`: every call needs one."""
+"""The `timeout=` of a unary call between services; every call needs one."""
 
 _TIDY_SECONDS = 30.0
 
@@ -45,24 +45,22 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # A peer that restarts is back within seconds: gRPC's own default of up to two minutes is too long a
-    # silence.
+    # A restarted peer is back within seconds: gRPC's default of up to two minutes is too long.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 5_000),
-    # Loopback and cluster addresses: a proxy of the environment is for the world outside.
+    # Loopback and cluster addresses: a proxy of the environment is meant for the outside world.
     ("grpc.enable_http_proxy", 0),
 )
 
 
 def open_channel(endpoint: str, security: ClientSecurity | None = None) -> grpc.aio.Channel:
-    """A channel to HOST:PORT. Connects on first use; close it. Raises ConfigError for files of `security`
-    that are not usable.
-    """
+    """A channel to HOST:PORT, which connects on first use; close it. Raises ConfigError when files of
+    `security` are not usable."""
     return open_with(endpoint, credentials_for(endpoint, security))
 
 
 def credentials_for(endpoint: str, security: ClientSecurity | None) -> Credentials | None:
-    """What many channels to HOST:PORT may share, one after the other; None where nothing is shown. Raises as
+    """Credentials that successive channels to HOST:PORT may share; None without any. Raises as
     `open_channel`."""
     if security is None or not (security.tls or security.token_file):
         return None
@@ -70,22 +68,22 @@ def credentials_for(endpoint: str, security: ClientSecurity | None) -> Credentia
 
 
 def open_with(endpoint: str, credentials: Credentials | None) -> grpc.aio.Channel:
-    """As `open_channel`, with credentials that were read before. Raises nothing."""
+    """Like `open_channel`, with credentials that were read before. Raises nothing."""
     if credentials is None:
         return grpc.aio.insecure_channel(endpoint, options=_OPTIONS, interceptors=outgoing_interceptors())
     return SecureChannel(endpoint, credentials, _OPTIONS)
 
 
 def open_to_owner(endpoint: str, shown: Callable[[str], Credentials | None]) -> OwnerChannel:
-    """A channel to HOST:PORT whose calls follow a process on standby to the owner. `shown`: what is shown at
-    an address. Raises what it raises for `endpoint`."""
+    """A channel to HOST:PORT whose calls reach the owner when a process on standby refuses them. `shown`
+    returns the credentials for an address. Raises its errors for `endpoint`."""
     return OwnerChannel(
         open_with(endpoint, shown(endpoint)), endpoint, lambda address: open_with(address, shown(address))
     )
 
 
 class Peers:
-    """Channels by service name: opened on first use, connected again after a loss."""
+    """Channels by service name: opened on first use, reconnected after a loss."""
 
     def __init__(
         self,
@@ -94,8 +92,8 @@ class Peers:
         *,
         security: Callable[[str], ClientSecurity] = lambda _: ClientSecurity(),
     ) -> None:
-        """`endpoints`: service name → HOST:PORT; channels are closed by `stack`; `security`: how to call a
-        service."""
+        """`endpoints`: service name → HOST:PORT. `stack` closes the channels. `security`: TLS and credentials
+        for calls."""
         self._endpoints = dict(endpoints)
         self._security = security
         self._stack = stack
@@ -118,7 +116,7 @@ class Peers:
         return self._channels[name]
 
     async def tidy(self, stop: asyncio.Event) -> None:
-        """Loop: close connections that newer certificates have replaced."""
+        """Loop: close connections whose certificates were replaced."""
         while not await wait_or_stop(stop, _TIDY_SECONDS):
             for channel in list(self._channels.values()):
                 await channel.tidy()

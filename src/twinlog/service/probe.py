@@ -1,13 +1,13 @@
-"""Ask services whether they serve, by gRPC health: for container health checks and for `twinlog run`.
+"""Calls services' gRPC health, for container health checks and for `twinlog run`.
 
-    python -m twinlog.service.probe HOST:PORT…          once: exit 0 when all serve, 1 when not
+    python -m twinlog.service.probe HOST:PORT…          once: exit 0 when all serve, 1 otherwise
     python -m twinlog.service.probe --wait HOST:PORT…   until all serve at the same time, then exit 0
 
 `--service liveness` asks whether the process is alive instead of whether it answers, `--service readiness`
-whether it has its flows at work: see `GrpcServer`. Where the services
-speak TLS, `--config` (or the variable TWINLOG_CONFIG) says how to; `NAME=HOST:PORT` names the service,
-which is found by its address or port otherwise. A file that cannot be read does not make a service unhealthy:
-it is told, and the service is asked in plain text.
+whether it works at its flows: see `GrpcServer`. For services with TLS, `--config` (or the variable
+TWINLOG_CONFIG) gives the credentials; `NAME=HOST:PORT` names the service, which is otherwise found by its
+address or port. A file that cannot be read does not make a service unhealthy: a message says so, and the
+call uses plain text.
 """
 
 import argparse
@@ -31,11 +31,11 @@ from twinlog.service.waiting import wait_or_stop
 _TIMEOUT_SECONDS = 2.0
 _INTERVAL_SECONDS = 0.3
 _ROTATION_SECONDS = 0.5
-"""After which files that were not usable are read once more: they may be replaced just now."""
+"""Time before unusable files are read again: they may be in the middle of a replacement."""
 
 
 async def problem_of(endpoint: str, service: str, channel: grpc.aio.Channel) -> str | None:
-    """Why `endpoint` does not serve, None when it does. Bounded by two seconds."""
+    """Why `endpoint` does not serve, None when it does. Takes two seconds at most."""
     stub = health_pb2_grpc.HealthStub(channel)
     try:
         answer = await stub.Check(
@@ -55,8 +55,8 @@ async def probe(
     wait: bool,
     security: Mapping[str, ClientSecurity] | None = None,
 ) -> list[str]:
-    """The problems of the last round; with `wait` rounds repeat until there is none. `security`: how to call
-    an endpoint, where not in plain text. Raises ConfigError for files that are not usable."""
+    """The problems of the last round; with `wait`, rounds repeat until there is none. `security`: how to call
+    an endpoint without plain text. Raises ConfigError for unusable files."""
     how = security or {}
     channels: dict[str, grpc.aio.Channel] = {}
     never = asyncio.Event()
@@ -87,7 +87,7 @@ async def _opened(endpoint: str, security: ClientSecurity | None) -> grpc.aio.Ch
 
 
 def _service_at(address: Address, configuration: Configuration) -> str:
-    """Whose address it is, or else whose port; empty when that is none's or that of several."""
+    """The service at this address, else the one with this port; empty for none or several."""
     of = {str(service): (entry.endpoint, entry.listen) for service, entry in configuration.endpoints.items()}
     exact = [service for service, known in of.items() if address in known]
     by_port = [service for service, known in of.items() if address.port in (each.port for each in known)]
@@ -98,7 +98,7 @@ def _service_at(address: Address, configuration: Configuration) -> str:
 def _security(
     config: str | Path | None, overrides: Sequence[str], named: Sequence[tuple[str, str]]
 ) -> dict[str, ClientSecurity]:
-    """How to call each endpoint: as its service would call itself. Raises ConfigError."""
+    """Credentials for each endpoint, as the service itself would use. Raises ConfigError."""
     if config is None:
         return {}
     configuration = load(
@@ -110,7 +110,7 @@ def _security(
         if service not in tuple(Service):
             continue
         how = configuration.security.to_call(Service(service), own=Service(service))
-        # A container asks itself by 127.0.0.1, which is not what its certificate is for.
+        # A container calls itself at 127.0.0.1, and its certificate has another name.
         host = configuration.endpoints[Service(service)].endpoint.host
         found[endpoint] = replace(how, server_name=how.server_name or host)
     return found
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         if options.wait:
             return 1
-        # A service that runs is not dead because its file was edited.
+        # A running service must not count as dead because its file was edited.
     try:
         problems = asyncio.run(
             probe(

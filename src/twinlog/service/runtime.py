@@ -1,4 +1,4 @@
-"""How loops run, wait, retry and end. Every service is a set of named loops under `supervise`."""
+"""Runs, retries and ends loops. Every service is a set of named loops under `supervise`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -18,7 +18,7 @@ from twinlog.service.waiting import (
 from twinlog.telemetry.repeats import RepeatLimiter
 
 Loop = Callable[[asyncio.Event], Awaitable[None]]
-"""Runs until the event (stop) is set, then cleans up and returns. It never returns before."""
+"""Runs until the event (stop) is set, then cleans up and returns; never returns before."""
 
 __all__ = [
     "Backoff",
@@ -35,7 +35,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class LoopExited(TwinlogError):  # noqa: N818 (said as an event, as StopIteration is)
-    """A loop returned though nobody asked it to: a defect of that loop."""
+    """A loop returned without a request to stop: a defect of that loop."""
 
     default_reason = "LOOP_EXITED"
 
@@ -94,10 +94,10 @@ async def retrying_loop(
 ) -> None:
     """Run `step` every `interval_seconds` (start to start, never overlapping) until `stop`.
 
-    A function instead of a number is asked after each step in how many seconds the next one is due. `woken`
-    brings it forward. `grace_seconds`: for a step in flight at `stop`; 0 for one that only waits for news.
+    A function instead of a number returns, after each step, the seconds until the next one. `woken` starts it
+    earlier. `grace_seconds`: for a step in progress at `stop`; 0 for one that only waits for news.
 
-    A TwinlogError, retriable or not, is logged (first one at once, then at most one a minute for each reason,
+    A TwinlogError, retriable or not, is logged (the first at once, then at most one a minute for each reason,
     with the number left out), given to `on_error`, and followed by a back-off: a broker that refuses must not
     end a service. Any other exception is a defect and propagates.
     """

@@ -1,4 +1,5 @@
-"""Signals of the operating system: the first asks for the end, the second forces it; SIGUSR2, for details."""
+"""Signals of the operating system: the first requests a stop, the second forces it; SIGUSR2 switches details
+on or off."""
 
 import asyncio
 import signal
@@ -15,9 +16,9 @@ def handle_signals(
     on_details: Callable[[], None] | None = None,
 ) -> Iterator[None]:
     """SIGTERM, SIGINT and SIGHUP call `on_first` once, then `on_second` each time, with the signal's name.
-    SIGUSR2 calls `on_details` each time, and ends the process where that is None.
 
-    Must be entered in the main thread's running loop; the former behaviour is back on exit.
+    SIGUSR2 calls `on_details` each time, and ends the process if that is None. Must be entered in the main
+    thread's running loop; restores the former behaviour on exit.
     """
     loop = asyncio.get_running_loop()
     asked = False
@@ -47,7 +48,7 @@ def handle_signals(
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """The same signals end the process with exit code 0: for the time before it has started anything.
+    """Let the same signals end the process with exit code 0, while it has started nothing yet.
 
     Must be entered in the main thread.
     """
@@ -60,6 +61,6 @@ def exit_on_signals() -> Iterator[None]:
 
 
 def _handled() -> tuple[signal.Signals, ...]:
-    """SIGHUP says that the terminal is gone; a process that was started by `nohup` continues without."""
+    """SIGHUP means that the terminal is gone; a process started by `nohup` continues."""
     ignores_hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return (signal.SIGTERM, signal.SIGINT, *(() if ignores_hangup else (signal.SIGHUP,)))

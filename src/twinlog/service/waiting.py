@@ -1,6 +1,4 @@
-"""Waits that end with `stop`. Standard library only: the supervisor uses it too, and
-stays small.
-"""
+"""Waits that end with `stop`. Uses the standard library only, because the small supervisor uses it too."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,7 +11,7 @@ __all__ = ["STEP_GRACE_SECONDS", "Backoff", "finish_or_cancel", "wait_for_any", 
 T = TypeVar("T")
 
 STEP_GRACE_SECONDS = 3.0
-"""How long a step in flight may continue after `stop`: enough for a broker that answers."""
+"""How long a step in progress may continue after `stop`: enough for a broker that answers."""
 
 
 async def wait_or_stop(stop: asyncio.Event, seconds: float) -> bool:
@@ -51,11 +49,10 @@ async def wait_for_any(*events: asyncio.Event, seconds: float | None = None) -> 
 async def finish_or_cancel(
     step: Coroutine[Any, Any, T], *, stop: asyncio.Event, grace_seconds: float = STEP_GRACE_SECONDS
 ) -> T | None:
-    """Await `step`; once `stop` is set it gets `grace_seconds` more, then it is cancelled and None is
-    returned.
+    """Await `step`; after `stop` it has `grace_seconds` more, then it is cancelled and None is returned.
 
     For calls to brokers and peers that may be away: their own time-outs are longer than a stop should take.
-    What `step` raises is raised.
+    Raises the errors of `step`.
     """
     failure: Exception | None = None
     result: T | None = None

@@ -1,5 +1,5 @@
-"""The process that runs the four services as its children: MM2's dedicated mode (`twinlog run`).
+"""Runs the four services as child processes: MM2's dedicated mode (`twinlog run`).
 
-It holds no gRPC and no Kafka client: it starts, watches, restarts and stops, and merges what the children
-log.
+It uses no gRPC and no Kafka client: it starts, watches, restarts and stops the children, and merges their
+logs.
 """

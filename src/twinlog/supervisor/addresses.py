@@ -1,4 +1,4 @@
-"""Which address each child serves on, found out and reserved before any of them starts."""
+"""Finds and reserves the address of every child before any of them starts."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ from twinlog.config.load import same_address
 from twinlog.errors import ConfigError
 
 Bind = Callable[[Address], Address]
-"""Holds an address, and returns it with its real port. Raises OSError."""
+"""Binds an address and returns it with its real port. Raises OSError."""
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 (compared with, not bound)
 
@@ -23,11 +23,11 @@ class ServiceAddress:
     listen: Address
     """With the real port."""
     endpoint: Address
-    """Where peers and the command line find it."""
+    """The address for peers and the command line."""
     local: Address
-    """Where this machine reaches it, whatever stands between the others and it."""
+    """The address for this machine, whatever lies between the service and others."""
     metrics: Address | None = None
-    """Where the service serves its metrics, with the real port; None = nowhere that is known beforehand."""
+    """The address of the service's metrics, with the real port; None = not known in advance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,9 @@ class Neighbours:
     """Other runs on this machine."""
 
     holders: Mapping[str, str] = field(default_factory=dict)
-    """An address they have -> the words for who has it. Theirs also while nothing listens there."""
+    """Their addresses -> the text that names the holder, also while nothing listens there."""
     make_way: bool = False
-    """Take a free port where a default one is taken."""
+    """Take a free port when a default one is taken."""
 
 
 def reserve_addresses(
@@ -47,25 +47,27 @@ def reserve_addresses(
     *,
     neighbours: Neighbours | None = None,
 ) -> dict[Service, ServiceAddress]:
-    """Bind (not listen on) the address of every service; port 0 becomes a free one. `stack` gives them back.
+    """Bind (without listening) the address of every service; port 0 becomes a free one. `stack` closes the
+    sockets.
 
     While a socket is bound with SO_REUSEADDR and does not listen, a child that binds with SO_REUSEADDR, as
-    gRPC does, gets the port, the kernel gives it to nobody else, and a child that is restarted finds it free.
-    Raises ConfigError (ADDRESS_IN_USE) naming `twinlog.<service>.listen` when another process has it, and
-    both keys when the configuration gives one address twice.
+    gRPC does, gets the port, the kernel gives it to no other program, and a restarted child finds it free.
+
+    Raises ConfigError (ADDRESS_IN_USE) that names `twinlog.<service>.listen` when another process has the
+    address, and both keys when the configuration gives one address twice.
     """
     others = neighbours or Neighbours()
     _refuse_one_address_twice(endpoints, services)
     own: list[Address] = []
 
     def bind(wanted: Address) -> Address:
-        # Sockets that do not listen do not hinder each other: the kernel would give the address twice.
+        # Sockets that do not listen do not conflict: the kernel would give the address twice.
         if any(wanted.excludes(taken) for taken in own):
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         own.append(_bind(wanted, stack, others))
         return own[-1]
 
-    # What somebody chose comes before a default, and all of them before metrics: those can move.
+    # Configured addresses come before defaults, and both before metrics, which can move.
     in_order = sorted(services, key=lambda service: endpoints[service].listen_is_default)
     listens = {service: _listen(service, endpoints[service], bind, others) for service in in_order}
     in_order = sorted(services, key=lambda service: endpoints[service].metrics_is_default)
@@ -77,7 +79,7 @@ def reserve_addresses(
 
 
 def child_overrides(addresses: Mapping[Service, ServiceAddress]) -> dict[str, str]:
-    """The properties by which every child learns its own address and those of its peers."""
+    """Properties that tell every child its own address and those of its peers."""
     overrides: dict[str, str] = {}
     for service, address in addresses.items():
         overrides[f"twinlog.{service}.listen"] = str(address.listen)
@@ -90,7 +92,7 @@ def child_overrides(addresses: Mapping[Service, ServiceAddress]) -> dict[str, st
 def _refuse_one_address_twice(
     endpoints: Mapping[Service, ServiceEndpoints], services: Collection[Service]
 ) -> None:
-    """Services of one run are on one machine. Of those that somebody chose: a default makes way."""
+    """All services of a run are on one machine. Checks configured addresses only: a default one moves."""
     seen: list[tuple[str, Address]] = []
     for service in services:
         entry = endpoints[service]
@@ -132,7 +134,7 @@ def _service_address(
 
 
 def _metrics_address(configured: ServiceEndpoints, bind: Bind) -> Address | None:
-    """None where an address that somebody chose cannot be had: the service says so, and runs without."""
+    """None when a configured address is not available: the service logs that and runs without metrics."""
     wanted = configured.metrics_listen
     if wanted is None:
         return None
@@ -143,7 +145,7 @@ def _metrics_address(configured: ServiceEndpoints, bind: Bind) -> Address | None
 
 
 def _bind(wanted: Address, stack: ExitStack, neighbours: Neighbours) -> Address:
-    """The address with its real port, held by `stack`. Raises OSError."""
+    """The address with its real port; `stack` closes the socket. Raises OSError."""
     if str(wanted) in neighbours.holders:
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     family, kind, protocol, _, address = socket.getaddrinfo(

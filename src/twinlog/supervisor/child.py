@@ -1,4 +1,4 @@
-"""One child process: started, its output read to the end, told to stop, killed when it does not."""
+"""One child process: starts it, reads its output to the end, stops it, and kills it if it does not stop."""
 
 import asyncio
 import signal
@@ -24,21 +24,21 @@ class ChildSpec:
     command: Sequence[str]
     environment: Mapping[str, str]
     order: Order | None = None
-    """The same for a fork server, which has this environment; None: no fork server can make it."""
+    """The same for a fork server with this environment; None: no fork server can start it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildEnd:
     exit_code: int
-    """128 + signal where a signal ended it."""
+    """128 + signal after a signal."""
     killed: bool
-    """True when it did not end by itself in time."""
+    """Whether it was killed because it did not end in time."""
     last_lines: tuple[str, ...]
-    """The end of what it printed."""
+    """The end of its output."""
 
 
 class ChildProcess(Protocol):
-    """What a Child asks of a GuardedProcess."""
+    """The methods of GuardedProcess that a Child uses."""
 
     pid: int
 
@@ -53,16 +53,16 @@ class ChildProcess(Protocol):
 
 
 Start = Callable[[ChildSpec], Coroutine[Any, Any, ChildProcess]]
-"""Makes a child. Raises TwinlogError when it cannot; when cancelled, nothing of the child stays."""
+"""Starts a child. Raises TwinlogError when it cannot; leaves nothing of the child behind when cancelled."""
 
 
 async def start_program(spec: ChildSpec) -> ChildProcess:
-    """By its command. Blocks for some 30 ms. Raises ProcessError when that cannot be run."""
+    """Start it by its command. Blocks for some 30 ms. Raises ProcessError when the command cannot run."""
     return GuardedProcess(spec.command, env=spec.environment, output=PIPE)
 
 
 class Child:
-    """A running child. It does not outlive this process, nor does what it started (GuardedProcess)."""
+    """A running child. Neither it nor its descendants outlive this process (GuardedProcess)."""
 
     def __init__(self, process: ChildProcess, *, on_line: Callable[[str], None]) -> None:
         self._process = process
@@ -74,10 +74,10 @@ class Child:
         return self._process.pid
 
     async def run(self, stop: asyncio.Event, *, grace_seconds: float) -> ChildEnd:
-        """Until it ends; once `stop` is set it gets SIGTERM, and SIGKILL with all it started after
-        `grace_seconds`.
+        """Return at its end. After `stop` it gets SIGTERM, and after `grace_seconds` it and its descendants
+        get SIGKILL.
 
-        When cancelled it is killed at once.
+        Cancelling kills it at once.
         """
         async with asyncio.TaskGroup() as group:
             reader = group.create_task(self._read_lines(), name="child-output")
@@ -86,7 +86,7 @@ class Child:
             except asyncio.CancelledError:
                 await self._kill()
                 raise
-            # A process of its own that still holds the pipe must not hold up the supervisor.
+            # A descendant that still holds the pipe must not block the supervisor.
             await asyncio.wait([reader], timeout=_LAST_WORDS_SECONDS)
             reader.cancel()
         exit_code = self._process.poll()
@@ -102,7 +102,7 @@ class Child:
         return killed
 
     async def _stopped_within(self, grace_seconds: float) -> bool:
-        """Ask it to stop. False when it had to be killed."""
+        """Send SIGTERM. False when it had to be killed."""
         self._process.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_seconds):
@@ -123,16 +123,15 @@ class Child:
                 await ended.wait()
 
     async def _reap(self) -> None:
-        """Wait for the exit code. It comes a moment after the end is seen, and on a busy machine that moment
-        is long: no reason to take the child for one that does not end.
-        """
+        """Wait for the exit code. It arrives a moment after the end of the output, and on a busy machine that
+        moment is long: the child must not count as running then."""
         never = asyncio.Event()
         while self._process.poll() is None:
             await wait_or_stop(never, _REAP_POLL_SECONDS)
 
     @contextmanager
     def _setting(self, ended: asyncio.Event) -> Iterator[None]:
-        """Set the event when the process ends. Only while it runs."""
+        """Set the event when the process ends; active only inside the context."""
         loop, descriptor = asyncio.get_running_loop(), self._process.fileno()
 
         def note() -> None:
@@ -156,7 +155,7 @@ class Child:
                 try:
                     line = await reader.readline()
                 except ValueError:
-                    # Longer than the limit: what was read of it is gone, the rest follows as a line of its
+                    # Longer than the limit: drop the part that was read; the rest follows as a line of its
                     # own.
                     continue
                 if not line:

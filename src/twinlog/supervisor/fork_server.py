@@ -1,18 +1,16 @@
-"""A process that has loaded the services' modules, and forks a service whenever it is asked to.
+"""A process that has loaded the services' modules, and forks a service on each order.
 
     python -m twinlog.supervisor.fork_server DESCRIPTOR
 
 Four Python processes that load the same libraries take three seconds of a core and 80 MB more than four
-forks of one that has loaded them. What it forks is a guard (`twinlog.local.processes.guard`), and that forks
-the service, which then runs as `python -m MODULE` would: the same arguments, the same line in a list of
-processes.
+forks of one loaded process. It forks a guard (`twinlog.local.processes.guard`), and the guard forks the
+service, which then looks like `python -m MODULE`: the same arguments, the same line in a list of processes.
 
 Invariants:
-- here nothing starts a thread or opens a socket but the one over which orders come. It ends with that socket,
-  and not by a signal that a whole group of processes gets: its services would be killed in the middle of
-  their drain;
-- an order that cannot be carried out is answered by `!` and errno over its status pipe, and ends nothing
-  else: the services that run already live as long as this process does.
+- it starts no thread and opens no socket but the one for orders. It ends with that socket, and not by a
+  signal to a whole group of processes, which would kill its services in the middle of their drain;
+- a failed order is answered by `!` and errno over its status pipe, and ends nothing else: running services
+  live as long as this process does.
 """
 
 import contextlib
@@ -35,7 +33,7 @@ from twinlog.supervisor.command_line import show_command_line
 MODULE = "twinlog.supervisor.fork_server"
 READY = b"ready"
 DESCRIPTORS = 4
-"""With each order: lifeline, status and end of the guard, and where the service writes."""
+"""Sent with each order: lifeline, status and end of the guard, and the service's output."""
 MAX_ORDER_BYTES = 1 << 17
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -57,20 +55,20 @@ class Order:
 
 
 def main(arguments: Sequence[str]) -> Order | None:
-    """Serve until the other end is gone. In a service that was forked: what that is to run."""
+    """Serve until the other end is gone. In a forked service, return the program to run."""
     orders = socket.socket(fileno=int(arguments[0]))
     orders.set_inheritable(False)
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     # Nobody waits for the guards: their services' exit codes come over a pipe.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    # Not in the command line, where a service is looked for by its module.
+    # Not on the command line, where others find a service by its module.
     for module in json.loads(orders.recv(MAX_ORDER_BYTES)):
         importlib.import_module(f"{module}.app")
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 (as the guard's: no need of pathlib)
         sys.stderr.write("fork_server: a module has started a thread: services start without it\n")
         return None
-    # A full collection in a service then looks at what that made, and leaves shared memory shared.
+    # Later collections in a service then skip these objects and leave shared memory shared.
     gc.collect()
     gc.freeze()
     orders.send(READY)
@@ -88,9 +86,9 @@ def main(arguments: Sequence[str]) -> Order | None:
 
 
 def _forked(descriptors: Sequence[int]) -> bool:
-    """Fork, where the order is whole and somebody still waits for it. True in the fork."""
+    """Fork if the order is complete and its sender still waits. True in the fork."""
     if len(descriptors) < DESCRIPTORS:
-        # This process has no room for more descriptors: closing those that came tells who waits.
+        # This process has no descriptors left: closing the received ones tells the sender.
         return False
     lifeline, status = descriptors[:2]
     if _is_given_up(lifeline):
@@ -98,21 +96,21 @@ def _forked(descriptors: Sequence[int]) -> bool:
     try:
         return os.fork() == 0
     except OSError as error:
-        # A limit of processes or memory: the next order may find room again.
+        # A limit of processes or memory: the next order may succeed.
         with contextlib.suppress(OSError):
             os.write(status, b"!%d\n" % (error.errno or errno.EAGAIN))
         return False
 
 
 def _is_given_up(lifeline: int) -> bool:
-    """Whether who gave the order has closed its end, and starts the service in another way by now."""
+    """Whether the order's sender has closed its end and starts the service in another way."""
     look = select.poll()
     look.register(lifeline, 0)
     return bool(look.poll(0))
 
 
 def _guard(order: Order, lifeline: int, status: int, end: int, output: int) -> None:
-    """In the fork: guard another fork to its end, and leave. Returns in that other one only."""
+    """In the fork: guard a second fork to its end, and exit. Returns only in the second fork."""
     os.setsid()
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
@@ -126,12 +124,12 @@ def _guard(order: Order, lifeline: int, status: int, end: int, output: int) -> N
             os.write(end, b"%d\n" % exit_code)
         os._exit(exit_code)
     _become_a_program(order)
-    # Says to who gave the order that the service runs.
+    # Tells the order's sender that the service runs.
     os.close(status)
 
 
 def _become_a_program(order: Order) -> None:
-    """Do what the start of an interpreter does, and the fork of one has not done."""
+    """Do what an interpreter does at its start and a fork skips."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     sys.argv = [order.module, *order.arguments]
@@ -139,7 +137,8 @@ def _become_a_program(order: Order) -> None:
 
 
 if __name__ == "__main__":
-    # Read when gRPC is loaded: forks begin before anybody uses it, and it would comment on each.
+    # gRPC reads this when it is loaded: forks happen before its first use, and it would log a warning for
+    # each.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     forked = main(sys.argv[1:])
     if forked is not None:

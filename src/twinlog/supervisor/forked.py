@@ -1,4 +1,4 @@
-"""Services as forks of one process: see `fork_server`. This is the supervisor's side."""
+"""Starts services as forks of one process (see `fork_server`): the supervisor's side."""
 
 import asyncio
 import json
@@ -19,18 +19,18 @@ from twinlog.supervisor.command_line import padding
 from twinlog.supervisor.fork_server import MODULE, READY, Order
 
 _FORK_SECONDS = 10.0
-"""What a fork may take, which takes milliseconds. Other services start meanwhile."""
+"""Limit for a fork, which takes milliseconds. Other services start meanwhile."""
 _LOAD_SECONDS = 60.0
-"""What loading all modules may take, which takes one or two. Until then no service runs."""
+"""Limit for loading all modules, which takes one or two seconds. No service runs before that."""
 _STDERR = 2
 _KILLED = 128 + signal.SIGKILL
 
 
 class ForkServer:
-    """A running fork server. Linux only. It ends with `close`, or with this process."""
+    """A running fork server. Linux only. Ends with `close`, or with this process."""
 
     def __init__(self, modules: Sequence[str], *, environment: Mapping[str, str]) -> None:
-        """Starts it. `modules`: what services will be made of; `environment`: theirs, too. Raises
+        """Starts it. `modules`: the services' modules; `environment`: also the services'. Raises
         ProcessError."""
         try:
             self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -46,7 +46,7 @@ class ForkServer:
                     stderr=_STDERR,  # also where it is not inherited: see `complete_standard_streams`
                     env=dict(environment),
                     pass_fds=(theirs.fileno(),),
-                    # A terminal's Ctrl-C goes to the supervisor alone, which then stops services in order.
+                    # A terminal's Ctrl-C must reach only the supervisor, which then stops services in order.
                     start_new_session=True,
                 )
             self._orders.send(json.dumps(list(modules)).encode())
@@ -56,7 +56,7 @@ class ForkServer:
             raise ProcessError(f"cannot run {sys.executable}: {error}") from error
 
     async def ready(self, *, timeout_seconds: float) -> bool:
-        """Wait until it has loaded everything. False when it ended, or did not come to it in time."""
+        """Wait until all modules are loaded. False when it ended or took too long."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await asyncio.get_running_loop().sock_recv(self._orders, len(READY)) == READY
@@ -73,12 +73,12 @@ class ForkServer:
 
     @property
     def answers(self) -> bool:
-        """False once it has ended, or left an order without an answer: those after it would wait as long."""
+        """False once it has ended or has not answered an order: later orders would wait as long."""
         return self.running and not self._is_silent
 
     async def fork(self, order: Order, *, timeout_seconds: float = _FORK_SECONDS) -> "ForkedProcess":
-        """Raises ProcessError when it cannot fork, or does not answer in time: then nothing of the service
-        runs, or it is killed as soon as it does."""
+        """Raises ProcessError when the fork fails or takes too long. Then nothing of the service runs, or it
+        is killed as soon as it starts."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await _ask(self._orders, order)
@@ -89,18 +89,19 @@ class ForkServer:
             ) from error
 
     def close(self) -> None:
-        """End it, and with it what it has forked. Idempotent."""
+        """End it together with its forks. Idempotent."""
         self._orders.close()
         self._process.kill()
         self._process.wait()
 
 
 Tell = Callable[[str], None]
-"""Told why a service is not forked; it runs nevertheless."""
+"""Receives the reason why a service is not forked; it runs nevertheless."""
 
 
 class Starter:
-    """Makes children: forks where a fork server lives, else programs of their own, which cost more memory."""
+    """Starts children: as forks while a fork server runs, else as separate programs, which need more
+    memory."""
 
     def __init__(self, server: ForkServer | None, *, tell: Tell, fork_seconds: float = _FORK_SECONDS) -> None:
         self._server = server
@@ -121,8 +122,7 @@ class Starter:
 async def open_starter(
     modules: Sequence[str], environment: Mapping[str, str], *, stop: asyncio.Event, tell: Tell
 ) -> AsyncIterator[Starter]:
-    """With a fork server where the system has what that needs (Linux), and one that has come to be ready
-    before `stop`."""
+    """A starter with a fork server, if the system supports one (Linux) and it is ready before `stop`."""
     if sys.platform != "linux":
         yield Starter(None, tell=tell)
         return
@@ -141,10 +141,10 @@ async def open_starter(
 
 
 class ForkedProcess:
-    """A running fork with its guard. Neither it nor what it started outlives this process."""
+    """A running fork with its guard. Neither it nor its descendants outlive this process."""
 
     def __init__(self, pid: int, *, lifeline: int, end: int, output: int) -> None:
-        """Takes the descriptors over."""
+        """Takes ownership of the descriptors."""
         self.pid = pid
         self._lifeline = lifeline
         self._end = end
@@ -152,30 +152,30 @@ class ForkedProcess:
         self.stdout: IO[bytes] = os.fdopen(output, "rb", buffering=0)
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when it ends. `poll` closes it once it has seen the end."""
+        """A descriptor that becomes readable at its end. `poll` closes it once it has seen the end."""
         return self._end
 
     def poll(self) -> int | None:
         """The exit code (128 + signal where a signal ended it), None while it runs."""
         if self._code is None and select.select([self._end], [], [], 0)[0]:
             said = os.read(self._end, 16)
-            # Its guard was killed, and took it along.
+            # Its guard was killed, and the service with it.
             self._code = int(said) if said else _KILLED
             os.close(self._end)
             os.close(self._lifeline)
         return self._code
 
     def send_signal(self, number: signal.Signals) -> None:
-        """SIGKILL, SIGSTOP and SIGCONT reach its whole process group, others it alone. No-op once it
-        ended."""
+        """SIGKILL, SIGSTOP and SIGCONT reach its whole process group, others only the process. No-op after
+        its end."""
         if self.poll() is None:
             with suppress(BrokenPipeError):
                 os.write(self._lifeline, bytes([number]))
 
 
 async def _ask(orders: socket.socket, order: Order) -> ForkedProcess:
-    """Give the order, and wait until it is carried out. Raises ProcessError. Where that fails, or is
-    cancelled, the lifeline closes: a fork that is made after that is killed by its guard."""
+    """Send the order, and wait until it is carried out. Raises ProcessError. After a failure or cancellation
+    the lifeline closes: a guard kills any fork made after that."""
     with ExitStack() as kept, ExitStack() as handed_over:
         try:
             lifeline, lifeline_writer = _pipe(handed_over, kept)
@@ -204,7 +204,7 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
 
 
 async def _read_all(descriptor: int) -> bytes:
-    """What comes over a pipe until its end."""
+    """All bytes of a pipe until its end."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     said = b""
@@ -222,8 +222,7 @@ async def _read_all(descriptor: int) -> bytes:
 
 
 def _pid(said: bytes, order: Order) -> int:
-    """The process id in the answer to an order. Raises ProcessError when the answer says why not, or
-    nothing."""
+    """The process id in the answer to an order. Raises ProcessError when the answer is an error or empty."""
     for line in said.splitlines():
         if not line.startswith(b"!"):
             return int(line)

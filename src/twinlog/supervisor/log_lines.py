@@ -1,7 +1,7 @@
-"""One log out of many: the children's lines and the supervisor's own, as JSON or for a person to read.
+"""Merges the children's log lines and the supervisor's own, as JSON or as text for people.
 
-A line of a service is a JSON object already and passes as it is; anything else a child prints (a JVM, a
-native library) becomes the `line` of an `output` event.
+A service's line is a JSON object already and passes unchanged. Any other output of a child (a JVM, a native
+library) becomes the `line` of an `output` event.
 """
 
 import json
@@ -23,31 +23,31 @@ _SHOWN_FIRST = frozenset({"time", "service", "level", "event", "version", "logge
 SUPERVISOR = "twinlog"
 _NOTICE = "configuration_notice"
 _SIGNALS = 128
-"""An exit code above is that of a signal."""
+"""An exit code above this is a signal's."""
 _BY_SIGKILL = _SIGNALS + signal.SIGKILL
 
 
 class LogLines:
-    """Writes to `stream` line by line. A stream that is gone is ignored: logging never stops the run."""
+    """Writes to `stream` line by line. Ignores a broken stream: logging never stops the run."""
 
     def __init__(self, stream: TextIO, *, format: str, clock: Clock) -> None:  # noqa: A002
         readable = format == "console" or (format == "auto" and stream.isatty())
         self._stream = stream
         self._clock = clock
         self._notices: set[tuple[Any, ...]] = set()
-        """What was said of the configuration: every child reads the same file, once is enough."""
+        """Notices of the configuration so far: every child reads the same file, and one copy is enough."""
         self._render: Callable[[dict[str, Any]], str] = _json_line
         if readable:
             self._render = _coloured_line if stream.isatty() else _plain_line
 
     def event(self, level: str, event: str, /, **values: Any) -> None:
-        """A line of the supervisor's own."""
+        """Write a line of the supervisor's own."""
         line = {"time": self._now(), "service": SUPERVISOR, "level": level, "event": event, **values}
         self._is_repeated(line)
         self._write(redact(line))
 
     def child_line(self, service: str, line: str) -> None:
-        """Whatever a child printed."""
+        """Write a line that a child printed."""
         if not line:
             return
         fields = self._parsed(service, line)
@@ -55,7 +55,7 @@ class LogLines:
             self._write(fields)
 
     def _is_repeated(self, fields: dict[str, Any]) -> bool:
-        """Whether it is a notice of the configuration that was written before; notes it if not."""
+        """Whether this notice of the configuration was written before; records it if not."""
         if fields["event"] != _NOTICE:
             return False
         notice = tuple(str(fields.get(name)) for name in ("key", "line", "message"))
@@ -83,9 +83,8 @@ class LogLines:
 
 
 def last_words(lines: Sequence[str], exit_code: int) -> str:
-    """Why a child died, as far as it is known: the signal that nothing can be said to, the error that it
-    logged, the last thing that it printed beside its log. What it logged while all was well is no cause.
-    """
+    """The known cause of a child's death: a signal that it could not handle, the error that it logged, or the
+    last output beside its log. Lines of normal operation are no cause."""
     signal_name = _signal_name(exit_code)
     if exit_code == _BY_SIGKILL:
         return f"ended by {signal_name}: killed by a user, or by the system because of its memory"
@@ -103,7 +102,7 @@ def last_words(lines: Sequence[str], exit_code: int) -> str:
 
 
 def _signal_name(exit_code: int) -> str:
-    """Empty when no signal ended it."""
+    """Empty without a signal."""
     try:
         return signal.Signals(exit_code - _SIGNALS).name if exit_code > _SIGNALS else ""
     except ValueError:
@@ -111,7 +110,7 @@ def _signal_name(exit_code: int) -> str:
 
 
 def _parse(line: str) -> dict[str, Any] | None:
-    """A line of a service's log; None for anything else."""
+    """A line of a service's log; None for any other text."""
     if not line.startswith("{"):
         return None
     try:

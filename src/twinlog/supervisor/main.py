@@ -1,4 +1,4 @@
-"""`twinlog run` from request to exit code."""
+"""`twinlog run` from its arguments to the exit code."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from twinlog.supervisor.streams import complete_standard_streams, write_line
 from twinlog.supervisor.supervisor import EXIT_FAILED, Supervisor
 
 _KILL_MARGIN_SECONDS = 5.0
-"""What a child may take beyond its own drain and grace before it counts as stuck."""
+"""Time beyond a child's own drain and grace before it counts as stuck."""
 _PROBE_PAUSE_SECONDS = 1.0
 
 
@@ -58,9 +58,8 @@ def run(request: RunRequest) -> int:
 def begin_run(
     request: RunRequest, *, environment: Mapping[str, str], stack: ExitStack
 ) -> tuple[RunPlan, OSError | None]:
-    """Plan a run, and tell the command line and other runs of it, until `stack` ends; or why that is not
-    possible. Runs that begin at the same time take addresses of their own. Raises ConfigError.
-    """
+    """Plan a run, and announce it to the command line and other runs until `stack` ends. Runs that begin at
+    the same time take different addresses. Raises ConfigError."""
     with beginning():
         plan = plan_run(request, environment=environment, stack=stack)
         try:
@@ -130,12 +129,12 @@ def _supervisor(plan: RunPlan, log: LogLines, clock: Clock, start: Starter, star
 
 
 def _child_backoff() -> Backoff:
-    # Half of each wait is certain: a child that dies at once must not be started many times a second.
+    # At least half of each wait: a child that dies at once must not restart many times a second.
     return Backoff(initial_seconds=1.0, max_seconds=30.0, random=lambda: 0.5 + random.random() / 2)  # noqa: S311
 
 
 async def _wait_until_serving(plan: RunPlan, log: LogLines, stop: asyncio.Event, start: Starter) -> bool:
-    """Ask for readiness by a process that ends when it is there: gRPC never loads into the supervisor."""
+    """Ask for readiness in a process that ends once all serve: gRPC never loads into the supervisor."""
     spec = plan.probe
 
     def pass_on(line: str) -> None:

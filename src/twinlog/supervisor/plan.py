@@ -1,6 +1,4 @@
-"""From the command line of `twinlog run` to the children: everything that can be wrong is found here, before
-any starts.
-"""
+"""Plans the children from the command line of `twinlog run`. Finds every error before any child starts."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,7 +23,7 @@ from twinlog.supervisor.fork_server import Order
 from twinlog.supervisor.runs import LivingRun, living_runs
 
 _CHILD_ENVIRONMENT = {
-    # Each of glibc's per-thread arenas costs memory that a service never needs.
+    # Each of glibc's per-thread arenas costs memory that a service does not need.
     "MALLOC_ARENA_MAX": "2",
     "PYTHONUNBUFFERED": "1",
 }
@@ -50,15 +48,15 @@ class RunPlan:
     addresses: Mapping[Service, ServiceAddress]
     children: tuple[ChildSpec, ...]
     probe: ChildSpec
-    """Ends when all services serve."""
+    """Ends once all services serve."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """That of every child."""
+        """The environment of every child."""
         return self.probe.environment
 
     def as_living_run(self, pid: int) -> LivingRun:
-        """What this run, in process `pid`, tells the others."""
+        """The public facts of this run, in process `pid`."""
         return LivingRun(
             pid=pid,
             config=str(Path(self.configuration.file).resolve()),
@@ -73,12 +71,12 @@ class RunPlan:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """What its services are made of."""
+        """The modules of its services."""
         return tuple(_module(service) for service in self.addresses)
 
     @property
     def moved(self) -> dict[str, tuple[Address, Address]]:
-        """Services whose default address was taken: that one, and where they are instead."""
+        """Services whose default address was taken: that address and the new one."""
         return {
             str(service): (wanted, address.listen)
             for service, address in self.addresses.items()
@@ -87,7 +85,7 @@ class RunPlan:
 
     @property
     def metrics_moved(self) -> dict[str, tuple[Address, Address]]:
-        """As `moved`, of the addresses of metrics."""
+        """The same as `moved` for the addresses of metrics."""
         return {
             str(service): (wanted, address.metrics)
             for service, address in self.addresses.items()
@@ -98,14 +96,14 @@ class RunPlan:
 
     @property
     def ready_line(self) -> str:
-        """`ready: 1 flow(s) A->B; source=127.0.0.1:17401 …`: the addresses are what `--endpoint` takes."""
+        """`ready: 1 flow(s) A->B; source=127.0.0.1:17401 …`, with addresses for `--endpoint`."""
         flows = [str(entry.flow) for entry in self.configuration.enabled_flows]
         places = " ".join(f"{service}={address.endpoint}" for service, address in self.addresses.items())
         return f"ready: {len(flows)} flow(s) {' '.join(flows) or '(heartbeats only)'}; {places}"
 
     @property
     def metrics_line(self) -> str:
-        """`metrics: source=http://127.0.0.1:17411/metrics …`; empty where no service serves any."""
+        """`metrics: source=http://127.0.0.1:17411/metrics …`; empty when no service serves metrics."""
         places = [
             f"{service}=http://{address.metrics}/metrics"
             for service, address in self.addresses.items()
@@ -115,7 +113,7 @@ class RunPlan:
 
 
 def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: ExitStack) -> RunPlan:
-    """Read and check everything, reserve the addresses. Raises ConfigError; nothing has been started then."""
+    """Read and check everything, reserve the addresses. Raises ConfigError; nothing has started then."""
     overrides = dict(parse_override(text) for text in request.overrides)
     if request.log_format is not None:
         overrides["twinlog.log.format"] = request.log_format
@@ -133,11 +131,11 @@ def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: Exit
         refuse_open_port(configuration, Service(service))
     runs = living_runs()
     _refuse_a_second_run(request, configuration, services, runs)
-    # A part of the whole must be where its peers look for it: only a run of the whole makes way.
+    # A partial run must be where its peers expect it, so only a complete run moves.
     neighbours = Neighbours(holders=_holders(runs), make_way=not request.services)
     addresses = reserve_addresses(configuration.endpoints, services, stack, neighbours=neighbours)
     overrides |= child_overrides(addresses)
-    # The supervisor merges the children's lines: it needs them as JSON, whatever it prints itself.
+    # The supervisor merges the children's lines, so it needs JSON, whatever it prints itself.
     overrides["twinlog.log.format"] = LogFormat.JSON
     arguments = _arguments(request, overrides)
     child_environment = {**_CHILD_ENVIRONMENT, **environment}
@@ -167,7 +165,7 @@ def _refuse_a_second_run(
     services: Sequence[Service],
     runs: Sequence[LivingRun],
 ) -> None:
-    """The same services of the same file, on addresses that nobody chose, are most likely a mistake."""
+    """A second run of the same services and file on default addresses is most likely a mistake."""
     for run in runs:
         if not run.is_of(request.config):
             continue
@@ -216,7 +214,7 @@ def _module(service: Service) -> str:
 
 
 def _of_file(request: RunRequest, overrides: Mapping[str, str]) -> tuple[str, ...]:
-    """The file, and what wins over it."""
+    """The file with its overrides."""
     arguments = ["--config", str(request.config)]
     for key, value in overrides.items():
         arguments += ["--set", f"{key}={value}"]

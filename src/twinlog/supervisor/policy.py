@@ -1,4 +1,4 @@
-"""What to do when a child ends: restart it, or give up because it cannot work. Pure; takes what happened."""
+"""Decides what happens when a child ends: a restart, or giving up because it cannot work. Pure."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,9 @@ from twinlog.service.waiting import Backoff
 
 EXIT_BAD_CONFIG = 2
 STABLE_SECONDS = 60.0
-"""A child that ran for this long starts with a fresh back-off."""
+"""A child that ran this long starts with a fresh back-off."""
 CRASHES_TO_REPORT = 3
-"""Deaths in a row, none of them after STABLE_SECONDS, from which on a child counts as crashing repeatedly."""
+"""Deaths in a row, each before STABLE_SECONDS, from which a child counts as crashing repeatedly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUp:
-    """The configuration cannot work, as the child said itself: no restart would change that."""
+    """The child reported an invalid configuration, which no restart would change."""
 
     exit_code: int
 
@@ -32,7 +32,7 @@ class RestartPolicy:
     """The memory of one child.
 
     Exit code 2 (bad configuration) gives up, unless the child has served before: then the file or the machine
-    has changed under it, and going on with the others while trying again is better than ending them.
+    has changed, and it is better to retry beside the running children than to end them.
     """
 
     def __init__(self, backoff: Backoff) -> None:

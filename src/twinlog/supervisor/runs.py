@@ -1,8 +1,8 @@
-"""Which `twinlog run`s live on this machine, for the user's eyes and for the command line: a file per run,
-with a lock that the run holds.
+"""The living `twinlog run`s of this machine, for their user and the command line: one file per run, with a
+lock that the run holds.
 
-The lock is free as soon as the run is gone, however it went, and then its file means nothing. Everything here
-blocks, for the time of a few small files.
+The lock is free as soon as the run is gone, however it ended, and its file is void then. Everything here
+blocks for the time of a few small files.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ from twinlog.machine.paths import state_dir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivingRun:
-    """What a run tells of itself. Holds no secret."""
+    """The public facts of a run. Holds no secret."""
 
     pid: int
     config: str
     """The properties file, with links resolved."""
     listens: Mapping[str, str]
-    """Service -> the address it is bound to."""
+    """Service -> its bound address."""
     endpoints: Mapping[str, str]
-    """Service -> where the command line reaches it."""
+    """Service -> its address for the command line."""
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """Service -> the address where it serves its metrics."""
+    """Service -> the address of its metrics."""
 
     def is_of(self, config: Path) -> bool:
         return self.config == str(config.resolve())
@@ -37,9 +37,9 @@ class LivingRun:
 
 @contextlib.contextmanager
 def beginning() -> Iterator[None]:
-    """One run at a time of this user looks at the others and is announced: two that begin together would take
-    the same addresses. Waits for a run that is about to be; does nothing where nothing can be written.
-    """
+    """Hold a lock, so that only one run of this user at a time reads the others and announces itself: two
+    that begin together would take the same addresses. Waits for a run that is starting; does nothing without
+    a writable directory."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             _make_directory()
@@ -50,7 +50,7 @@ def beginning() -> Iterator[None]:
 
 @contextlib.contextmanager
 def announced(run: LivingRun) -> Iterator[None]:
-    """Tell of the run while the context lasts. Raises OSError where nothing can be written."""
+    """Announce the run while the context lasts. Raises OSError without a writable directory."""
     _make_directory()
     _forget_the_dead()
     file = _directory() / f"{uuid.uuid4().hex}.json"
@@ -67,7 +67,7 @@ def announced(run: LivingRun) -> Iterator[None]:
 
 
 def living_runs() -> list[LivingRun]:
-    """All runs of this user that live now; none where nothing can be read."""
+    """All living runs of this user; none when the directory cannot be read."""
     found = []
     for file in _files():
         with contextlib.suppress(OSError, ValueError, TypeError):

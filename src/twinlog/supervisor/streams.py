@@ -1,6 +1,5 @@
-"""The standard streams of a process that must outlive their readers: a pipe that broke, a terminal that is
-gone, a descriptor that was closed from the beginning (`>&-`).
-"""
+"""Keeps a process alive when its standard streams break: a broken pipe, a terminal that is gone, a descriptor
+that was closed from the beginning (`>&-`)."""
 
 import errno
 import os
@@ -12,9 +11,8 @@ _NOBODY_READS = {errno.EPIPE, errno.EIO}
 
 
 def complete_standard_streams() -> None:
-    """Open what is closed on nothing. Call it before anything else is opened: a socket would take the place
-    of the closed stream, and be written to by a later print.
-    """
+    """Open closed standard streams on the null device. Call it before anything else is opened: a socket would
+    take the closed stream's number, and a later print would write to it."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -27,7 +25,7 @@ def complete_standard_streams() -> None:
 
 
 def write_line(stream: TextIO, line: str) -> None:
-    """Write and flush. A line that cannot be written is lost, and the process continues without it."""
+    """Write and flush. A line that cannot be written is lost, and the process continues."""
     try:
         stream.write(line + "\n")
         stream.flush()
@@ -37,7 +35,7 @@ def write_line(stream: TextIO, line: str) -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Nobody will read it again: what is left in its buffer must not fail the process at its exit."""
+    """Drop what is left in its buffer, which would fail the process at its exit."""
     with suppress(OSError, ValueError):
         descriptor = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

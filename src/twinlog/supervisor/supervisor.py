@@ -15,7 +15,7 @@ from twinlog.supervisor.policy import EXIT_BAD_CONFIG, GiveUp, RestartPolicy
 EXIT_CLEAN = 0
 EXIT_FAILED = 1
 _CLEAN_ENDS = (0, 128 + signal.SIGTERM)
-"""A child that had not come to handling signals yet ends by the SIGTERM itself: it had nothing to drain."""
+"""A child that does not handle signals yet ends by the SIGTERM itself: it had nothing to drain."""
 
 WaitUntilServing = Callable[[asyncio.Event], Awaitable[bool]]
 """Returns True once all children serve at the same time, False when `stop` came first."""
@@ -28,9 +28,9 @@ class _Outcome:
 
 
 class Supervisor:
-    """Runs children side by side; one that ends is started again with a back-off, the others keep running.
+    """Runs children side by side; one that ends is restarted with a back-off, the others keep running.
 
-    Exit code of `run`: 0 when every child that ran at the stop ended with 0 by itself; 1 when one had to be
+    Exit code of `run`: 0 when every child running at the stop ended with 0 by itself; 1 when one had to be
     killed or ended otherwise; 2 when one refused the configuration before all had served (then the others are
     stopped).
     """
@@ -47,9 +47,8 @@ class Supervisor:
         on_serving: Callable[[], None],
         start: Start = start_program,
     ) -> None:
-        """`grace_seconds`: how long a child may take from SIGTERM to its end. `on_serving` is called at most
-        once. `start` makes a child; it raises TwinlogError when it cannot, and is asked again later.
-        """
+        """`grace_seconds`: longest time from SIGTERM to a child's end. `on_serving` is called at most once.
+        `start` starts a child; it raises TwinlogError when it cannot, and is called again later."""
         self._start = start
         self._children = children
         self._log = log
@@ -61,9 +60,8 @@ class Supervisor:
         self._outcome = _Outcome()
 
     async def run(self, stop: asyncio.Event) -> int:
-        """Until `stop`, or until a child makes it pointless. Kills all children when cancelled. Returns the
-        exit code.
-        """
+        """Run until `stop`, or until a child gives up. Kills all children when cancelled. Returns the exit
+        code."""
         async with asyncio.TaskGroup() as group:
             for spec in self._children:
                 group.create_task(self._keep_running(spec, stop), name=spec.name)
@@ -107,7 +105,7 @@ class Supervisor:
             await wait_or_stop(stop, step.after_seconds)
 
     async def _run_once(self, spec: ChildSpec, stop: asyncio.Event) -> ChildEnd | None:
-        """None when `stop` came before it was started."""
+        """None when `stop` came before the start."""
 
         def pass_on(line: str) -> None:
             self._log.child_line(spec.name, line)

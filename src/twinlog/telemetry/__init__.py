@@ -1,1 +1,1 @@
-"""What a service says of itself: structured logs and metrics. A failure here never stops a service."""
+"""Structured logs and metrics of a service. A failure here never stops a service."""

@@ -1,7 +1,7 @@
-"""Where telemetry goes: a Prometheus pull endpoint, unless the configuration has none, and OTLP where the
+"""Exports telemetry: a Prometheus pull endpoint, unless the configuration disables it, and OTLP when the
 environment asks for it.
 
-The OpenTelemetry SDK is imported only when it is needed: without an endpoint a service carries the API alone.
+The OpenTelemetry SDK is imported only when it is needed: without an endpoint a service loads only the API.
 """
 
 import errno
@@ -54,13 +54,14 @@ def open_telemetry(
     strimzi_cluster: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Telemetry:
-    """Metrics of one service; `listen` is where the Prometheus endpoint binds (port 0 = a free one).
-    `make_way`: take a free port where that one is in use. `strimzi_cluster`: show the metrics by the names of
-    Strimzi's board, too, as those of this cluster. `environment`: where OpenTelemetry's variables are,
-    by default the process's.
+    """Metrics of one service; `listen` is the address of the Prometheus endpoint (port 0 = a free one).
 
-    An endpoint that cannot be opened, and what a variable of OpenTelemetry's makes impossible, is logged and
-    left out: telemetry never stops a service.
+    `make_way`: take a free port when that one is in use. `strimzi_cluster`: export the metrics also under the
+    names of Strimzi's board, as those of this cluster. `environment`: holds OpenTelemetry's variables, by
+    default the process's.
+
+    An endpoint that cannot be opened and a signal with invalid OpenTelemetry variables are logged and left
+    out: telemetry never stops a service.
     """
     signals = wanted(os.environ if environment is None else environment)
     if listen is None and not signals:

@@ -1,4 +1,4 @@
-"""How a metric is recorded: by the instrument of its kind."""
+"""Records a metric with the instrument of its kind."""
 
 from collections.abc import Callable, Iterable
 
@@ -25,7 +25,8 @@ def histogram(meter: Meter, spec: MetricSpec) -> Histogram:
 
 
 def gauge(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observation]]) -> None:
-    """Register `observe`, called at each scrape **in another thread**: it only reads, and never waits."""
+    """Register `observe`, which is called at each scrape **in another thread**: it only reads, and never
+    waits."""
     _require(spec, Kind.GAUGE)
 
     def callback(_options: CallbackOptions) -> Iterable[Observation]:
@@ -35,7 +36,7 @@ def gauge(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observa
 
 
 def observed_sum(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observation]]) -> None:
-    """As `gauge`, of a counter or an up-down counter whose value is read where it is kept."""
+    """Like `gauge`, for a counter or an up-down counter whose value is kept elsewhere."""
     create = (
         meter.create_observable_counter
         if spec.kind is Kind.COUNTER

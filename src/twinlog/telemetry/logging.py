@@ -1,8 +1,8 @@
-"""Structured logs: structlog over stdlib logging, so that the lines of aiokafka, grpc and Spark come out the
+"""Structured logs: structlog over stdlib logging, so that the lines of aiokafka, grpc and Spark look the
 same.
 
-One JSON object a line on stdout; readable lines when a terminal is attached. The event is a constant
-snake_case name, everything that varies is a key spelled as the metric attributes are.
+One JSON object per line on stdout; readable lines on a terminal. The event is a constant snake_case name, and
+each variable is a key with the same name as the metric attribute.
 """
 
 import logging
@@ -36,8 +36,8 @@ def configure_logging(
     """Send every log line of the process to `stream` (stdout when None). Call once, before the first loop
     starts.
 
-    The audit log is written at every `level`. Client libraries are kept at WARNING unless `level` is debug:
-    they log per request.
+    The audit log is written at every `level`. Client libraries, which log per request, stay at WARNING unless
+    `level` is debug.
     """
     target = stream if stream is not None else sys.stdout
     rendering = ("console" if target.isatty() else "json") if format == "auto" else format
@@ -83,7 +83,7 @@ def configure_logging(
         root.removeHandler(old)
     root.addHandler(handler)
     set_level(level)
-    # Who changed what is no matter of taste.
+    # The audit log is never filtered.
     logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)
     logging.captureWarnings(capture=True)
     # A broken stdout must not end a service with a traceback per line.
@@ -91,7 +91,8 @@ def configure_logging(
 
 
 def set_level(level: str) -> None:
-    """Log from this level on: debug, info, warning or error. Of the Kafka clients all or what is wrong."""
+    """Log from this level on: debug, info, warning or error. Kafka clients log everything at debug, else
+    warnings."""
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger().setLevel(number)
     for library in _CLIENT_LIBRARIES:
@@ -99,7 +100,7 @@ def set_level(level: str) -> None:
 
 
 def toggle_debug(level: str) -> str:
-    """Log everything or, if that is so already, from `level` on; the level that holds now."""
+    """Switch between logging everything and logging from `level` on; return the level now in force."""
     is_debug = logging.getLogger().level <= logging.DEBUG
     chosen = level if is_debug else "debug"
     set_level(chosen)
@@ -107,8 +108,7 @@ def toggle_debug(level: str) -> str:
 
 
 class _Seldom(logging.Filter):
-    """Lets through one line of a kind a minute of OpenTelemetry's own: an exporter logs each try that
-    fails."""
+    """Passes one line of a kind a minute of OpenTelemetry's own lines: an exporter logs each failed try."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ def _redact_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -
 
 
 def _print_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """For a terminal: JSON writes control characters out by itself."""
+    """Format for a terminal; in JSON, control characters are escaped by themselves."""
     return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -136,7 +136,7 @@ def _rendering(format: str) -> list[Processor]:  # noqa: A002
             _redact_event,
             structlog.processors.JSONRenderer(default=str),
         ]
-    # The exception is rendered to text first, so that the redaction sees it.
+    # Render the exception first, so that redaction sees its text.
     return [
         structlog.processors.format_exc_info,
         _redact_event,

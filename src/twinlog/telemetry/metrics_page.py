@@ -71,7 +71,7 @@ _HISTOGRAM_SUFFIXES = "_bucket / _sum / _count"
 
 
 def prometheus_name(spec: MetricSpec) -> str:
-    """The name that the Prometheus exporter gives it: units in words, `_total` for counters."""
+    """The name that the Prometheus exporter derives: units in words, `_total` for counters."""
     name = spec.name.replace(".", "_")
     unit = _UNITS_IN_WORDS.get(spec.unit, "")
     match spec.kind:
@@ -97,7 +97,7 @@ def render() -> str:
 
 
 def _mm2_table() -> list[str]:
-    """From MM2's names to ours; each metric above has the way back."""
+    """From MM2's names to ours. The tables above also name MM2's metric for each of ours."""
     rows = sorted((spec.mm2_name, spec) for spec in METRICS if spec.mm2_name)
     return [
         "## From MirrorMaker 2's names",

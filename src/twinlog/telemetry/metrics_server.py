@@ -1,7 +1,7 @@
-"""The HTTP server of metrics: as `prometheus_client`'s, with bounds.
+"""The HTTP server of metrics: `prometheus_client`'s, with bounds.
 
-Invariants: at most MAX_CONNECTIONS are served, one more is closed at once; one that says nothing has
-SILENT_SECONDS; on loopback only this machine's own names are answered, so that no page of another site reads
+Invariants: at most MAX_CONNECTIONS are served, one more is closed at once; a silent one is closed after
+SILENT_SECONDS; on loopback only this machine's own names are answered, so that no other site's page can read
 metrics through a browser here (DNS rebinding).
 """
 
@@ -25,7 +25,7 @@ App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def serve_metrics(listen: Address, port: int, registry: CollectorRegistry) -> WSGIServer:
-    """Bind `port` at the host of `listen` and serve, in threads, until `shutdown`. Raises OSError."""
+    """Bind `port` at the host of `listen` and serve in threads until `shutdown`. Raises OSError."""
     host = listen.host.strip("[]")
     family, _, _, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -60,8 +60,7 @@ def is_local_name(host: str) -> bool:
 
 
 def _of_one_path(app: App) -> App:
-    """Anything else is not there: a probe of a path that says nothing of health must not be told that all is
-    well."""
+    """Answers only this path: a probe of another path must not take the answer for health."""
 
     def guarded(environment: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environment.get("PATH_INFO") == METRICS_PATH:
@@ -74,7 +73,7 @@ def _of_one_path(app: App) -> App:
 
 def _of_own_host(app: App) -> App:
     def guarded(environment: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        # HTTP/1.0 has no such header, and no browser speaks that.
+        # HTTP/1.0 has no such header, and no browser uses it.
         if is_local_name(environment.get("HTTP_HOST", "localhost")):
             return app(environment, start_response)
         start_response("421 Misdirected Request", [("Content-Type", "text/plain; charset=utf-8")])
@@ -105,11 +104,11 @@ class _BoundedServer(ThreadingWSGIServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that is gone is no error of ours."""
+        """A disconnected client is no error of ours."""
 
 
 class _Handler(WSGIRequestHandler):
     timeout = SILENT_SECONDS
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 (the name of the base)
-        """No line for each scrape."""
+        """Log nothing: scrapes are frequent."""

@@ -1,13 +1,13 @@
-"""Metrics, traces and logs by OTLP, where OpenTelemetry's own variables ask for them.
+"""Exports metrics, traces and logs by OTLP, when OpenTelemetry's own variables ask for it.
 
 A signal is exported when OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_<SIGNAL>_ENDPOINT, is set;
 OTEL_<SIGNAL>_EXPORTER=none and OTEL_SDK_DISABLED=true turn it off. Everything else (headers, interval,
 sampling, certificates) is the SDK's and is read from its variables. The protocol is gRPC.
 
 Invariants:
-- the service never waits for a collector. Queues are bounded and drop, threads of their own send, and the end
-  of the process gives them `FLUSH_SECONDS` together;
-- a variable that the SDK does not accept costs the signal that it is about, and a warning.
+- the service never waits for a collector. Queues are bounded and drop, separate threads send, and at the end
+  of the process they share `FLUSH_SECONDS`;
+- a variable that the SDK does not accept costs only the signal that it concerns, and a warning.
 """
 
 import json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FLUSH_SECONDS = 2.0
 SIGNALS = ("METRICS", "TRACES", "LOGS")
 OWN_LOGGER = "opentelemetry"
-"""Lines of this logger are not exported: one that fails would tell of itself for ever."""
+"""Lines of this logger are not exported: a failed line would report itself for ever."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -57,11 +57,11 @@ def wanted(environment: Mapping[str, str]) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Otlp:
-    """What exports; `close` ends it within `FLUSH_SECONDS`, whatever the collector does."""
+    """The exporters; `close` ends them within `FLUSH_SECONDS`, whatever the collector does."""
 
     metric_readers: list[Any] = field(default_factory=list)
     ends: list[Callable[[], object]] = field(default_factory=list)
-    """What `close` calls, each in a thread of its own."""
+    """Called by `close`, each in a thread of its own."""
 
     def close(self) -> None:
         threads = [threading.Thread(target=end, name="otlp-flush", daemon=True) for end in self.ends]
@@ -73,8 +73,8 @@ class Otlp:
 
 
 def open_traces(service: str, version: str, environment: Mapping[str, str]) -> Otlp:
-    """Traces alone, of a process that is no service, where the variables ask for them and are accepted; else
-    nothing, and no word of it."""
+    """Traces only, for a process that is no service, when the variables ask for them and are accepted; else
+    nothing, and no log line."""
     otlp = Otlp()
     if "TRACES" not in wanted(environment):
         return otlp
@@ -84,7 +84,7 @@ def open_traces(service: str, version: str, environment: Mapping[str, str]) -> O
 
 
 def resource_of(service: str, version: str, **more: str) -> "Resource":
-    """Who tells, in OpenTelemetry's words."""
+    """The resource of this process, in OpenTelemetry's attributes."""
     from opentelemetry.sdk.resources import Resource
 
     return Resource.create(
@@ -98,8 +98,8 @@ def resource_of(service: str, version: str, **more: str) -> "Resource":
 
 
 def open_otlp(signals: frozenset[str], *, resource: "Resource") -> Otlp:
-    """Exporters of these signals. A signal whose variables are not accepted is logged, and left out; where
-    the package is not installed all are."""
+    """Exporters of these signals. A signal with invalid variables is logged and left out; without the package
+    all are."""
     otlp = Otlp()
     exported = []
     for signal in sorted(signals):
@@ -123,7 +123,7 @@ def open_otlp(signals: frozenset[str], *, resource: "Resource") -> Otlp:
 
 
 def refused_setting(signal: str, error: Exception, environment: Mapping[str, str]) -> None:
-    """Log that the SDK did not accept its variables for a signal, which is left out."""
+    """Log that the SDK refused its variables for a signal, which is left out."""
     variables = suspects(signal, str(error), environment)
     _log.warning(
         "telemetry_setting_refused",
@@ -190,12 +190,13 @@ _PREFIXES = {
     "TRACES": ("BSP_", "SPAN_", "TRACES_", "LINK_", "EVENT_"),
     "LOGS": ("BLRP_", "LOGRECORD_", "LOGS_"),
 }
-"""How the names of variables begin that are about one signal, after OTEL_."""
+"""The prefixes, after OTEL_, of variables that concern one signal."""
 
 
 class LogExport(logging.Handler):
-    """Gives every line of the process to `emit` as it is on stdout: redacted; its keys are attributes. One
-    that cannot be given is left to `logging`'s rule for such errors (`handleError`), and never raised."""
+    """Passes every line of the process to `emit` in the form of stdout: redacted, with its keys as
+    attributes. A line that fails follows `logging`'s rule for such errors (`handleError`) and never
+    raises."""
 
     def __init__(self, emit: Callable[..., object]) -> None:
         super().__init__()
@@ -210,7 +211,7 @@ class LogExport(logging.Handler):
     def _export(self, record: logging.LogRecord) -> None:
         if record.name.startswith(OWN_LOGGER):
             return
-        # The formatter of stdout is the one place that redacts.
+        # The formatter of stdout is the only place that redacts.
         stdout = next((each for each in logging.getLogger().handlers if each is not self), None)
         if stdout is None:
             return

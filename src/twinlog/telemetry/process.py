@@ -1,4 +1,4 @@
-"""What a process costs, read from /proc when somebody scrapes. Nothing is shown where there is no /proc."""
+"""A process's resources, read from /proc at each scrape. Exports nothing on systems without /proc."""
 
 import os
 import time
@@ -63,7 +63,7 @@ def observe_tasks(meter: Meter) -> None:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """None when the process is gone, or where there is no /proc."""
+    """None when the process is gone, or without /proc."""
     try:
         return int((_PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):
@@ -71,7 +71,7 @@ def resident_bytes(pid: int) -> int | None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Children, their children and so on, as far as they can be seen."""
+    """All visible descendants: children, their children and so on."""
     found: list[int] = []
     waiting = [pid]
     while waiting:
@@ -84,7 +84,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def _descriptors() -> tuple[int, int] | None:
-    """How many there are, and how many of them are sockets."""
+    """The number of descriptors, and of sockets among them."""
     try:
         entries = list((_PROC / "self/fd").iterdir())
     except OSError:

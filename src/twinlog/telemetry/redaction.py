@@ -1,9 +1,9 @@
-r"""The safety net under the rule "secrets never reach a log": what looks like one becomes `***`.
+r"""The safety net under the rule "secrets never reach a log": text that looks like a secret becomes `***`.
 
-Callers redact by meaning (the configuration knows which keys are secret); this only catches what slipped
-through. It sees what strangers send (names, patterns, headers of calls) on the event loop, so its work is
-linear in a text, by construction: an attempt begins only where a run of its characters begins (`(?<!…)`),
-runs are possessive (`++`, never given back), and so no character is looked at more than a few times.
+Callers redact by meaning (the configuration knows which keys are secret); this catches what they missed. It
+reads strangers' text (names, patterns, headers of calls) on the event loop, so its time is linear in the text
+by construction: a match attempt begins only where a run of its characters begins (`(?<!…)`), runs are
+possessive (`++`, never given back), and so each character is read only a few times.
 """
 
 import re
@@ -14,11 +14,11 @@ REDACTED = "***"
 LEFT_OUT = "…"
 
 MAX_TEXT_CHARACTERS = 16 * 1024
-"""A text in a log line is cut after so many characters."""
+"""Most characters of a text in a log line."""
 MAX_ITEMS = 1_000
-"""So many entries of a container are written to a log line; more are left out."""
+"""Most entries of a container in a log line."""
 MAX_DEPTH = 8
-"""Containers within containers; what lies deeper is left out."""
+"""Deepest level of containers within containers."""
 
 _WORDS = (
     r"passw|passphrase|secret|credential|authorization|private[._-]?key|keystore[._-]key|api[._-]?key"
@@ -33,7 +33,7 @@ _ASSIGNMENT = re.compile(
     r"(?P<before>(?<![\w.\-])"  # only where a name begins
     rf"(?![\w.\-]*?(?:resume|page)_token)(?=[\w.\-]*?(?:{_WORDS}))[\w.\-]++"
     r"""\\?["']?\s*+[=:]\s*+)"""
-    r"""(?P<value>\\"(?:(?!\\").)*+(?:\\"|\Z)"""  # inside a text that is quoted itself
+    r"""(?P<value>\\"(?:(?!\\").)*+(?:\\"|\Z)"""  # inside a quoted text
     r"""|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)"""
     r"""|(?:(?:Bearer|Basic|Digest|Negotiate)\s++)?[^\s,;&"'}]++)""",
     re.IGNORECASE | re.DOTALL,
@@ -42,7 +42,7 @@ _URL_PASSWORD = re.compile(r"(?P<before>(?<!\w)\w++://[^\s:/@]*+:)[^\s@/]++(?=@)
 
 
 def is_secret_key(name: str) -> bool:
-    """True when a value under this name is taken for a secret (`sasl.jaas.config`, `ssl.key.password`, …)."""
+    """True when a value of this name counts as a secret (`sasl.jaas.config`, `ssl.key.password`, …)."""
     name = name[:MAX_TEXT_CHARACTERS]
     return _SECRET_KEY.search(name) is not None and _NOT_SECRET_KEY.search(name) is None
 
@@ -59,20 +59,20 @@ def cut(text: str, limit: int) -> str:
 
 
 def redact_text(text: str) -> str:
-    """Cut a text to MAX_TEXT_CHARACTERS and blank what `blank_secrets` finds in it."""
+    """Cut a text to MAX_TEXT_CHARACTERS and blank the secrets that `blank_secrets` finds."""
     return blank_secrets(cut(text, MAX_TEXT_CHARACTERS))
 
 
 def blank_secrets(text: str) -> str:
-    """Blank `password=…` and its like, passwords in URLs and PEM private keys. Linear in the text."""
+    """Blank `password=…` and similar, passwords in URLs and PEM private keys. Takes linear time."""
     text = _PEM_KEY.sub(REDACTED, text)
     text = _URL_PASSWORD.sub(_blanked, text)
     return _ASSIGNMENT.sub(_blanked, text)
 
 
 def redact(value: Any, *, depth: int = MAX_DEPTH) -> Any:
-    """A copy with secrets blanked and bounded in depth, items and length of texts. Numbers, truth values and
-    None stay; any other object becomes its text."""
+    """A copy with blanked secrets and bounded depth, items and text lengths. Numbers, truth values and None
+    stay; any other object becomes its text."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

@@ -1,6 +1,5 @@
-"""Limits repeated log lines: the first is written at once, then at most one an interval with the number left
-out.
-"""
+"""Limits repeated log lines: writes the first at once, then at most one per interval with the number left
+out."""
 
 from dataclasses import dataclass, field
 

@@ -1,7 +1,7 @@
-"""The metrics of a service also under the names and labels that Strimzi's board of MirrorMaker 2 asks for, so
-that a board that is there already shows this deployment. Computed from what is scraped, when it is scraped.
+"""Exports a service's metrics also under the names and labels of Strimzi's MirrorMaker 2 board, so that an
+existing board shows this deployment.
 
-What the board asks of Connect's workers and of Java's heap has no counterpart, and stays empty.
+Computed from each scrape. Panels about Connect's workers and Java's heap have no counterpart and stay empty.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,25 +15,25 @@ _SOURCE = "kafka_connect_mirror_mirrorsourceconnector"
 _CHECKPOINT = "kafka_connect_mirror_mirrorcheckpointconnector"
 _MILLISECONDS = 1000.0
 _ALL = "all"
-"""Partition of what is measured for a topic as a whole, and topic and group of what is for a flow."""
+"""Partition of a metric of a whole topic, and topic and group of a metric of a whole flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Name:
-    """One name of the board, and what it is made of."""
+    """One name of the board, and its source."""
 
     name: str
     of: str
-    """The series of ours."""
+    """Our series."""
     factor: float = 1.0
     labels: tuple[str, ...] = ("source", "target", "topic", "partition")
     client: str = ""
-    """The consumer that the board looks for in the label `clientid`."""
+    """The consumer that the board expects in the label `clientid`."""
     total: bool = False
 
 
 def _in_milliseconds(figure: str, name: str) -> tuple[_Name, ...]:
-    """The figures of the last half minute; what is current is the mean."""
+    """The figures of the last half minute; the board's current value is our mean."""
     return tuple(
         _Name(
             name=f"{_SOURCE}_{name}{suffix}",
@@ -72,15 +72,15 @@ NAMES: tuple[_Name, ...] = (
     _Name(name="kafka_connect_worker_rebalance_rebalancing", of=_FLOWS, factor=0.0, labels=()),
 )
 CHECKPOINT_LATENCY = f"{_CHECKPOINT}_checkpoint_latency_ms"
-"""Mean of all since the start: made of the sum and the count of a histogram."""
+"""Mean since the start, from the sum and the count of a histogram."""
 _LATENCY = "twinlog_checkpoint_latency_seconds"
 
 
 class StrimziRegistry(CollectorRegistry):
-    """Whatever is registered, and the same once more by the names of Strimzi's board."""
+    """All registered metrics, and the same again under the names of Strimzi's board."""
 
     def __init__(self, *, cluster: str, service: str) -> None:
-        """`cluster` is the name that a user chooses on the board."""
+        """`cluster` is the name that a user selects on the board."""
         super().__init__()
         self._common = {
             "strimzi_io_kind": "KafkaMirrorMaker2",
@@ -96,7 +96,7 @@ class StrimziRegistry(CollectorRegistry):
 
 
 def renamed(families: Iterable[Metric], common: Mapping[str, str]) -> Iterator[Metric]:
-    """The families of the board; series that would have the same labels are added up."""
+    """The families of the board; series with the same labels are added up."""
     samples: dict[str, list[Sample]] = {}
     for family in families:
         for sample in family.samples:
@@ -144,6 +144,6 @@ def _labels(sample: Sample, name: _Name) -> dict[str, str]:
     }
     found = {label: known[label] for label in name.labels}
     if name.client:
-        # As the JMX exporter writes it, with the quotation marks of the object's name.
+        # In the JMX exporter's form, with the quotation marks of the object's name.
         found["clientid"] = f'"{known["source"]}->{known["target"]}|{name.client}"'
     return found

@@ -1,6 +1,5 @@
-"""Spans and their context between services, in W3C's words. Without an exporter spans cost nothing, and a
-caller's context is passed on.
-"""
+"""Spans and their W3C context between services. Without an exporter, spans cost nothing and a caller's
+context is still passed on."""
 
 import re
 import uuid
@@ -20,22 +19,20 @@ REQUEST_ID = "x-request-id"
 _SOUND_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CONTEXT_KEYS = frozenset(("traceparent", "tracestate"))
 MOST_CONTEXT_CHARACTERS = 512
-"""How much of a caller's `traceparent` or `tracestate` is taken: W3C asks for no more to be kept."""
+"""Most characters accepted of a caller's `traceparent` or `tracestate`; W3C requires no more."""
 
 _propagator = TraceContextTextMapPropagator()
 
 
 def request_id_of(given: str | bytes | None) -> str:
-    """The id of a call in the log: the caller's, if it is 1 to 64 of `A-Z a-z 0-9 . _ -`, else one of our
-    own.
-    """
+    """The id of a call in the log: the caller's, if it is 1 to 64 of `A-Z a-z 0-9 . _ -`, else a new one."""
     if isinstance(given, str) and _SOUND_REQUEST_ID.fullmatch(given):
         return given
     return uuid.uuid4().hex[:16]
 
 
 def outgoing_metadata() -> tuple[tuple[str, str], ...]:
-    """What a call to another service carries: the id of the request that it serves, and the trace."""
+    """Metadata of a call to another service: the id of the request being served, and the trace."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     own = structlog.contextvars.get_contextvars().get("request_id")
@@ -43,7 +40,7 @@ def outgoing_metadata() -> tuple[tuple[str, str], ...]:
 
 
 def incoming_context(metadata: Mapping[str, str | bytes]) -> Context:
-    """The trace of a caller; an empty one where it sends none, or one that is too long to be true."""
+    """The trace of a caller; an empty one when it sends none, or one that is too long."""
     carrier = {
         key: value
         for key, value in metadata.items()
@@ -60,13 +57,13 @@ def span(
     kind: SpanKind = SpanKind.INTERNAL,
     parent: Context | None = None,
 ) -> Iterator[Span]:
-    """A step of work; a failure is recorded on it."""
+    """A step of work; records a failure."""
     with trace.get_tracer("twinlog").start_as_current_span(
         name,
         context=parent,
         kind=kind,
         attributes=attributes,
-        # An exception's text may hold what logs do not show: its type or reason is enough.
+        # An exception's text may hold secrets that logs do not show: its type or reason is enough.
         record_exception=False,
         set_status_on_exception=False,
     ) as started:
@@ -78,27 +75,27 @@ def span(
 
 
 def failed(of: Span, error: Exception) -> None:
-    """Mark a span as failed, with the reason of a TwinlogError or the type of another."""
+    """Mark a span as failed, with the reason of a TwinlogError or the type of another exception."""
     of.set_status(Status(StatusCode.ERROR))
     of.set_attribute("error.type", error.reason if isinstance(error, TwinlogError) else type(error).__name__)
 
 
 def traceparent() -> str:
-    """W3C's word for the current span; empty where there is none. For whom no RPC carries it to."""
+    """The current span in W3C's form; empty without one. For receivers that no RPC reaches."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier.get("traceparent", "")
 
 
 def linked_to(given: str) -> list[Link]:
-    """A link to the span that a `traceparent` names; none where it names none."""
+    """A link to the span in a `traceparent`; none when it has no valid one."""
     context = trace.get_current_span(incoming_context({"traceparent": given})).get_span_context()
     return [Link(context)] if context.is_valid else []
 
 
 @contextmanager
 def under(context: Context) -> Iterator[None]:
-    """Spans that begin meanwhile are of this context: of whom the work is done for."""
+    """Spans that begin meanwhile belong to this context: the work is done on its behalf."""
     token = attach(context)
     try:
         yield
@@ -108,7 +105,7 @@ def under(context: Context) -> Iterator[None]:
 
 @contextmanager
 def detached_span(name: str, attributes: Mapping[str, str | int | float | bool]) -> Iterator[Span]:
-    """As `span`, for a generator: what runs between two steps of it belongs to its caller."""
+    """Like `span`, for a generator: code that runs between two of its steps belongs to its caller."""
     started = trace.get_tracer("twinlog").start_span(name, attributes=attributes)
     try:
         yield started
@@ -120,7 +117,7 @@ def detached_span(name: str, attributes: Mapping[str, str | int | float | bool])
 
 
 def add_trace_ids(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A step of structlog: the ids of the current span, so that a line is found from its trace."""
+    """A structlog processor that adds the ids of the current span, so that a trace leads to its log lines."""
     context = trace.get_current_span().get_span_context()
     if context.is_valid:
         event.setdefault("trace_id", trace.format_trace_id(context.trace_id))

@@ -1,1 +1,1 @@
-"""Fakes, fixtures and waits for tests: public, used by ours and by users."""
+"""Fakes, fixtures and waits for our tests and for users' tests."""

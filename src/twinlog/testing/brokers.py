@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 PATIENCE_SECONDS: Final = 120.0
-"""Far longer than anything takes: a machine may be busy, and only what never comes shall fail."""
+"""Far longer than anything takes: a machine may be busy, and only a missing event shall fail."""
 _POLL_SECONDS = 0.05
 _LONGEST_POLL_SECONDS = 1.0
 _LONGEST_TOPIC_NAME = 249
@@ -52,7 +52,7 @@ class KafkaPair:
 
 
 def unique_name(hint: str) -> str:
-    """`hint` made fit for a topic or group name, and unlike every other: tests share brokers."""
+    """`hint` made valid as a topic or group name, and unique: tests share brokers."""
     fit = re.sub(r"[^A-Za-z0-9_-]+", "-", hint).strip("-")
     suffix = uuid.uuid4().hex[:8]
     return f"{fit[: _LONGEST_TOPIC_NAME - 60]}-{suffix}"
@@ -73,14 +73,14 @@ async def eventually(
 async def eventually(
     predicate: Callable[[], Value | Awaitable[Value | None] | None], timeout_seconds: float = PATIENCE_SECONDS
 ) -> Value:
-    """Ask `predicate` until its answer is true, and return that answer.
+    """Call `predicate` until it returns a true value, and return that value.
 
-    An AssertionError counts as not yet: a predicate may be a function of asserts that returns True. So do
-    errors that a retry may heal, as of leaders that move and services that start. Raises AssertionError with
-    the last answer or error after `timeout_seconds`; other errors at once.
+    An AssertionError counts as false: a predicate may be a function of asserts that returns True. So do
+    retriable errors, as of leaders that move and services that start. Raises AssertionError with the last
+    value or error after `timeout_seconds`; other errors at once.
 
-    Asked are questions the less often the longer they wait and the longer their answer takes: what is waited
-    for needs the processor too.
+    Calls become less frequent the longer they last and the longer the wait: the awaited work needs the
+    processor too.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -109,8 +109,8 @@ async def eventually(
 
 
 async def retry_admin(change: Callable[[], Awaitable[Mapping[Any, KafkaError | None]]]) -> None:
-    """Make a change by an admin call, again while brokers refuse part of it for now (a leader that moves, one
-    that does not know a new topic yet). Raises the KafkaError of any other refusal.
+    """Make a change by an admin call, and repeat it while brokers refuse a part for now (a leader that moves,
+    one that does not know a new topic yet). Raises the KafkaError of any other refusal.
 
         await retry_admin(lambda: cluster.delete_records({partition: 40}))
     """
@@ -118,7 +118,7 @@ async def retry_admin(change: Callable[[], Awaitable[Mapping[Any, KafkaError | N
 
     async def done() -> bool:
         nonlocal done_before
-        # What could not be told the first time, or not at all, may have been done all the same.
+        # A first call without an answer may have taken effect all the same.
         known, done_before = done_before, frozenset({"TOPIC_EXISTS"})
         refusals = [error for error in (await change()).values() if error is not None]
         refusals = [error for error in refusals if error.reason not in known]

@@ -1,4 +1,4 @@
-"""A certificate authority of a test's own, and PEM files of what it signs."""
+"""A test's own certificate authority, and PEM files of the certificates that it signs."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -66,9 +66,9 @@ class Authority:
         key: SigningKey | None = None,
         raw_names: bytes = b"",
     ) -> Signed:
-        """`hosts`: names and addresses; `days` from now on, negative = expired; `from_days`: from when on;
-        `key`: whose certificate it is, by default a new one's; `raw_names`: bytes that take the
-        place of the hosts' encoding."""
+        """`hosts`: names and addresses. `days` from now on, negative = expired; `from_days`: start of
+        validity. `key`: the certificate's key, by default a new one. `raw_names`: bytes that replace the
+        hosts' encoding."""
         now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
         key = key or ec.generate_private_key(ec.SECP256R1())
         builder = (
@@ -91,7 +91,8 @@ class Authority:
         return Signed(chain, _key_pem(key))
 
     def files(self, directory: Path, common_name: str, *hosts: str, days: float = 1.0) -> TlsFiles:
-        """The same, as files of that name in a directory, with the authority's own certificate."""
+        """Write the certificate and key as files of that name in a directory, with the authority's
+        certificate."""
         signed = self.sign(common_name, *hosts, days=days)
         files = TlsFiles(
             certificate=str(directory / f"{common_name}.pem"),

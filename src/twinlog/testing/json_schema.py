@@ -14,7 +14,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 _WORDS = frozenset(("$schema", "$defs", "title", "description"))
-"""They ask nothing of a document."""
+"""Keywords that demand nothing of a document."""
 _CHECKED = frozenset(
     (
         "$ref",
@@ -34,8 +34,8 @@ _CHECKED = frozenset(
 
 
 def violations(document: Any, schema: Mapping[str, Any]) -> list[str]:
-    """What breaks the schema, with where it is; empty: the document is valid. Raises ValueError for a schema
-    with a keyword that is not checked here."""
+    """Violations of the schema, each with its place; empty for a valid document. Raises ValueError for a
+    schema with an unsupported keyword."""
     return [*_broken(document, schema, schema, "$")]
 
 
@@ -66,7 +66,8 @@ def _broken(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: 
 def _broken_choice(
     value: Any, choices: Sequence[Mapping[str, Any]], root: Mapping[str, Any], at: str
 ) -> Iterator[str]:
-    """Nothing where one of them fits, else what breaks that which fits best: it is found deeper."""
+    """Empty when one alternative fits, else the violations of the one that fits best, which are found
+    deepest."""
     found = [list(_broken(value, each, root, at)) for each in choices]
     if all(found):
         yield from min(found, key=lambda broken: (broken[0].startswith(f"{at}: "), len(broken)))

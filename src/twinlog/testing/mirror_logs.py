@@ -86,7 +86,7 @@ def bounds_of(source: MemoryLog, target: MemoryLog, **changes: Any) -> Bounds:
 
 
 def drive(steps: Steps[Any], source: MemoryLog, target: MemoryLog, answers: Sequence[Extended] = ()) -> Any:
-    """Answer what a generator asks for, to its end; `answers` to those who wait for more of the target."""
+    """Answer a generator's requests to its end; `answers` go to requests for more of the target."""
     waiting = [*answers]
     answer: Chunk | Extended | None = None
     limit, position = target.end, None

@@ -1,4 +1,4 @@
-"""Messages of the formats v0 and v1, as logs of Kafka before 0.11 hold them."""
+"""Messages of the formats v0 and v1, as in logs of Kafka before 0.11."""
 
 import struct
 import zlib
@@ -23,6 +23,6 @@ def old_message(
 
 
 def old_wrapper(offset: int, inner: bytes, *, magic: int = 1, codec: Codec = Codec.GZIP) -> bytes:
-    """A compressed message around others; `offset` is that of the last one of them. Inner offsets of v1 begin
-    at 0."""
+    """A compressed message around others; `offset` is that of its last one. Inner offsets of v1 begin at
+    0."""
     return old_message(offset, None, compress(codec, inner), magic=magic, attributes=codec)

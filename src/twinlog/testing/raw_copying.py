@@ -1,5 +1,4 @@
-"""Copying one partition by the raw parts alone: what a task of the source service does, without the
-service."""
+"""Copies one partition with the raw parts only, like a task of the source service without the service."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -22,7 +21,7 @@ from twinlog.model import TopicPartition
 async def open_session(
     alias: str, properties: Mapping[str, str], *, timeout_seconds: float = 20.0
 ) -> AsyncIterator[DataClientPool]:
-    """A session that is closed at the end."""
+    """A session that the context closes at its end."""
     session = DataClientPool(
         alias, aiokafka_client_options(properties, alias=alias), timeout_seconds=timeout_seconds
     )
@@ -33,7 +32,7 @@ async def open_session(
 
 
 class PartitionCopy:
-    """A position that moves as data is copied, and the exact offset map of what was."""
+    """A position that moves with the copy, and the exact offset map."""
 
     def __init__(self, source: TopicPartition, target: TopicPartition, policy: CopyPolicy) -> None:
         self.source = source
@@ -53,7 +52,7 @@ class PartitionCopy:
     async def copy(
         self, fetcher: RawFetcher, sink: RawProducer | TransactionRotation, stop_offset: int
     ) -> None:
-        """Copy until the position has reached `stop_offset` or something stands in the way."""
+        """Copy until the position reaches `stop_offset` or something blocks it."""
         while self.position < stop_offset and self.fault_reason is None:
             fetched = await self.fetch(fetcher)
             if isinstance(fetched, FetchFailure):
@@ -106,4 +105,4 @@ async def open_fetcher(
 QUICK = ProducerSettings(
     delivery_timeout_seconds=20.0, request_timeout_seconds=10.0, unknown_topic_seconds=1.0
 )
-"""Settings for tests: what cannot work is noticed soon."""
+"""Settings for tests that fail fast."""

@@ -1,4 +1,4 @@
-"""Records of every awkward kind, written to real topics batch by batch with the codec a test wants."""
+"""Records with every awkward content, written to real topics batch by batch with a chosen codec."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ PAST_MS = 1_000_000_000_000
 
 
 def awkward_records(now_ms: int, *, count: int = 40) -> list[NewRecord]:
-    """Null and empty keys and values, tombstones, headers of all sorts, bytes that are no text, old times."""
+    """Null and empty keys and values, tombstones, all sorts of headers, bytes that are no text, old times."""
     records = [
         NewRecord(None, b"no key", now_ms),
         NewRecord(b"", b"empty key", now_ms),

@@ -1,4 +1,4 @@
-"""A service as a process of its own, as users run it: started, asked over gRPC, stopped by SIGTERM."""
+"""A service as a process of its own, as users run it: called over gRPC, stopped by SIGTERM."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ class ServiceProcess:
     log_file: Path
 
     def log(self) -> str:
-        """Everything it has written so far."""
+        """All its output so far."""
         return self.log_file.read_text(errors="replace")
 
     async def kill(self) -> None:
@@ -43,10 +43,10 @@ class ServiceProcess:
 async def run_service(
     name: str, directory: Path, properties: str, *, arguments: Sequence[str] = ()
 ) -> AsyncIterator[ServiceProcess]:
-    """Run `twinlog-<name>` with this properties file, its gRPC on a free port, its log in `directory`.
+    """Run `twinlog-<name>` with this properties file, with gRPC on a free port and the log in `directory`.
 
-    SIGTERM ends it at the end, and it has to exit with 0 within a minute, unless the test killed it. Raises
-    AssertionError with the log otherwise.
+    Ends it with SIGTERM; it must exit with 0 within a minute, unless the test killed it. Otherwise raises
+    AssertionError with the log.
     """
     config, port_file, log_file = _prepare(name, directory, properties)
     with log_file.open("ab") as log:
@@ -77,7 +77,7 @@ async def run_service(
 
 
 def _prepare(name: str, directory: Path, properties: str) -> tuple[Path, Path, Path]:
-    """The properties file, and the paths of the port file and the log."""
+    """Write the properties file; return the paths of the port file and the log."""
     directory.mkdir(parents=True, exist_ok=True)
     config, port_file = directory / "mm2.properties", directory / "port"
     config.write_text(properties)

@@ -26,7 +26,7 @@ _PARTITION_BYTES = 28
 
 
 class Asked(NamedTuple):
-    """One fetch request as a broker read it."""
+    """One fetch request as a broker received it."""
 
     at: float
     node: int
@@ -38,9 +38,8 @@ class Asked(NamedTuple):
 @dataclass(slots=True)
 class _Log:
     batches: list[bytes] = field(default_factory=list)
-    """One record each: the batch at index i has offset i, which it gets when it is fetched. A long log of one
-    batch costs the memory of one.
-    """
+    """One record each: the batch at index i gets offset i when it is fetched. A long log of one batch costs
+    the memory of one."""
 
 
 @dataclass(slots=True)
@@ -50,11 +49,11 @@ class SimulatedBrokers:
     asked: list[Asked] = field(default_factory=list)
     """Every fetch, in the order of arrival."""
     throttles_ms: dict[int, list[int]] = field(default_factory=dict)
-    """By node: how the next answers are throttled; each of them is empty."""
+    """By node: throttle times of the next answers, each of which is empty."""
     out_of_range: set[TopicPartition] = field(default_factory=set)
-    """Partitions that hold no position at all."""
+    """Partitions without any valid position."""
     too_large: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose next batch no client of ours takes."""
+    """Partitions whose next batch is too large for our clients."""
     waiting: int = 0
     """Fetches that wait for data now."""
     most_waiting: int = 0
@@ -65,7 +64,7 @@ class SimulatedBrokers:
         return cast("DataClientPool", _Session(self, timeout_seconds))
 
     async def append(self, partition: TopicPartition, batches: Iterable[bytes]) -> None:
-        """Batches of one record; their base offsets are set when they are fetched."""
+        """Append batches of one record; their base offsets are set when they are fetched."""
         self._logs.setdefault(partition, _Log()).batches.extend(batches)
         async with self._changed:
             self._changed.notify_all()
@@ -135,7 +134,7 @@ class _Client:
 
 @dataclass(slots=True)
 class _Session:
-    """What `RawFetcher` asks of a `DataClientPool`."""
+    """The methods of `DataClientPool` that `RawFetcher` uses."""
 
     brokers: SimulatedBrokers
     timeout_seconds: float

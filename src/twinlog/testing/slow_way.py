@@ -20,7 +20,7 @@ _PIECE_BYTES = 16 << 10
 
 @dataclass(slots=True)
 class SlowWay:
-    """One direction has as much as the other. Proxies live until `close`."""
+    """Both directions have the same rate. Proxies live until `close`."""
 
     bytes_per_second: float
     _ports: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class SlowWay:
     _free_at: dict[str, float] = field(default_factory=dict)
 
     async def port_to(self, host: str, port: int) -> int:
-        """The port of 127.0.0.1 that leads there."""
+        """The port of 127.0.0.1 that forwards to the broker."""
         if (host, port) not in self._ports:
 
             async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -40,7 +40,7 @@ class SlowWay:
                         group.create_task(self._carry(reader, there_writer, "there"), name="there")
                         group.create_task(self._carry(there_reader, writer, "back"), name="back")
 
-            # Small buffers, as on a line: what is written is on its way, and not in a queue of ours.
+            # Small buffers, as on a line: written data is in transit, not in a local queue.
             server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=_PIECE_BYTES)
             self._servers.append(server)
             self._ports[host, port] = server.sockets[0].getsockname()[1]

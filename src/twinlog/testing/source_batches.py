@@ -1,5 +1,4 @@
-"""Batches as a source log may hold them: with holes, flags and any timestamps, for tests of who reads
-them."""
+"""Batches as a source log may hold them, with holes, flags and any timestamps, for tests of readers."""
 
 import struct
 from collections.abc import Sequence
@@ -35,9 +34,9 @@ def source_batch(
     control: bool = False,
     more_attributes: int = 0,
 ) -> bytes:
-    """One v2 batch with a true checksum.
+    """One v2 batch with a valid checksum.
 
-    Bases and the last offset are those of the records unless given (what compaction leaves behind).
+    Bases and the last offset are those of the records unless given (as compaction leaves them).
     `appended_at_ms` makes it LogAppendTime.
     """
     first = base_offset if base_offset is not None else records[0].offset

@@ -1,5 +1,6 @@
-"""An event loop whose time jumps: waits of hours pass at once, in their order, as long as nothing does real
-I/O. While a thread works for the loop (`asyncio.to_thread`), its time stands still.
+"""An event loop whose time jumps: waits of hours pass at once, in order, as long as no task does real I/O.
+
+While a thread works for the loop (`asyncio.to_thread`), its time stands still.
 """
 
 import asyncio
@@ -15,13 +16,13 @@ _START_MS = 1_700_000_000_000
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Blocks for threads only: a wait for time moves the time on."""
+    """Blocks for threads only; a wait for time advances the time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now_seconds = 0.0
         self.busy_threads = 0
-        """Pieces of work that threads do for the loop; the end of each wakes the selector."""
+        """Work of threads for the loop; its end wakes the selector."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         may_block = self.busy_threads and timeout != 0
@@ -37,7 +38,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Starts at 0 seconds; moves on only while every task waits."""
+    """Starts at 0 seconds; advances only while every task waits."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -66,7 +67,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """`Clock` that reads the running loop's time: what `VirtualTimeLoop` says."""
+    """`Clock` that reads the running loop's time."""
 
     def now_ms(self) -> int:
         return _START_MS + int(self.monotonic() * 1000)
@@ -76,7 +77,7 @@ class LoopClock:
 
 
 def run_in_virtual_time(test: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a loop of its own whose time jumps.
+    """Run a coroutine on its own loop with virtual time.
 
     Raises RuntimeError instead of hanging when every task waits for something that never comes.
     """

@@ -1,4 +1,4 @@
-"""What a verification says: differences by kind, what was not compared and why, and the proof of a
+"""The results of a verification: differences by kind, ranges not compared with reasons, and the proof of a
 partition."""
 
 from collections.abc import Hashable
@@ -10,45 +10,44 @@ from twinlog.model import TopicPartition
 
 
 class Kind(StrEnum):
-    """What is wrong with a record. A closed list; the words are part of the report's schema."""
+    """How a record differs. A closed list; the values are part of the report's schema."""
 
     MISSING = "MISSING"
-    """The source has it, the copy has not."""
+    """The source has it, the copy lacks it."""
     DUPLICATE = "DUPLICATE"
     """The copy has it once more."""
     FOREIGN = "FOREIGN"
-    """The copy has it, the source has not."""
+    """The copy has it, the source lacks it."""
     CHANGED = "CHANGED"
-    """It is at its place, with another key, value, headers or timestamp."""
+    """It is at its place with another key, value, headers or timestamp."""
     ORDER = "ORDER"
-    """It is in the copy as it was written, at another place among the others."""
+    """The copy has it unchanged, at another place among the others."""
 
 
 class Reason(StrEnum):
-    """Why a range was not compared. Reasons of errors (KAFKA_TIMEOUT, TOPIC_UNKNOWN, …) stand beside
-    these."""
+    """Why a range was not compared. Reasons of errors (KAFKA_TIMEOUT, TOPIC_UNKNOWN, …) also appear in its
+    place."""
 
     SOURCE_RETENTION = "SOURCE_RETENTION"
-    """The source has deleted the records, or lost them as the ledger of gaps says; the copy still has
-    them."""
+    """The source deleted the records, or lost them by the ledger of gaps; the copy still has them."""
     TARGET_RETENTION = "TARGET_RETENTION"
-    """The target has deleted the records of the copy; the source still has them."""
+    """The target deleted the records of the copy; the source still has them."""
     KNOWN_GAP = "KNOWN_GAP"
-    """The ledger of gaps says that these records are not on the target."""
+    """By the ledger of gaps, these records are not on the target."""
     BEFORE_FIRST_COPY = "BEFORE_FIRST_COPY"
-    """The flow begins at the end of a topic (auto.offset.reset=latest), and these came before."""
+    """The flow begins at the end of a topic (auto.offset.reset=latest), and these records are older."""
     NOT_COPIED_YET = "NOT_COPIED_YET"
-    """Behind the stored position of the flow: lag, and no loss."""
+    """After the stored position of the flow: lag, not loss."""
     TARGET_OPEN_TRANSACTION = "TARGET_OPEN_TRANSACTION"
-    """A transaction is open on the copy: nobody sees what is behind its beginning."""
+    """A transaction is open on the copy; nobody can read beyond its beginning."""
     TARGET_MISSING = "TARGET_MISSING"
-    """There is no such topic or partition on the target."""
+    """The target has no such topic or partition."""
     TOO_DIFFERENT = "TOO_DIFFERENT"
-    """So much in a row differs that it cannot be said what belongs together."""
+    """So many consecutive records differ that their counterparts cannot be determined."""
 
     @property
     def is_harmless(self) -> bool:
-        """Nothing that both clusters could still hold was left out."""
+        """Whether it leaves out nothing that both clusters could still hold."""
         return self in (
             Reason.SOURCE_RETENTION,
             Reason.TARGET_RETENTION,
@@ -79,10 +78,10 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One record that differs, or `count` records in a row that differ in the same way.
+    """One record that differs, or `count` consecutive records that differ in the same way.
 
-    `source_offset` is the record on the source; of a FOREIGN one, the record before which it stands.
-    `target_offset` is the record on the target; of a MISSING one, the record before which it would stand.
+    `source_offset` is the record on the source; for a FOREIGN one, the record before which it stands.
+    `target_offset` is the record on the target; for a MISSING one, the record before which it would stand.
     None: the end of the log.
     """
 
@@ -91,7 +90,8 @@ class Difference:
     target_offset: int | None
     count: int = 1
     changed: tuple[str, ...] = ()
-    """What differs, for CHANGED: key, value, headers, timestamp; offset, where the source's are promised."""
+    """The differing parts of CHANGED: key, value, headers, timestamp; offset, where the source's are
+    promised."""
     found_in: str = ""
     """For MISSING and FOREIGN: the same record in another partition of the topic, as `topic-2@17`."""
 
@@ -103,12 +103,12 @@ class NotCompared:
     side: Side
     from_offset: int
     to_offset: int
-    """First offset behind it."""
+    """First offset after the range."""
     reason: str
-    """A `Reason`, or that of an error."""
+    """A `Reason`, or an error's reason."""
     detail: str = ""
     is_harmless: bool = False
-    """True: the copy may be EQUAL all the same."""
+    """True: the copy may be EQUAL nevertheless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ class KnownGap:
     reason: str
     acknowledged: bool = False
     lost_of_joined: int | None = None
-    """It stands for several gaps, with records between them that are on the target: so many offsets are
-    lost. None: all of them."""
+    """For several gaps joined in one, with copied records between them: the number of lost offsets. None:
+    all."""
 
     @property
     def is_joined(self) -> bool:
@@ -135,16 +135,16 @@ class KnownGap:
 
     @property
     def lost_offsets(self) -> int:
-        """How many offsets of the range are lost, at most."""
+        """Most lost offsets of the range."""
         return self.to_offset - self.from_offset if self.lost_of_joined is None else self.lost_of_joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is compared of one partition.
+    """The compared ranges of one partition.
 
-    Everything below the goals must be explained. What is between a goal and its limit is only read to find
-    counterparts: records that came while the bounds were taken.
+    Everything below the goals must be explained. Records between a goal and its limit arrived while the
+    bounds were taken, and are read only to find counterparts.
     """
 
     source: TopicPartition
@@ -158,29 +158,31 @@ class Bounds:
     position: int | None
     """Next source offset to copy, as stored before `target_goal` was taken; None: nothing is stored."""
     source_lost: tuple[Range, ...] = ()
-    """What the source has no more, such as everything before its log's start."""
+    """Ranges that the source no longer has, such as everything before its log's start."""
     target_lost: tuple[Range, ...] = ()
     gaps: tuple[KnownGap, ...] = ()
     source_compacted: bool = False
     target_compacted: bool = False
     begins_anywhere: bool = False
-    """The copy may begin later than the source: the flow began at the end."""
+    """The copy may begin later than the source, because the flow began at the end."""
     offsets_kept_from: int | None = None
-    """Source offset from which on the copy must have the source's offsets; None: nobody promised that."""
+    """Source offset from which the copy must have the source's offsets; None: not promised."""
     offsets_kept_until: int | None = None
-    """Source offset from which on a copy that had the source's offsets has its own; None: it still has the
+    """Source offset from which a copy with the source's offsets has its own; None: it still has the
     source's."""
     may_grow: bool = True
-    """More of the copy may come; not in a part that ends before the partition does."""
+    """More records of the copy may arrive; not in a part that ends before the partition does."""
     head_is_free: bool = False
-    """What the target has before the first record of the source's range belongs to what is not compared."""
+    """The target's records before the first record of the source's range belong to ranges that are not
+    compared."""
     equal_until: int = 0
-    """Source offset behind the last record that was found equal before this range; 0: none was."""
+    """Source offset after the last record that was found equal before this range; 0: none."""
     source_log_start: int | None = None
-    """Where the source's log begins, if the range begins later: originals of duplicates are looked for from
-    there on."""
+    """The source's log start, if the range begins later: the search for originals of duplicates begins
+    there."""
     tail_is_free: bool = False
-    """What the target has behind the last record of the source's range belongs to what is not compared."""
+    """The target's records after the last record of the source's range belong to ranges that are not
+    compared."""
 
     @property
     def has_all_offsets(self) -> bool:
@@ -190,7 +192,7 @@ class Bounds:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionProof:
-    """What is known of one partition after a verification."""
+    """The result for one partition."""
 
     source: TopicPartition
     target: TopicPartition
@@ -200,43 +202,43 @@ class PartitionProof:
     target_from: int
     target_to: int
     records: int = 0
-    """Records of the source that were found equal on the target."""
+    """Records of the source with an equal record on the target."""
     unopened_records: int = 0
     """Those of `records` that were compared by the bytes of their batches."""
     continues_at: tuple[int, int] | None = None
-    """Source and target offset after the last records that were compared, also of those that came after the
-    source's goal was taken: where a later comparison begins. None: not known."""
+    """Source and target offset after the last compared records, including those after the source's goal: a
+    later comparison begins there. None: not known."""
     equal_until: int = 0
-    """Source offset behind the last record that was found equal."""
+    """Source offset after the last equal record."""
     records_after_goal: int = 0
     """Found equal before `continues_at`, and not among `records`."""
     superseded_records: int = 0
-    """Records of compacted topics that are on one side only, which a later record of the key explains."""
+    """Records of compacted topics on one side only, which a later record of the key explains."""
     target_compacted: bool = False
     """The copy is a compacted topic."""
     same_offsets: bool = True
     """Each compared record has the same offset on both sides."""
     offsets_promised: bool = False
-    """The copy must have the source's offsets: a record at another one is a difference."""
+    """The copy must have the source's offsets: another offset is a difference."""
     source_hash: str = ""
-    """Order-sensitive hash of the batches that were compared, of each side; empty = not known."""
+    """Order-sensitive hash of the compared batches of each side; empty = not known."""
     target_hash: str = ""
     bytes: int = 0
-    """Read of both sides, as stored."""
+    """Bytes read of both sides, as stored."""
     differences: list[Difference] = field(default_factory=list)
     not_compared: list[NotCompared] = field(default_factory=list)
     timestamps_compared: bool = True
     """False: (some) timestamps of the copy are its broker's own (LogAppendTime)."""
     unmatched: dict[tuple[Side, int], Hashable] = field(default_factory=dict)
-    """What the first of the MISSING and FOREIGN records hold, by side and offset: they may be in another
-    partition."""
+    """Contents of the first MISSING and FOREIGN records, by side and offset: another partition may hold
+    them."""
 
     @property
     def is_complete(self) -> bool:
         return all(each.is_harmless for each in self.not_compared)
 
     def not_read(self, error: TwinlogError, *, goal: int) -> None:
-        """The rest of the source, up to the offset `goal`, could not be read."""
+        """Note that the rest of the source, up to the offset `goal`, could not be read."""
         self.not_compared.append(
             NotCompared(
                 side=Side.SOURCE,

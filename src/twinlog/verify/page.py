@@ -1,4 +1,4 @@
-"""The report as one page of HTML that needs nothing else: a picture of each partition, and the tables."""
+"""The report as one self-contained page of HTML: a picture of each partition, and the tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -107,7 +107,7 @@ def _picture(
 
 
 class _Raw(str):
-    """HTML already."""
+    """Text that is HTML already."""
 
     __slots__ = ()
 

@@ -1,5 +1,5 @@
-"""A partition in parts that are compared side by side: cut where both logs have the same records, and put
-together again when they are equal."""
+"""Splits a partition into parts that are compared side by side, at records that both logs have, and joins the
+results of equal parts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,13 +9,13 @@ from twinlog.verify.runs import merged_ranges
 
 
 def split_offsets(bounds: Bounds, most_offsets: int) -> list[int]:
-    """Source offsets to cut a partition at, none where it cannot be cut: round ones, so that they are the
-    same the next time."""
+    """Source offsets to split a partition at, none where it cannot be split. Round offsets, so that they are
+    the same next time."""
     if bounds.source_compacted or bounds.target_compacted:
-        return []  # what explains a record may be in any later part
+        return []  # the explanation of a record may be in any later part
     first = (bounds.source_start // most_offsets + 1) * most_offsets
     spans = [gap for gap in bounds.gaps if gap.is_joined]
-    # What a joined gap lost is counted in one part.
+    # The losses of a joined gap are counted in one part.
     return [
         at
         for at in range(first, bounds.source_goal - most_offsets // 2, most_offsets)
@@ -24,7 +24,7 @@ def split_offsets(bounds: Bounds, most_offsets: int) -> list[int]:
 
 
 def parts(bounds: Bounds, cuts: Sequence[tuple[int, int]]) -> list[Bounds]:
-    """The partition cut at these places, each the same record in both logs, in order."""
+    """The partition split at these places, each the same record in both logs, in order."""
     if not cuts:
         return [bounds]
     begins = [(bounds.source_start, bounds.target_start), *cuts]
@@ -52,8 +52,8 @@ def parts(bounds: Bounds, cuts: Sequence[tuple[int, int]]) -> list[Bounds]:
 
 
 def _lost_of(bounds: Bounds, begin: int | None, end: int | None) -> tuple[Range, ...]:
-    """What the source lost in a part or at its end; None: where the partition begins or ends. What was lost
-    elsewhere explains nothing here."""
+    """The source's losses in a part or at its end; None: at the beginning or end of the partition. Losses
+    elsewhere explain nothing here."""
     return tuple(
         each
         for each in bounds.source_lost
@@ -62,10 +62,10 @@ def _lost_of(bounds: Bounds, begin: int | None, end: int | None) -> tuple[Range,
 
 
 def joined(proofs: Sequence[PartitionProof]) -> PartitionProof:
-    """One proof of all parts of a partition, in any order, of which none has a difference.
+    """One proof of all parts of a partition, in any order, none of which has a difference.
 
-    Where one has, the partition is to be compared whole: only that names what moved from one part to another,
-    and a place that repeats itself may have been cut wrongly. What is equal in parts is equal.
+    A partition with a difference must be compared whole: only that finds records that moved from one part to
+    another, and a repeating place may have been split wrongly. Equality in parts is equality.
     """
     ordered = sorted(proofs, key=lambda proof: (proof.source_from, proof.source_to))
     first, last = ordered[0], ordered[-1]

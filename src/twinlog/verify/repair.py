@@ -1,9 +1,9 @@
-"""What can be done for the differences of a report. Pure: says it, and does nothing.
+"""Suggests remedies for the differences of a report. Pure: changes nothing.
 
-A log is only appended to: what is in a copy stays there, at its place. Records that are missing at its end
-are copied again by moving the position back. A compacted copy is as its source once the last record of each
-key is. Anything else takes a new copy: the topic is deleted, created, and copied from the source's start.
-What the source has no more, a new copy has not: where the old one still holds such records, it stays.
+A log can only be appended to: records of a copy stay where they are. Missing records at its end are copied
+again after the position is moved back. A compacted copy equals its source once it has the last record of each
+key. Anything else needs a new copy: delete and create the topic, and copy it from the source's start. A new
+copy lacks the records that the source has deleted: an old copy that still holds such records stays.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,11 +22,11 @@ _HEALED_BY_COPYING = frozenset(("MISSING", "CHANGED"))
 
 class Action(StrEnum):
     COPY_FROM = "COPY_FROM"
-    """Set the position back: everything from there is copied again, and nothing is there twice."""
+    """Move the position back: everything from there is copied again, without duplicates."""
     COPY_AGAIN = "COPY_AGAIN"
-    """As COPY_FROM, on a compacted copy: records are there twice until it is compacted."""
+    """Like COPY_FROM, on a compacted copy: records are duplicated until compaction."""
     NEW_COPY = "NEW_COPY"
-    """Nothing heals this copy; one from the start of the source is equal."""
+    """Only a new copy from the start of the source is equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,12 @@ class Remedy:
     commands: tuple[str, ...]
     target_topic: str
     holds_older: bool
-    """The copy holds records that the source has no more."""
+    """The copy holds records that the source has deleted."""
 
 
 def remedies(report: Mapping[str, Any]) -> list[Remedy]:
-    """Return the remedies by partition for the JSON report of a verification. Raises ConfigError if it is
-    not a report."""
+    """Return the remedies by partition for the JSON report of a verification. Raises ConfigError if it is not
+    a report."""
     try:
         partitions = {_place(each): each for each in report["partitions"]}
         found = sorted(report["differences"], key=_place)
@@ -62,7 +62,7 @@ def remedies(report: Mapping[str, Any]) -> list[Remedy]:
 
 
 def what_was_not_seen(report: Mapping[str, Any]) -> str | None:
-    """Why it is unknown whether the copy of a topic has records that the source no longer has: a comparison
+    """Why it is unknown whether the copy of a topic has records that the source has deleted: a comparison
     failed, and the log may not begin at its first record. None: it is known."""
     from_first = {
         _place(each) for each in report["partitions"] if each["source_from"] == 0 < each["source_to"]

@@ -16,7 +16,7 @@ class Verdict(StrEnum):
     DIFFERENT = "DIFFERENT"
     """At least one record differs."""
     INCOMPLETE = "INCOMPLETE"
-    """Nothing differs as far as it was compared, but something was not."""
+    """Nothing compared differs, but something was not compared."""
 
 
 EXIT_CODES = {Verdict.EQUAL: 0, Verdict.DIFFERENT: 1, Verdict.INCOMPLETE: 3}
@@ -29,11 +29,11 @@ class FlowReport:
     ended_at_ms: int
     proofs: Sequence[PartitionProof]
     failures: Sequence["FlowFailure"] = ()
-    """What stood in the way of the whole flow, or of topics as a whole."""
+    """Failures of the whole flow, or of whole topics."""
     records: dict[tuple[TopicPartition, str, int], Any] = field(default_factory=dict)
-    """With --show: the records of differences, by source partition, side and offset."""
+    """With --show: contents of the differing records, by source partition, side and offset."""
     writers: "Mapping[tuple[TopicPartition, int], Writer]" = field(default_factory=dict)
-    """Who wrote the records of differences, by source partition and target offset; of the first ones."""
+    """Writers of the first differing records, by source partition and target offset."""
 
     @property
     def verdict(self) -> Verdict:
@@ -49,7 +49,7 @@ class Writer:
     """The producer of a batch on the target."""
 
     producer_id: int
-    """-1: one that is neither idempotent nor transactional."""
+    """-1: neither idempotent nor transactional."""
     producer_epoch: int
     transactional: bool
 
@@ -63,7 +63,7 @@ class FlowFailure:
 
 
 def document(report: FlowReport) -> dict[str, Any]:
-    """The report as JSON: the fields are a contract, new ones may come."""
+    """The report as JSON: its fields are a contract, to which new ones may be added."""
     kinds = Counter[str]()
     for proof in report.proofs:
         for difference in proof.differences:
@@ -173,7 +173,7 @@ def _failure(failure: FlowFailure) -> dict[str, Any]:
 
 
 def name_moved_records(proofs: Sequence[PartitionProof]) -> None:
-    """Say of a MISSING record in which other partition of its topic it is FOREIGN, and the reverse."""
+    """Note on a MISSING record the other partition of its topic where it is FOREIGN, and the reverse."""
     places: dict[tuple[str, Side, Hashable], tuple[PartitionProof, int]] = {}
     for proof in proofs:
         for (side, offset), content in proof.unmatched.items():

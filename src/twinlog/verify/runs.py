@@ -1,4 +1,4 @@
-"""Differences and ranges in a row as one."""
+"""Joins neighbouring differences and ranges."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from twinlog.verify.model import Difference, Kind, NotCompared
 
 
 def merged(differences: Iterable[Difference]) -> list[Difference]:
-    """In the order of the source, then the target; neighbours of one kind are one, with their count."""
+    """In the order of the source, then the target; neighbours of one kind are joined and counted."""
     ordered = sorted(differences, key=_place)
     runs: list[Difference] = []
     for each in ordered:
@@ -47,7 +47,7 @@ def _follows(begin: int | None, offset: int | None, count: int) -> bool:
 
 
 def merged_ranges(ranges: Iterable[NotCompared]) -> list[NotCompared]:
-    """In order of side and offset; neighbours of one reason are one."""
+    """In order of side and offset; neighbours with one reason are joined."""
     result: list[NotCompared] = []
     for each in sorted(ranges, key=lambda each: (each.side, each.from_offset)):
         last = result[-1] if result else None

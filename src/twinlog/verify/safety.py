@@ -1,7 +1,7 @@
-"""Up to which offset of the source everything is on the target, proven: what may be deleted there. Pure.
+"""Finds the source offset up to which everything is proven to be on the target and may be deleted. Pure.
 
-Stricter than a verdict: what retention took of the copy, a gap, and what was never copied are not on the
-target, known gap or not.
+Stricter than a verdict: records that retention deleted from the copy, gaps, and records never copied are not
+on the target, whether or not the gap is known.
 """
 
 from collections.abc import Iterator
@@ -13,28 +13,29 @@ from twinlog.verify.model import NotCompared, PartitionProof, Side
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafeRange:
-    """Records of the source below `until` are on the target as they are."""
+    """Records of the source below `until` are on the target unchanged."""
 
     source: TopicPartition
     begin: int
-    """Where the source's log begins: what lies before is gone there."""
+    """First offset of the source's log."""
     until: int
     end: int
-    """What was asked for: `until` when all of it is safe."""
+    """The requested offset: `until` when all of it is safe."""
     reason: str = ""
-    """What stands at `until`: a kind of difference, or why it was not compared; empty when all is safe."""
+    """The obstacle at `until`: a kind of difference, or the reason of a range not compared; empty when all is
+    safe."""
     detail: str = ""
 
     @property
     def is_whole(self) -> bool:
-        """An offset that is not compared at its end, such as lag, is a blocker as well."""
+        """Any range at its end that was not compared, such as lag, is an obstacle as well."""
         return not self.reason
 
 
 def safe_range(proof: PartitionProof) -> SafeRange:
-    """The range of one partition that may be deleted on the source, for a proof from the beginning of its
-    log."""
-    # The comparison may begin behind what the target has not: `source_from` is behind it then.
+    """The range of one partition that may be deleted on the source, from a proof that begins at its log's
+    start."""
+    # The comparison may begin after records that the target lacks; `source_from` lies after them then.
     begin = min([proof.source_from, *(each.from_offset for each in _left_out(proof))])
     end = max([proof.source_to, *(each.to_offset for each in _left_out(proof))])
     until, reason, detail = min([*_blockers(proof, begin), (end, "", "")])
@@ -49,9 +50,9 @@ def safe_range(proof: PartitionProof) -> SafeRange:
 
 
 def _blockers(proof: PartitionProof, begin: int) -> Iterator[tuple[int, str, str]]:
-    """Source offset, reason and words of everything that is not proven to be on the target."""
+    """Source offset, reason and text of everything that is not proven to be on the target."""
     for each in proof.differences:
-        if each.source_offset is not None:  # else it stands behind the last record of the source
+        if each.source_offset is not None:  # otherwise it stands after the last record of the source
             yield each.source_offset, str(each.kind), ", ".join(each.changed)
     for left_out in proof.not_compared:
         if left_out.side is Side.SOURCE:

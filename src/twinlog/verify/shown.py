@@ -1,4 +1,4 @@
-"""A record as people read it: text where it is text, else hexadecimal; long fields are cut."""
+"""A record for people: text if it is readable, else hexadecimal; long fields are cut."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ MOST_CHARACTERS = 300
 
 
 def shown_record(record: DecodedRecord) -> dict[str, Any]:
-    """None stays null, so that it is told from what is empty."""
+    """None stays null, which distinguishes it from an empty field."""
     return {
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
@@ -19,7 +19,7 @@ def shown_record(record: DecodedRecord) -> dict[str, Any]:
 
 
 def shown_bytes(field: bytes | None) -> str | None:
-    """`hex:` before what is no readable UTF-8."""
+    """`hex:` and digits unless it is readable UTF-8."""
     if field is None:
         return None
     try:

@@ -1,5 +1,5 @@
-"""What is known of each partition from one verification to the next: proven up to where, when, and what
-differs. Pure: takes `now_ms`."""
+"""The known state of each partition between verifications: how far it is proven, when, and its differences.
+Pure: takes `now_ms`."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,23 +15,23 @@ _LAG = (Reason.NOT_COPIED_YET,)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofStanding:
     verdict: Verdict
-    """EQUAL also while there is only lag behind what is proven."""
+    """EQUAL also with lag after the proven part."""
     proven_until: int
-    """Source offset up to which the copy is proven to be complete and equal."""
+    """Source offset up to which the copy is proven complete and equal."""
     proven_at_ms: int
-    """When that was found; it stays when a later verification could not compare."""
+    """When that was proven; stays when a later verification could not compare."""
     checked_at_ms: int
-    """When it was verified last."""
+    """When it was last verified."""
     differences: Mapping[str, int] = field(default_factory=dict)
     """By kind."""
     reason: str = ""
-    """Why it is INCOMPLETE; of a copy that was DIFFERENT, why it could not be compared again."""
+    """Why it is INCOMPLETE; for a copy that was DIFFERENT, why it could not be compared again."""
 
 
 def standings(
     before: Mapping[TopicPartition, ProofStanding], proofs: Iterable[PartitionProof], *, now_ms: int
 ) -> dict[TopicPartition, ProofStanding]:
-    """What is known after one more verification; a partition that was not part of it keeps what it had."""
+    """The state after one more verification; partitions that were not part of it keep theirs."""
     after = dict(before)
     for proof in proofs:
         after[proof.source] = _standing(before.get(proof.source), proof, now_ms)
@@ -41,8 +41,8 @@ def standings(
 def advanced(
     before: Mapping[TopicPartition, ProofStanding], reached: Mapping[TopicPartition, int], *, now_ms: int
 ) -> dict[TopicPartition, ProofStanding]:
-    """What is news while a verification still runs: copies that are equal up to these source offsets, farther
-    than was known. A copy that is known to differ stays so until its verification has ended."""
+    """News of a running verification: copies proven equal further than known, up to these source offsets. A
+    copy with known differences keeps its verdict until its verification has ended."""
     news = {}
     for partition, until in reached.items():
         known = before.get(partition)
@@ -57,7 +57,7 @@ def _standing(before: ProofStanding | None, proof: PartitionProof, now_ms: int) 
     harmful = [each for each in proof.not_compared if not each.is_harmless and each.reason not in _LAG]
     failed = [each.reason for each in harmful if each.reason not in tuple(Reason)]
     if failed and not proof.differences and before is not None and before.verdict is Verdict.DIFFERENT:
-        # A cluster was away: nobody has seen the copy equal since.
+        # A cluster was away: no verification has found the copy equal since.
         return replace(before, checked_at_ms=now_ms, reason=failed[0])
     if harmful and not proof.differences:
         return ProofStanding(

@@ -1,4 +1,4 @@
-"""Bytes of the records that MM2 and Twinlog share: declared schemas, exact readers and writers, no I/O."""
+"""The bytes of records that MM2 and Twinlog share: declared schemas, exact readers and writers, no I/O."""
 
 from twinlog.wire.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from twinlog.wire.formatters import RecordKind, format_record

@@ -36,7 +36,7 @@ class Checkpoint:
     downstream_offset: int
     """The next offset to read on the target."""
     metadata: str = ""
-    """What the group committed beside its offset; "" when nothing."""
+    """The group's metadata beside its offset; "" without any."""
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
@@ -61,7 +61,8 @@ def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
 
 
 def decode_checkpoint(key: bytes | None, value: bytes | None) -> Checkpoint:
-    """Read one record. Raises WireFormatError for anything else, tombstones and unknown versions included."""
+    """Read one record. Raises WireFormatError for anything else, including tombstones and unknown
+    versions."""
     name, _ = KEY_SCHEMA.read(present(key, KEY_SCHEMA.name))
     _, fields = read_versioned(VALUE_SCHEMAS, "Checkpoint value", present(value, "Checkpoint value"))
     return Checkpoint(

@@ -14,7 +14,7 @@ from typing import Any
 from twinlog.errors import WireFormatError
 
 JsonValue = str | int | bool | None | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
-"""What our records hold. No floats: their text differs between languages."""
+"""The value types of our records. No floats: their text differs between languages."""
 
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
@@ -26,7 +26,7 @@ def dumps(value: JsonValue) -> bytes:
 
 
 def loads(data: bytes, name: str) -> Any:
-    """Parse JSON; `name` says in errors what was read. Raises WireFormatError when it is none."""
+    """Parse JSON; errors call it `name`. Raises WireFormatError for anything else."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -31,7 +31,8 @@ def encode_heartbeat(heartbeat: Heartbeat) -> tuple[bytes, bytes]:
 
 
 def decode_heartbeat(key: bytes | None, value: bytes | None) -> Heartbeat:
-    """Read one record. Raises WireFormatError for anything else, tombstones and unknown versions included."""
+    """Read one record. Raises WireFormatError for anything else, including tombstones and unknown
+    versions."""
     name, _ = KEY_SCHEMA.read(present(key, KEY_SCHEMA.name))
     _, fields = read_versioned(VALUE_SCHEMAS, "Heartbeat value", present(value, "Heartbeat value"))
     return Heartbeat(

@@ -1,8 +1,9 @@
 """Kafka's default partitioner for keyed records: murmur2 of the key bytes, 32 bit, seed 0x9747b28c.
 
-Records that MM2 or Connect may also write (`mm2-offsets`) must go where its producer would put them:
-otherwise two partitions hold competing values for one key.
-Not aiokafka's: formats import no Kafka client.
+Records that MM2 or Connect may also write (`mm2-offsets`) must go to the partition that its producer would
+choose: otherwise two partitions hold competing values for one key.
+
+Not aiokafka's: the wire formats import no Kafka client.
 """
 
 _SEED = 0x9747B28C
@@ -11,7 +12,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(key: bytes) -> int:
-    """Return the hash as Java's signed int, as Kafka's own test vectors print it."""
+    """Return the hash as Java's signed int, as in Kafka's own test vectors."""
     length = len(key)
     hashed = _SEED ^ length
     body = length & ~3
@@ -27,7 +28,7 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Return the partition Kafka's producers choose. Raises ValueError when there are no partitions."""
+    """Return the partition that Kafka's producers choose. Raises ValueError without partitions."""
     if partition_count < 1:
         raise ValueError(f"a topic has at least one partition, got {partition_count}")
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

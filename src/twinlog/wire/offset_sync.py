@@ -32,7 +32,7 @@ def encode_offset_sync(sync: OffsetSync) -> tuple[bytes, bytes]:
 
 
 def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
-    """Read one record. Raises WireFormatError for anything else, tombstones included."""
+    """Read one record. Raises WireFormatError for anything else, including tombstones."""
     name, _ = KEY_SCHEMA.read(present(key, KEY_SCHEMA.name))
     offsets, _ = VALUE_SCHEMA.read(present(value, VALUE_SCHEMA.name))
     return OffsetSync(

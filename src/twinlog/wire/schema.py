@@ -1,4 +1,4 @@
-"""Declared binary schemas and the one reader and writer of them.
+"""Declared binary schemas, with their only reader and writer.
 
 Encodings (MM2's, which are the Kafka protocol's): INT16, INT32, INT64 big-endian two's complement; STRING =
 INT16 byte length (0..32767) and that many bytes of UTF-8, never null. No padding. Bytes after the last field
@@ -31,7 +31,7 @@ _LENGTH = _INTEGERS[FieldType.INT16]
 class Schema:
     """An ordered list of named fields: `Schema("Checkpoint key", ("group", FieldType.STRING), ...)`.
 
-    The name only serves error messages.
+    Only error messages use the name.
     """
 
     __slots__ = ("fields", "name")
@@ -103,7 +103,7 @@ class Schema:
 
 
 HEADER = Schema("header", ("version", FieldType.INT16))
-"""What versioned values start with."""
+"""The first fields of versioned values."""
 
 
 def read_versioned(schemas: Mapping[int, Schema], name: str, buffer: bytes) -> tuple[int, dict[str, Any]]:
@@ -132,9 +132,10 @@ def write_versioned(schemas: Mapping[int, Schema], version: int, values: Mapping
 
 
 def present(part: bytes | None, name: str) -> bytes:
-    """Return `part`, or raise WireFormatError: a null key or value (a tombstone) is none of our records.
+    """Return `part`, or raise WireFormatError for None: none of our records has a null key or value (a
+    tombstone).
 
-    Readers of compacted topics ask for tombstones before they decode.
+    Readers of compacted topics check for tombstones before they decode.
     """
     if part is None:
         raise WireFormatError(

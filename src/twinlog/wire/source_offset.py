@@ -5,8 +5,8 @@ finds its offsets by the key's bytes, so the order of the fields is part of the 
 HashMap for these names (cluster, partition, topic · partition, topic, group · sourceClusterAlias,
 targetClusterAlias).
 
-MM2 stores the offset of the *last record delivered*; everywhere else Twinlog holds the *next* one. This
-module is the only place that converts.
+MM2 stores the offset of the *last record delivered*; everywhere else Twinlog holds the *next* one. Only this
+module converts.
 """
 
 from collections.abc import Mapping
@@ -19,23 +19,22 @@ from twinlog.wire import connect_json
 from twinlog.wire.connect_json import JsonValue
 
 SOURCE_CONNECTOR = "MirrorSourceConnector"
-"""Names in dedicated mode; on a plain Connect cluster the first key element is the name its user chose."""
+"""Names in dedicated mode; on a plain Connect cluster the user chose the first key element."""
 GAP_CONNECTOR = "TwinlogGap"
 CONTROL_CONNECTOR = "TwinlogControl"
-"""Names of our own records, which Connect leaves alone."""
+"""Names of our own records, which Connect ignores."""
 
 DOCUMENT_FORMAT = 1
-"""The format of our own records. A field may be added without a new one; records from before it was written
-have none."""
+"""The format of our own records. New fields need no new format; older records lack this field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectKey:
-    """A key of the offsets topic: whose record it is, and of what."""
+    """A key of the offsets topic: the record's connector and subject."""
 
     connector: str
     partition: Mapping[str, JsonValue]
-    """Connect's "source partition": the fields in the order they were written."""
+    """Connect's "source partition": the fields in the order in which they were written."""
 
 
 def encode_connect_key(key: ConnectKey) -> bytes:
@@ -44,7 +43,7 @@ def encode_connect_key(key: ConnectKey) -> bytes:
 
 
 def decode_connect_key(key: bytes | None) -> ConnectKey | None:
-    """Read any key of the offsets topic; None when it has not the form `["name",{...}]`."""
+    """Read any key of the offsets topic; None unless it has the form `["name",{...}]`."""
     if key is None:
         return None
     try:
@@ -66,8 +65,8 @@ def encode_document(document: Mapping[str, JsonValue]) -> bytes:
 def decode_document(value: bytes | None) -> dict[str, Any] | None:
     """Read such a value, without its format; None for a tombstone.
 
-    Raises WireFormatError when it is not a JSON object, and with the reason WIRE_VERSION when a later release
-    wrote it in a format of its own: to leave out a part of what it says would be to misread it.
+    Raises WireFormatError when it is not a JSON object, and with the reason WIRE_VERSION for the format of a
+    later release: ignoring a part of it would misread it.
     """
     if value is None:
         return None
@@ -107,8 +106,8 @@ def decode_source_offset_key(
 ) -> SourceOffsetKey | None:
     """Read the key of a source partition's progress.
 
-    None for every other record, and for a key that is not byte for byte what MM2 writes: MM2 does not find
-    that one either, and two keys of one partition must not compete.
+    None for every other record, and for a key whose bytes differ from MM2's: MM2 does not find such a key
+    either, and two keys of one partition must not compete.
     """
     decoded = decode_connect_key(key)
     if decoded is None or decoded.connector != connector:
@@ -125,8 +124,8 @@ def decode_source_offset_key(
 def encode_source_offset(next_offset: int) -> bytes | None:
     """Return the value that lets MM2 and us resume at `next_offset`; None, a tombstone, for 0.
 
-    MM2 has no way to say "resume at 0": without a stored offset its reset policy decides. Raises ValueError
-    when negative.
+    MM2 cannot express "resume at 0": without a stored offset its reset policy decides. Raises ValueError when
+    negative.
     """
     if next_offset < 0:
         raise ValueError(f"a position is never negative, got {next_offset}")
@@ -137,7 +136,7 @@ def decode_source_offset(value: bytes | None) -> int | None:
     """Return the next offset to read, or None when nothing is stored.
 
     As in Connect, nothing is stored when the value is null, empty, without an "offset", or negative. Raises
-    WireFormatError for what is no offset at all: starting again because of a broken record would copy
+    WireFormatError for any other invalid offset: starting again because of a broken record would copy
     everything twice.
     """
     if not value:

@@ -1,9 +1,9 @@
-"""The jars of real Kafka: which there are, whether they are complete, and how they get into the cache.
+"""Real Kafka's jars: the sets that exist, the check that a set is complete, and the download into the cache.
 
 A set lives in `<cache>/kafka/<name>/`, with `manifest.json` beside its jars: each jar's size and SHA-256. The
-directory appears in one rename when everything is in it and has the hashes that Twinlog recorded for it, so
-what is there is whole, unless someone took from it later: each use compares the sizes, `verify` the contents,
-and what is not whole is fetched again. One process fetches at a time.
+directory appears in one rename, once it holds every jar with the hash that Twinlog recorded. So a set is
+complete unless somebody removed files from it later: each use compares the sizes, `verify` compares the
+contents, and an incomplete set is fetched again. One process fetches at a time.
 """
 
 import fcntl
@@ -32,16 +32,16 @@ HASHES = Path(__file__).with_name("jar_hashes.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactSet:
-    """Some Maven artifacts that make one class path, with all they depend on."""
+    """Maven artifacts that make one class path, with all their dependencies."""
 
     name: str
     coordinates: tuple[Coordinate, ...]
     sha256: Mapping[str, str] = field(default_factory=dict)
-    """Of each jar, by file name: a set that differs is not taken. Empty = nobody recorded them."""
+    """Of each jar, by file name. A set with other hashes is refused. Empty = no hashes were recorded."""
 
 
 def recorded_hashes(name: str) -> Mapping[str, str]:
-    """What was fetched when the version was chosen: `python -m deploy.supply.kafka_jars` records it."""
+    """The hashes from when the version was chosen; `python -m deploy.supply.kafka_jars` records them."""
     recorded: dict[str, dict[str, str]] = json.loads(HASHES.read_text())
     return recorded.get(name, {})
 
@@ -81,7 +81,7 @@ KAFKA_4_TOOLS: Final = ArtifactSet(
 
 
 class ArtifactsDamagedError(TwinlogError):
-    """Jars in the cache are not what their manifest says."""
+    """Jars in the cache differ from their manifest."""
 
     default_reason = "ARTIFACTS_DAMAGED"
 
@@ -95,17 +95,18 @@ class Jars:
 
     @property
     def class_path(self) -> str:
-        """Each jar by name, in one order: a class archive is tied to exactly this string."""
+        """Every jar by name, always in the same order: a class archive is valid only for exactly this
+        string."""
         return os.pathsep.join(str(jar) for jar in sorted(self.directory.glob("*.jar")))
 
 
 def ensure_jars(
     artifacts: ArtifactSet, *, java: Java | None = None, progress: FetchProgress | None = None
 ) -> Jars:
-    """The set, from the cache or else fetched: blocks for about a minute the first time.
+    """Return the set from the cache, or fetch it: that blocks for about a minute the first time.
 
-    Progress goes to stderr if not given otherwise. Raises FetchError when it cannot be fetched,
-    ArtifactsDamagedError when what came is not what was recorded, JavaNotFoundError.
+    Progress goes to stderr unless `progress` says otherwise. Raises FetchError when the set cannot be
+    fetched, ArtifactsDamagedError when the files differ from the recorded hashes, and JavaNotFoundError.
     """
     directory = _directory(artifacts)
     if not _is_complete(directory):
@@ -116,9 +117,8 @@ def ensure_jars(
 
 
 def verify_jars(artifacts: ArtifactSet) -> int:
-    """Compare every jar's SHA-256 with the manifest; how many there are. Raises ArtifactsDamagedError naming
-    the bad ones.
-    """
+    """Compare every jar's SHA-256 with the manifest and return the number of jars. Raises
+    ArtifactsDamagedError that names the damaged ones."""
     directory = _directory(artifacts)
     manifest = _read_manifest(directory)
     bad = sorted(
@@ -154,7 +154,7 @@ def _size(path: Path) -> int | None:
 
 
 def _read_manifest(directory: Path) -> Mapping[str, Mapping[str, object]]:
-    """Entries by file name; empty when there is none or it is not readable as one."""
+    """Entries by file name; empty without a readable manifest."""
     try:
         content = json.loads((directory / _MANIFEST).read_text())
         return dict(content["jars"])
@@ -186,7 +186,7 @@ def _fetch(artifacts: ArtifactSet, directory: Path, java: Java, progress: FetchP
 
 
 def jar_hashes(directory: Path) -> dict[str, str]:
-    """SHA-256 of each jar in it, by file name."""
+    """SHA-256 of each jar in the directory, by file name."""
     return {jar.name: _sha256(jar) for jar in directory.glob("*.jar")}
 
 
@@ -197,7 +197,7 @@ def _sha256(path: Path) -> str:
 
 @contextmanager
 def _only_fetcher() -> Iterator[None]:
-    """Hold the lock that makes one process fetch at a time; the others wait, as long as that one lives."""
+    """Hold the lock that lets one process fetch at a time. The others wait as long as that process lives."""
     lock = writable_cache() / "fetch.lock"
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Shows how a fetch goes: a bar on a terminal, a few plain lines anywhere else. Always on stderr."""
+"""Shows the progress of a fetch on stderr: a bar on a terminal, a few plain lines elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ class FetchStep(Protocol):
 
 class FetchProgress(Protocol):
     def fetching(self, name: str) -> AbstractContextManager[FetchStep]:
-        """Show one artifact set while the context lasts."""
+        """Show the fetch of one artifact set while the context lasts."""
         ...
 
 
@@ -36,14 +36,14 @@ def progress_for_terminal() -> FetchProgress:
 
 
 class JarCount:
-    """What Ivy's lines say: first it finds each jar, then it downloads those that are not in its cache."""
+    """Counts from Ivy's lines. Ivy first finds every jar, then downloads those that its cache lacks."""
 
     def __init__(self) -> None:
         self.found = 0
         self.downloaded = 0
 
     def take(self, line: str) -> bool:
-        """Whether a count changed."""
+        """Take one line; return whether a count changed."""
         if line.startswith("\tfound "):
             self.found += 1
         elif line.startswith("\t[SUCCESSFUL ]"):

@@ -1,7 +1,7 @@
-"""Fetches Maven artifacts with the Ivy that is inside the PySpark wheel: nothing else needs to be installed.
+"""Fetches Maven artifacts with the Ivy inside the PySpark wheel, so nothing else needs to be installed.
 
-Ivy reads neither the user's own Ivy files nor a Maven configuration: what it fetched is under our cache. A
-company that has a mirror names its Ivy settings file in TWINLOG_IVY_SETTINGS.
+Ivy reads neither the user's Ivy files nor a Maven configuration; its cache is below ours. A company with a
+mirror names its Ivy settings file in TWINLOG_IVY_SETTINGS.
 """
 
 import os
@@ -33,7 +33,7 @@ _PROBLEM = re.compile(r"unresolved dependency|not found|Exception|FAILED|[Ee]rro
 
 
 class FetchError(TwinlogError):
-    """Jars could not be fetched; what is in the cache already still works."""
+    """Jars could not be fetched. Those in the cache still work."""
 
     retriable = True
     default_reason = "FETCH_FAILED"
@@ -57,11 +57,11 @@ def retrieve(
     progress: FetchProgress,
     environment: Mapping[str, str] = os.environ,
 ) -> None:
-    """Put the artifacts and all they need at run time into `directory`. Blocks until done, half an hour at
+    """Put the artifacts and all their run-time dependencies into `directory`. Blocks, for half an hour at
     most.
 
-    Ivy compares each file with the checksum that its repository gives. Raises FetchError, ConfigError when
-    there is no PySpark or the settings file is missing.
+    Ivy compares each file with the checksum of its repository. Raises FetchError, and ConfigError when
+    PySpark or the settings file is missing.
     """
     home = cache_dir() / "ivy"
     home.mkdir(parents=True, exist_ok=True)
@@ -88,9 +88,8 @@ def retrieve(
 
 
 def _follow(ivy: GuardedProcess, log: Path, step: FetchStep) -> int | None:
-    """Show what Ivy does until it ends; its exit code, None when it takes too long or says nothing any
-    more.
-    """
+    """Show Ivy's progress until it ends; return its exit code, or None when it takes too long or stays
+    silent."""
     tail = LogTail(log)
     started = grown = time.monotonic()
     size_bytes = 0

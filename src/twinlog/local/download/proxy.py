@@ -1,4 +1,4 @@
-"""The usual proxy variables as JVM options, because Java does not read them. Pure."""
+"""The usual proxy variables as JVM options, because Java does not read the variables. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def proxy_options(environment: Mapping[str, str]) -> list[str]:
-    """From http_proxy, https_proxy, no_proxy (either case); none when no proxy is set.
+    """Options from http_proxy, https_proxy and no_proxy (either case); none without a proxy.
 
-    A user and password in the variable are not passed on: Java takes none in this way.
+    A user and password in the variable are not passed on: Java has no such option.
     """
     options = []
     for scheme in ("http", "https"):

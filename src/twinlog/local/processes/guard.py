@@ -1,15 +1,15 @@
-"""The parent of a guarded process: ends it, with everything it started, when the owner is gone.
+"""The parent of a guarded process: kills it and its descendants when the owner is gone.
 
-Runs as a script of its own (`python -I -S guard.py …`), so it imports the standard library only. See
-`process.py` for the owner's side. How it learns of the owner's death, however sudden:
+Runs as a script of its own (`python -I -S guard.py …`), so it imports only the standard library. The owner's
+side is in `process.py`. The guard learns of the owner's death, however sudden, in these ways:
 - end of file on the lifeline, a pipe whose other end only the owner holds (everywhere);
-- the owner's pidfd, where there is one (Linux): also holds if a fork of the owner keeps the pipe open; and
-  should this guard itself be killed, the process dies with it by PR_SET_PDEATHSIG (Linux).
+- the owner's pidfd (Linux), which also works when a fork of the owner keeps the pipe open;
+- should the guard itself be killed, PR_SET_PDEATHSIG (Linux) ends the process with it.
 
-Arguments: lifeline fd, status fd, end fd, then the command. Each byte that comes over the lifeline is a
-signal number to pass on. Over status goes the pid in a line, then `!` and errno in another if the command
-cannot be run; it closes when the command runs. End is only held, so that it closes when this guard ends. The
-exit code is the command's, 128 + signal where a signal ended it.
+Arguments: lifeline fd, status fd, end fd, then the command. Each byte on the lifeline is a signal number to
+pass on. The guard writes the pid as a line to the status fd, then `!` and errno as another line if the
+command cannot run; the fd closes when the command runs. The end fd is only held: it closes when the guard
+ends. The exit code is the command's, or 128 + signal.
 """
 
 import contextlib
@@ -35,9 +35,11 @@ def main() -> int:
 
 
 def guard(lifeline: int, status: int, end: int) -> int | None:
-    """Fork a process, and guard it to its end: its exit code. Returns None in that process, with default
-    signals and, of the descriptors, `status` open: it has to close it once it runs. Where it cannot be forked
-    that is said over `status`, and 127 returned."""
+    """Fork a process and guard it to its end; return its exit code.
+
+    Returns None in the forked process, with default signals and only `status` open; that process closes it
+    once it runs. A failed fork is reported over `status`, and the exit code is 127.
+    """
     for descriptor in (lifeline, status, end):
         os.set_inheritable(descriptor, False)
     owner = os.getppid()
@@ -56,8 +58,7 @@ def guard(lifeline: int, status: int, end: int) -> int | None:
         _leave_guard(libc, lifeline, end, wake_reader)
         return None
     with contextlib.suppress(OSError):
-        # Also done by the child itself: either comes first, and the group exists before a signal is passed
-        # on.
+        # The child does this too. Whichever comes first, the group exists before a signal is passed on.
         os.setpgid(child, child)
     os.write(status, b"%d\n" % child)
     os.close(status)
@@ -68,7 +69,7 @@ def guard(lifeline: int, status: int, end: int) -> int | None:
 
 
 def _leave_guard(libc: "ctypes.CDLL | None", *descriptors: int) -> None:
-    """In the child: nothing of the guard's stays."""
+    """In the child: undo everything that belongs to the guard."""
     guard_pid = os.getppid()
     os.setpgid(0, 0)
     if libc is not None:
@@ -92,7 +93,7 @@ def _run(command: list[str], status: int) -> None:
 
 
 def _wake_on_signals() -> int:
-    """Make SIGCHLD and SIGTERM readable as bytes; keep a terminal's signals from ending the guard first."""
+    """Make SIGCHLD and SIGTERM readable as bytes. A terminal's signals must not end the guard first."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
@@ -105,14 +106,15 @@ def _wake_on_signals() -> int:
 
 
 def _release_standard_streams() -> None:
-    """The reader of the command's output sees its end when the command ends, not when the guard does."""
+    """Close the guard's standard streams, so that a reader of the command's output sees the end when the
+    command ends."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
 
 
 def _watch(child: int, lifeline: int, wake_reader: int, owner: int) -> int:
-    """Pass signals on until the child is gone; end it when the owner is."""
+    """Pass signals on until the child is gone; kill it when the owner is gone."""
     watched = [lifeline, wake_reader]
     owner_handle = _open_owner(owner)
     if owner_handle is not None:
@@ -135,7 +137,7 @@ def _watch(child: int, lifeline: int, wake_reader: int, owner: int) -> int:
 
 
 def _open_owner(owner: int) -> int | None:
-    """A descriptor that becomes readable when the owner is gone, or None where the system has none."""
+    """A descriptor that becomes readable when the owner is gone; None where the system has no such thing."""
     if not _ON_LINUX:
         return None
     try:
@@ -150,7 +152,7 @@ def _open_owner(owner: int) -> int | None:
 
 
 def _reap(child: int) -> int | None:
-    """Collect what ended (orphans too); the child's exit code once it is among them."""
+    """Reap ended children, orphans too; return the child's exit code once it ended."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -164,7 +166,8 @@ def _reap(child: int) -> int | None:
 
 
 def _pass_on(child: int, number: int) -> None:
-    """SIGKILL, SIGSTOP, SIGCONT to the whole process group; others to the child alone, which ends its own."""
+    """Send SIGKILL, SIGSTOP and SIGCONT to the whole process group, and others only to the child, which stops
+    its own children."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if number in _GROUP_SIGNALS:
             os.killpg(child, number)
@@ -173,7 +176,7 @@ def _pass_on(child: int, number: int) -> None:
 
 
 def _end_descendants() -> None:
-    """Kill what the command left behind (Linux): each round turns orphans into children of ours."""
+    """Kill what the command left behind (Linux). Each round turns orphans into children of the guard."""
     children_file = f"/proc/self/task/{os.getpid()}/children"
     while True:
         try:

@@ -4,14 +4,14 @@ from pathlib import Path
 
 
 class LogTail:
-    """Gives whole lines that came since the last look, beginning at the file's present end."""
+    """Returns whole new lines, beginning at the file's present end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._position = path.stat().st_size if path.exists() else 0
 
     def new_lines(self) -> list[str]:
-        """Lines that ended since the last call; none while the file does not exist."""
+        """Lines completed since the last call; none while the file does not exist."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._position)

@@ -1,10 +1,10 @@
-"""Processes that never outlive their owner, also when the owner dies by kill -9.
+"""Processes that never outlive their owner, even when the owner dies by kill -9.
 
-Between the owner (this process) and the command stands a guard (`guard.py`, ~8 MB, 30 ms to start).
-Signals go through it, so a pid is never signalled after it was reaped and given to another process. Used for
-brokers, for MM2, and by whatever starts services or JVMs as children.
+Between the owner (this process) and the command stands a guard (`guard.py`, ~8 MB, 30 ms to start). Signals
+go through it, so a pid is never signalled after it was reaped and given to another process. Brokers,
+MirrorMaker 2, services and JVMs run this way.
 
-Everything here blocks (briefly, if not said otherwise) and may be called from any thread.
+Every call here blocks (briefly, unless its docstring says otherwise) and is thread-safe.
 """
 
 import os
@@ -40,7 +40,7 @@ PIPE: Final = Pipe.PIPE
 
 
 class ProcessError(TwinlogError):
-    """A program could not be started, or ended when it should not have."""
+    """A program could not be started, or ended unexpectedly."""
 
     default_reason = "PROCESS_FAILED"
 
@@ -48,9 +48,9 @@ class ProcessError(TwinlogError):
 class GuardedProcess:
     """A running command with its guard. Starts at once; use as a context manager, or call `stop` or `kill`.
 
-    `output` gets stdout: a file to append to, PIPE (then read `stdout`), or None to drop it; `errors` is a
-    file for stderr, which otherwise goes where stdout goes. Raises ProcessError when the command cannot be
-    run.
+    `output` receives stdout: a file to append to, PIPE (then read `stdout`), or None to drop it. `errors` is
+    a file for stderr, which otherwise goes to the same place as stdout. Raises ProcessError when the command
+    cannot run.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class GuardedProcess:
         output: Path | Pipe | None,
         errors: Path | None,
     ) -> None:
-        """Raises ProcessError, and OSError where there is no room for the guard or a pipe."""
+        """Raises ProcessError, and OSError when the guard or a pipe cannot be created."""
         lifeline_reader, self._lifeline = os.pipe()
         status_reader, status_writer = os.pipe()
         self._end, end_writer = os.pipe()
@@ -111,13 +111,13 @@ class GuardedProcess:
             raise
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when it ends: for event loops. Not before then: `poll`, `wait`
-        and `kill` close it once they have seen the end."""
+        """A descriptor for event loops that becomes readable when the command ends. `poll`, `wait` and `kill`
+        close it once they have seen the end."""
         return self._end
 
     @property
     def stdout(self) -> IO[bytes]:
-        """What the command writes, when `output` was PIPE."""
+        """The command's stdout, when `output` was PIPE."""
         if self._guard.stdout is None:
             raise ValueError("the process was not started with output=PIPE")
         return self._guard.stdout
@@ -145,9 +145,8 @@ class GuardedProcess:
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
-        """SIGKILL, SIGSTOP and SIGCONT reach its whole process group, others the command alone. No-op once it
-        ended.
-        """
+        """SIGKILL, SIGSTOP and SIGCONT reach the whole process group, others only the command. No-op after
+        its end."""
         if not self.running:
             return
         with self._lifeline_lock:
@@ -157,14 +156,14 @@ class GuardedProcess:
                     os.write(self._lifeline, bytes([number]))
 
     def kill(self) -> int:
-        """SIGKILL, and wait until it and all it started are gone."""
+        """Send SIGKILL, and wait until the command and all its descendants are gone."""
         self.send_signal(signal.SIGKILL)
         code = self.wait(_KILL_WAIT_SECONDS)
         self._close_stdout()
         return code
 
     def pause(self) -> None:
-        """SIGSTOP, and wait until it has stopped: it keeps its sockets and answers nothing from now on.
+        """Send SIGSTOP, and wait until the command has stopped: it keeps its sockets and no longer answers.
 
         The signal goes through the guard, so it may take a while to arrive. Raises ProcessError.
         """
@@ -192,7 +191,7 @@ class GuardedProcess:
         return code
 
     def cpu_seconds(self) -> float:
-        """User and system time it and its living children used. Raises ProcessError once it ended."""
+        """User and system time of the command and its living children. Raises ProcessError after its end."""
         try:
             process = psutil.Process(self.pid)
             family = [process, *process.children(recursive=True)]
@@ -201,7 +200,7 @@ class GuardedProcess:
             raise ProcessError(f"{self.command[0]} (pid {self.pid}) has ended") from error
 
     def resident_bytes(self) -> int:
-        """Resident memory of the command itself. Raises ProcessError once it ended."""
+        """Resident memory of the command itself. Raises ProcessError after its end."""
         try:
             return int(psutil.Process(self.pid).memory_info().rss)
         except psutil.Error as error:
@@ -228,7 +227,7 @@ class GuardedProcess:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether its first thread has: a signal that stops keeps every thread from running on in user mode."""
+    """Whether the first thread has stopped: a stop signal keeps every thread out of user mode."""
     try:
         return str(psutil.Process(pid).status()) == psutil.STATUS_STOPPED
     except psutil.NoSuchProcess:

@@ -1,1 +1,1 @@
-"""Who may call a service: TLS files, tokens, roles, and the one gate that every call passes."""
+"""Access control of a service: TLS files, tokens, roles, and the gate that every call passes."""

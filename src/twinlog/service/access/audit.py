@@ -1,10 +1,9 @@
-"""The audit log: one line for each call of a method that changes something, also for those that were refused.
+"""The audit log: one line for each call of a method that changes something, refused calls included.
 
-A servicer says by `changed` what was before and what is after. A call that begins what outlives it, as
-the run of a move, has two lines: one when it begins (`begun`), one when its outcome is known.
+A servicer reports the values before and after by `changed`. A call that begins a process that outlives it,
+such as the run of a move, has two lines: one at the beginning (`begun`), one for the outcome.
 
-Invariants: a call never fails because of its audit line, and what it costs is bounded by
-`MAX_SHOWN`, however long the request is.
+Invariants: a call never fails because of its audit line, and `MAX_SHOWN` bounds its cost for any request.
 """
 
 import json
@@ -22,34 +21,34 @@ from twinlog.telemetry.logging import AUDIT_LOGGER
 _log = structlog.stdlib.get_logger(AUDIT_LOGGER)
 
 MAX_SHOWN = 4_000
-"""Characters of a request, and of what was before and after; what is longer than as many bytes is not looked
-at."""
+"""Most characters of a request and of the values before and after. No more bytes than that are read."""
 
 MOST_ENTRIES = 100
-"""So many entries of a mapping of what was before or after are shown."""
+"""Most entries shown of a mapping before or after."""
 
 NOT_SHOWABLE = "not showable"
 
 UNKNOWN_CALLER = Caller(name="", role=Role.NONE, via="none")
-"""The caller of a call that is refused before it is known who makes it."""
+"""The caller of a call that is refused before it is identified."""
 
 NOT_KNOWN = "not known: the call ended before its outcome"
-"""What is after, of a call that may take effect though its caller disconnects."""
+"""The value after a call that may take effect although its caller disconnects."""
 
 STARTED = "STARTED"
-"""Outcome of the first line of what continues without its call."""
+"""Outcome in the first line of a process that outlives its call."""
 
 
 def changed(*, before: object, after: object) -> None:
-    """What the call that is being served changes. Values are those of JSON, or messages; no secret."""
+    """Report a change by the current call. Values are JSON values or messages, without secrets."""
     audit = _audit.get()
     if audit is not None:
         audit.change = _change(before, after)
 
 
 def begun() -> "Begun":
-    """The call that is being served begins what continues without it, even if its caller disconnects. A line
-    says so now; the end of the call has none.
+    """Report that the current call begins a process that continues even if the caller disconnects.
+
+    Writes a line now; the end of the call writes none.
     """
     audit = _audit.get()
     return Begun({}) if audit is None else audit.begun()
@@ -59,7 +58,7 @@ class Audit:
     """The record of one call, from its start to its outcome."""
 
     def __init__(self, *, method: str, caller: Caller, peer: str, request: object) -> None:
-        """`request`: None where it is not to be shown."""
+        """`request`: None when it must not be shown."""
         self._fields: dict[str, object] = {
             "method": method.rpartition("/")[2],
             "caller": caller.name,
@@ -78,7 +77,7 @@ class Audit:
         return Begun({**structlog.contextvars.get_contextvars(), **self._fields})
 
     def ended(self, outcome: str, *, left_out: int = 0) -> None:
-        """`outcome`: OK, or the reason why not. `left_out`: calls alike that have no line."""
+        """`outcome`: OK, or the reason of the failure. `left_out`: number of similar calls without a line."""
         if self._goes_on:
             return
         more = {"left_out": left_out} if left_out else {}
@@ -86,14 +85,14 @@ class Audit:
 
 
 class Begun:
-    """What a call began and does not end with it."""
+    """A process that a call began and that outlives it."""
 
     def __init__(self, fields: Mapping[str, object]) -> None:
-        """`fields` of its lines; empty: it has none, for no call of the API began it."""
+        """`fields` of its lines; empty: no lines, because no API call began it."""
         self._fields = fields
 
     def ended(self, outcome: str, *, before: object, after: object) -> None:
-        """To be called once. `outcome`: OK, or the reason why not."""
+        """Call once. `outcome`: OK, or the reason of the failure."""
         if self._fields:
             _log.info("audit", **{**self._fields, **_change(before, after), "outcome": outcome})
 
@@ -106,7 +105,7 @@ def _change(before: object, after: object) -> dict[str, object]:
 
 
 def _shown(value: object) -> object:
-    """As JSON; what is long is cut. Never raises: the change may be done by now."""
+    """As JSON, shortened if long. Never raises: the change may have been made already."""
     try:
         if isinstance(value, str):
             return _cut(value)
@@ -122,7 +121,7 @@ def _shown(value: object) -> object:
 
 
 def _first(values: Sequence[object]) -> list[object]:
-    """As many as may be shown; the rest is counted."""
+    """The entries that fit, and the number of the others."""
     found: list[object] = []
     spent = 0
     for each in values:
@@ -134,7 +133,7 @@ def _first(values: Sequence[object]) -> list[object]:
 
 
 def _first_of(values: Mapping[object, object]) -> dict[object, object]:
-    """As many entries as may be shown, each as a value of its own; the rest is counted."""
+    """The entries that fit, each shortened by itself, and the number of the others."""
     found: dict[object, object] = {}
     for key, value in islice(values.items(), MOST_ENTRIES):
         found[key] = _first(value) if isinstance(value, list | tuple) else _plain(value)

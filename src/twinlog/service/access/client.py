@@ -1,7 +1,8 @@
-"""A channel that proves who calls and checks who answers, with files that may change while it is used.
+"""A channel that authenticates to the server and checks its certificate, with files that may change
+meanwhile.
 
-gRPC takes a client's certificate once for each channel, so a change of the files opens another channel; calls
-that run end on the one that they began on.
+gRPC reads a client's certificate once for each channel, so changed files open another channel. Calls in
+progress end on the channel where they began.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,8 @@ Options = Sequence[tuple[str, Any]]
 
 
 class Credentials:
-    """What a client shows and trusts. Raises ConfigError for files that are not usable at its start."""
+    """A client's certificate, token and trusted CAs. Raises ConfigError when the files are not usable at
+    start."""
 
     def __init__(self, security: ClientSecurity, endpoint: str) -> None:
         self.uses_tls = security.tls
@@ -47,7 +49,7 @@ class Credentials:
             self._token = read_token(self._token_file)
 
     def channel_credentials(self) -> tuple[object, grpc.ChannelCredentials]:
-        """What tells these from earlier ones, and the newest good credentials."""
+        """The newest valid credentials, and a value that differs for each version of them."""
         if self._files is None:
             with suppress(ConfigError):  # half written: the earlier CAs stay
                 self._ca = read_ca(self._ca_file) if self._ca_file else None
@@ -56,7 +58,7 @@ class Credentials:
         return self._files.generation, grpc.ssl_channel_credentials(pem.ca, pem.key, pem.chain)
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What each call carries."""
+        """Metadata of each call."""
         if not self._token_file:
             return ()
         with suppress(ConfigError):  # half written or gone: the earlier one stays
@@ -65,7 +67,7 @@ class Credentials:
 
 
 def read_token(name: str) -> str:
-    """What `twinlog.client.token.file` holds. Raises ConfigError."""
+    """The contents of `twinlog.client.token.file`. Raises ConfigError."""
     content = read_file(name, unusable=_unusable).decode(errors="replace").strip()
     if not content or not content.isascii() or not content.isprintable() or " " in content:
         raise _unusable(name, "expected one line with the token")
@@ -80,7 +82,7 @@ def _unusable(name: str, why: str) -> ConfigError:
 
 @dataclass(slots=True)
 class _Open:
-    """One connection's channel, and the calls that run on it."""
+    """The channel of one connection, and its calls in progress."""
 
     channel: grpc.aio.Channel
     mark: object
@@ -88,7 +90,7 @@ class _Open:
 
 
 class SecureChannel(grpc.aio.Channel):
-    """As any channel; `tidy` closes those that were replaced."""
+    """Like any channel; `tidy` closes replaced ones."""
 
     def __init__(self, endpoint: str, credentials: Credentials, options: Options) -> None:
         self._endpoint = endpoint
@@ -138,7 +140,7 @@ class SecureChannel(grpc.aio.Channel):
         return self._late("stream_stream", method, arguments, more)
 
     def _late(self, kind: str, method: str, arguments: tuple[Any, ...], more: dict[str, Any]) -> Any:
-        """A call of the channel that is current when it is made."""
+        """A call on the channel that is current when the call begins."""
         made: dict[int, tuple[_Open, Callable[..., Any]]] = {}
 
         def call(*request: Any, metadata: Any = None, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a person's environment says about how to call services; it wins over the file."""
+"""Environment variables for calling services; they override the file."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Whether a port may be open to others than this machine. Without gRPC: the supervisor asks, too."""
+"""Decides whether a port may be open to other machines. Without gRPC, because the supervisor uses it too."""
 
 from twinlog.config import Address, Configuration, Service
 from twinlog.config.security import SecuritySettings
@@ -8,7 +8,7 @@ INSECURE = "insecure"
 
 
 def lacks(security: SecuritySettings, service: Service) -> str:
-    """What a port has not: "TLS", "authentication", both, or nothing."""
+    """The missing protection of a port: "TLS", "authentication", both, or nothing."""
     missing = []
     if security.port(service).tls is None:
         missing.append("TLS")
@@ -18,8 +18,8 @@ def lacks(security: SecuritySettings, service: Service) -> str:
 
 
 def refuse_open_port(configuration: Configuration, service: Service) -> None:
-    """Raises ConfigError (INSECURE_LISTEN) for a port that others than this machine reach, and that would let
-    in anybody."""
+    """Raises ConfigError (INSECURE_LISTEN) for a port that other machines can reach and that would let
+    anybody in."""
     listen = configuration.endpoints[service].listen
     missing = lacks(configuration.security, service)
     if missing and not listen.is_loopback and not configuration.security.port(service).insecure:

@@ -1,4 +1,4 @@
-"""The gate: every call of every method passes here, and nowhere else is it decided who may call what.
+"""The gate, which every call of every method passes; access is decided nowhere else.
 
 Invariant: a method whose proto names no role is refused for every caller.
 """
@@ -40,14 +40,14 @@ _caller: ContextVar[Caller | None] = ContextVar("twinlog_caller", default=None)
 
 
 def caller_name(claimed: str, context: Context) -> str:
-    """Who a change is recorded as: the identity where the port knows it, else what the caller says, else
-    where the call comes from."""
+    """The name recorded for a change: the caller's identity where the port knows it, else the name that the
+    caller gives, else its address."""
     caller = _caller.get()
     return caller.name if caller is not None and caller.is_known else claimed or context.peer()
 
 
 def last_identified() -> Caller | None:
-    """Who makes the call that is being served, also when it is refused; None when that is not known."""
+    """The caller of the current call, also when it is refused; None when not known."""
     return _caller.get()
 
 
@@ -55,12 +55,12 @@ class TokenVerifier(Protocol):
     """Tokens of an OpenID provider."""
 
     async def verify(self, token: str) -> Caller:
-        """Raises UnauthenticatedError and, when the provider's keys are not known, PeerUnavailableError."""
+        """Raises UnauthenticatedError and, while the provider's keys are not known, PeerUnavailableError."""
         ...
 
 
 class Gate:
-    """Decides who may call what at one port."""
+    """Decides which caller may call which method at one port."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class Gate:
         oidc: TokenVerifier | None = None,
         workers: bool = False,
     ) -> None:
-        """`own_names`: principals of the port's own certificate: who has the same is the deployment itself.
-        `workers`: a port for tasks alone, who show the token of their epoch later."""
+        """`own_names`: principals of the port's own certificate; a caller with one of them is the deployment
+        itself. `workers`: a port for tasks only, which show the token of their epoch later."""
         self._auth = auth
         self._client_certificates = client_certificates
         self._own_names = own_names
@@ -84,14 +84,15 @@ class Gate:
 
     @property
     def asks(self) -> bool:
-        """Whether callers have to say who they are."""
+        """Whether callers must authenticate."""
         return self._client_certificates or self._tokens is not None or self._oidc is not None
 
     @contextmanager
     def entered(self, method: str, caller: Caller, context: Context) -> Iterator[None]:
-        """While a call lasts. Raises ExhaustedError (TOO_MANY_CALLS) when its caller has too many open."""
+        """Holds while a call lasts. Raises ExhaustedError (TOO_MANY_CALLS) when its caller has too many
+        open."""
         if self._workers:
-            # As many as there are slots; before they say which, WorkerServicer bounds them.
+            # As many calls as there are slots; until tasks name their slot, WorkerServicer bounds them.
             yield
             return
         key = caller.name or peer_address(context.peer())
@@ -111,7 +112,8 @@ class Gate:
                 del self._open[key]
 
     async def identify(self, method: str, context: Context) -> Caller:
-        """Who calls. Raises UnauthenticatedError, PeerUnavailableError, and ForbiddenError (WRONG_PORT)."""
+        """Identify the caller. Raises UnauthenticatedError, PeerUnavailableError, and ForbiddenError
+        (WRONG_PORT)."""
         if self._workers is not (needed_role(method) == access_pb2.ROLE_WORKER):
             raise ForbiddenError(f"{method} is not served on this port", reason="WRONG_PORT")
         caller = await self._identify(context) if self.asks else ANONYMOUS
@@ -119,7 +121,7 @@ class Gate:
         return caller
 
     def require(self, method: str, caller: Caller) -> None:
-        """Raises ForbiddenError for a caller who may not call the method."""
+        """Raises ForbiddenError for a caller without the method's role."""
         needed = needed_role(method)
         if self._workers and needed == access_pb2.ROLE_WORKER:
             return
@@ -132,7 +134,7 @@ class Gate:
             )
 
     async def _identify(self, context: Context) -> Caller:
-        """A token wins over a certificate: services and proxies have one of their own."""
+        """A token wins over a certificate, because services and proxies have certificates of their own."""
         given = [value for key, value in context.invocation_metadata() or () if key == AUTHORIZATION]
         if given and (self._tokens is not None or self._oidc is not None):
             return await self._of_token(given)
@@ -179,5 +181,5 @@ def _parsed(pem: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def peer_address(peer: str) -> str:
-    """A peer without its port: connections of one machine count together."""
+    """A peer without its port: all connections of one machine count together."""
     return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer

@@ -1,10 +1,10 @@
 """Tokens of an OpenID provider: JWTs whose signature, issuer, audience and times are checked.
 
-The provider is asked for its keys in a thread, at most once in `MIN_REFRESH_SECONDS` and never twice at the
-same time, whatever tokens arrive; while it is away, keys that are known stay in use for `MAX_AGE_SECONDS`.
+A thread asks the provider for its keys, at most once in `MIN_REFRESH_SECONDS` and never twice at the same
+time, whatever tokens arrive. While the provider is away, known keys stay valid for `MAX_AGE_SECONDS`.
 
-Invariants: a call whose key is known does not wait for the provider; what the provider answers is kept, also
-when the call that made us ask has ended.
+Invariants: a call with a known key does not wait for the provider; the provider's answer is kept even if the
+call that caused the request has ended.
 """
 
 import asyncio
@@ -34,14 +34,15 @@ MIN_REFRESH_SECONDS = 10.0
 MAX_AGE_SECONDS = 24 * 3600.0
 FETCH_SECONDS = 5.0
 ANSWER_SECONDS = 2 * FETCH_SECONDS + 1
-"""How long a call waits for the provider."""
+"""The longest wait of a call for the provider."""
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_KEYS = 64
 MAX_TEXT = 256
-"""A subject or a group may have so many characters. Longer ones are not cut: others may be called so."""
+"""Most characters of a subject or a group. Longer ones are refused, not cut: the shortened name may be
+another's."""
 
 _PUBLIC_KINDS = ("RSA", "EC", "OKP")
-"""Kinds of keys that are taken. A shared one (`oct`) would let anybody who reads it sign tokens."""
+"""Accepted kinds of keys. A shared key (`oct`) would let anybody who reads it sign tokens."""
 
 Keys = dict[str, jwt.PyJWK]
 Fetch = Callable[[], Keys]
@@ -58,7 +59,7 @@ class OidcVerifier:
         clock: Clock | None = None,
         fetch: Fetch | None = None,
     ) -> None:
-        """`fetch` blocks and returns the provider's keys by their id; raises OSError, WireFormatError."""
+        """`fetch` blocks and returns the provider's keys by id; raises OSError, WireFormatError."""
         self._settings = settings
         self._auth = auth
         self._clock = clock or SystemClock()
@@ -76,7 +77,7 @@ class OidcVerifier:
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
-                # The bare key: with the whole PyJWK, a key without `alg` fits one algorithm only.
+                # Pass the bare key: with the whole PyJWK, a key without `alg` fits one algorithm only.
                 key.key,
                 algorithms=list(self._settings.algorithms),
                 issuer=self._settings.issuer,
@@ -89,7 +90,7 @@ class OidcVerifier:
                 "the token has expired: get a new one", reason="TOKEN_EXPIRED"
             ) from error
         except (jwt.PyJWTError, ValueError, TypeError) as error:
-            # Its words name the claim that is wrong, never the token.
+            # The error names the wrong claim, never the token.
             raise _invalid(str(error) or type(error).__name__) from error
         subject = str(claims["sub"])
         if len(subject) > MAX_TEXT:
@@ -109,7 +110,8 @@ class OidcVerifier:
         known = wanted in self._keys
         if self._is_due(known=known):
             self._asked_at = self._clock.monotonic()
-            # Of no call: it ends with none, and its log lines name none. `_refresh` is bounded.
+            # The task belongs to no call: it survives the caller, and its log lines name none. `_refresh` is
+            # bounded.
             self._refreshing = asyncio.create_task(  # noqa: TID251
                 self._refresh(), name="oidc-keys", context=contextvars.Context()
             )
@@ -138,7 +140,8 @@ class OidcVerifier:
 
     async def _refresh(self) -> None:
         try:
-            # As long as its thread lasts: a provider that hangs holds one thread, not one for each time.
+            # As long as its thread lasts: a provider that hangs occupies one thread, not one for each
+            # request.
             keys = await asyncio.to_thread(self._fetch)
         except (OSError, WireFormatError) as error:
             problem = str(error) or type(error).__name__
@@ -159,8 +162,8 @@ def _invalid(why: str) -> UnauthenticatedError:
 
 
 def _values(claims: Any, path: str) -> list[str]:
-    """The values of the claim of this name, which may have dots (`https://example.com/roles`), else of a
-    nested one."""
+    """The values of the claim of this name, which may contain dots (`https://example.com/roles`), else of a
+    nested claim."""
     for name in [path] if path in claims else path.split("."):
         claims = claims.get(name) if isinstance(claims, dict) else None
     if isinstance(claims, str):
@@ -170,7 +173,7 @@ def _values(claims: Any, path: str) -> list[str]:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The address of the keys is what the file says, and no other."""
+    """The file gives the address of the keys; no redirect may change it."""
 
     def redirect_request(self, *arguments: Any, **more: Any) -> None:
         return None
@@ -196,7 +199,7 @@ def fetch_keys(settings: OidcSettings) -> Keys:
             if each.get("use", "sig") == "sig" and each.get("kty") in _PUBLIC_KINDS:
                 keys[str(each.get("kid", ""))] = jwt.PyJWK.from_dict(each)
         except (jwt.PyJWTError, AttributeError, ValueError, TypeError):
-            continue  # a kind of key that is not known here
+            continue  # an unknown kind of key
     return keys
 
 

@@ -1,4 +1,4 @@
-"""A certificate that a process makes for itself, for a port whose clients are handed it by another way."""
+"""Creates a process's own certificate for a port whose clients receive it by another way."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,13 +11,13 @@ from twinlog.clock import Clock
 from twinlog.service.access.pem_files import Pem, principals_of
 
 _LASTS = timedelta(days=3650)
-"""Longer than any process: nobody renews it while that lives."""
+"""Longer than any process lives: nothing renews it."""
 _SKEW = timedelta(days=2)
 """Clocks of other machines may be behind."""
 
 
 def own_certificate(name: str, clock: Clock) -> Pem:
-    """Valid for the host `name`; the key never leaves the process."""
+    """A certificate for the host `name`; its key never leaves the process."""
     now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -1,7 +1,7 @@
-"""A certificate, its key and the CAs, read from PEM files, and read again when one of them changes.
+"""Reads a certificate, its key and the CAs from PEM files, again whenever one of them changes.
 
-Invariant: what is half written, expired, not valid yet, refused by gRPC or does not fit together never
-replaces what was good.
+Invariant: files that are half written, expired, not valid yet, refused by gRPC or do not match each other
+never replace valid ones.
 """
 
 import threading
@@ -26,20 +26,20 @@ _log = structlog.stdlib.get_logger(__name__)
 MAX_FILE_BYTES = 1 << 20
 
 _UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension)
-"""What `cryptography` raises for certificates that are not as they should be."""
+"""Exceptions of `cryptography` for malformed certificates."""
 
 Signature = tuple[tuple[int, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pem:
-    """What was read; the key is a secret."""
+    """The files' contents; the key is a secret."""
 
     chain: bytes
     key: bytes
     ca: bytes | None
     names: frozenset[str]
-    """Principals of the certificate: see `principals_of`."""
+    """Principals of the certificate; see `principals_of`."""
     expires: datetime
 
     def __repr__(self) -> str:
@@ -47,8 +47,8 @@ class Pem:
 
 
 def principals_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """`cn:`, `uri:`, `dns:`, `email:` of a certificate, in this order. One whose extensions cannot be read
-    has its common names alone."""
+    """`cn:`, `uri:`, `dns:`, `email:` of a certificate, in this order. Only its common names when its
+    extensions cannot be read."""
     found = [f"cn:{_text(entry.value)}" for entry in _attributes(certificate)]
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -75,25 +75,25 @@ class PemFiles:
     """One end's files. Thread-safe."""
 
     def __init__(self, files: TlsFiles, *, clock: Clock | None = None) -> None:
-        """Reads the files. Raises ConfigError (CERTIFICATE_UNUSABLE) naming the file and the remedy."""
+        """Reads the files. Raises ConfigError (CERTIFICATE_UNUSABLE) that names the file and the remedy."""
         self._files = files
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._told = ""
         self.generation = 1
-        """Raised by one whenever what is used has changed."""
+        """Rises by one with each change of the files in use."""
         self._signature = _signature(files)
         self._pem = _read(files, self._now())
 
     def current(self) -> Pem:
-        """The newest files that are good."""
+        """The newest valid files."""
         with self._lock:
             self._look()
             return self._pem
 
     @property
     def problem(self) -> str:
-        """Why the newest files are not used; empty when they are."""
+        """Why newer files are not used; empty when the newest are in use."""
         return self._told
 
     def _look(self) -> None:
@@ -197,14 +197,15 @@ def _certificates(name: str, content: bytes) -> list[x509.Certificate]:
         found = x509.load_pem_x509_certificates(content)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise _unusable(name, "is no whole PEM file with certificates") from error
-    # The library stops at the first damaged end of a file without a word.
+    # The library silently stops at the first damaged end of a file.
     if content.count(b"-----BEGIN CERTIFICATE-----") != len(found):
         raise _unusable(name, "is no whole PEM file with certificates")
     return found
 
 
 def _is_spoken_by_grpc(key: object) -> bool:
-    """Others are refused in each handshake, with words that name neither file nor reason."""
+    """Whether gRPC accepts this key. It would refuse others in each handshake, without naming file or
+    reason."""
     if isinstance(key, ec.EllipticCurvePrivateKey):
         return isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1)
     return isinstance(key, rsa.RSAPrivateKey)

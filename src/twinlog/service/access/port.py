@@ -1,4 +1,4 @@
-"""How one port is secured: its TLS, its gate, and whether it may be open to others than this machine."""
+"""The security of one port: its TLS, its gate, and whether other machines may reach it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,28 +16,29 @@ from twinlog.service.access.tokens import TokenFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortAccess:
-    """What `GrpcServer` needs to know of security."""
+    """The security settings of a `GrpcServer`."""
 
     pem: Pem | None = None
-    """Certificate, key and CA that the port shows first; None: it speaks plain text."""
+    """Certificate, key and CA at start; None: plain text."""
     newest: Callable[[], Pem] | None = None
-    """What the port should show now. Blocks while it reads files. None: the port shows `pem` to its end."""
+    """Returns the files to use now. Blocks while it reads them. None: the port keeps `pem`."""
     client_certificates: bool = False
     gate: Gate = field(default_factory=lambda: Gate(AuthSettings()))
     lacks: str = "TLS and no authentication"
     word: str = ""
-    """What every answer says: "insecure", "loopback", "tls", "authenticated", or "tls,authenticated"."""
+    """The value in every answer: "insecure", "loopback", "tls", "authenticated", or "tls,authenticated"."""
 
     def bind(self, server: grpc.aio.Server, address: str, pem: Pem | None) -> int:
-        """The bound port, which shows `pem`. Raises RuntimeError when the address cannot be bound."""
+        """Bind the port with certificate `pem`; return its number. Raises RuntimeError when the address
+        cannot be bound."""
         if pem is None:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, self._credentials(pem))
 
     def _credentials(self, pem: Pem) -> grpc.ServerCredentials:
-        # Not `dynamic_ssl_server_credentials`: gRPC calls into Python at each handshake then, and waits for
-        # the interpreter's lock while it holds locks of its own. A loop that waits for one of those may hold
-        # the interpreter's, and the process stands still for good: seen within seconds with five callers.
+        # Not `dynamic_ssl_server_credentials`: gRPC then calls into Python at each handshake and waits for
+        # the interpreter's lock while it holds its own locks. A loop that waits for one of those may hold the
+        # interpreter's, and the process deadlocks: with five callers within seconds.
         return grpc.ssl_server_credentials(
             [(pem.key, pem.chain)],
             root_certificates=pem.ca if self.client_certificates else None,
@@ -46,8 +47,8 @@ class PortAccess:
 
 
 def open_port_access(configuration: Configuration, service: Service) -> PortAccess:
-    """Reads the files that the configuration names. Raises ConfigError for one that is not usable, and as
-    `refuse_open_port`."""
+    """Read the configured files. Raises ConfigError when one is not usable, and for a port that
+    `refuse_open_port` refuses."""
     refuse_open_port(configuration, service)
     security = configuration.security
     port, auth = security.port(service), security.auth
@@ -79,7 +80,7 @@ def _oidc(auth: AuthSettings) -> TokenVerifier | None:
     if auth.oidc is None:
         return None
     try:
-        # Only those load it who use it.
+        # Imported only where it is used.
         from twinlog.service.access.oidc import OidcVerifier
     except ModuleNotFoundError as error:
         raise ConfigError(

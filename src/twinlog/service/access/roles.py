@@ -1,4 +1,4 @@
-"""Roles of callers, and which one a method asks for: the annotation of its proto."""
+"""Roles of callers, and the role that a method needs: an annotation in its proto."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from twinlog.config.security import AuthSettings
 
 REFLECTION_PREFIX = "/grpc.reflection."
 HEALTH_PREFIX = "/grpc.health."
-"""Open to everybody, and asked every few seconds by monitoring: neither logged nor measured."""
+"""Open to everybody, and called by monitoring every few seconds: neither logged nor measured."""
 
 
 class Role(IntEnum):
@@ -41,10 +41,10 @@ class Caller:
     """Who calls."""
 
     name: str
-    """As it is shown and recorded: `CN=ops`, `file:ci`, `sub:1234`; empty for an unknown one."""
+    """Shown and recorded: `CN=ops`, `file:ci`, `sub:1234`; empty for an unknown caller."""
     role: Role
     via: str
-    """How it was identified: "certificate", "token", "oidc", "none"."""
+    """The way it was identified: "certificate", "token", "oidc", "none"."""
 
     @property
     def is_known(self) -> bool:
@@ -52,13 +52,13 @@ class Caller:
 
 
 ANONYMOUS = Caller(name="", role=Role.ADMIN, via="none")
-"""The caller at a port that asks nobody who calls."""
+"""The caller at a port without authentication."""
 
 
 @lru_cache(maxsize=1024)
 def needed_role(method: str) -> int:
-    """The annotation of `/package.Service/Method` as a value of the proto's Role. Reflection is for those who
-    may look. ROLE_UNSPECIFIED for a method that has none, or is not known."""
+    """The annotation of `/package.Service/Method`, a value of the proto's Role. Reflection needs the viewer's
+    role. ROLE_UNSPECIFIED for an unknown method or one without a role."""
     if method.startswith(REFLECTION_PREFIX):
         return access_pb2.ROLE_VIEWER
     name = method.removeprefix("/").replace("/", ".")
@@ -70,7 +70,7 @@ def needed_role(method: str) -> int:
 
 
 def is_change(method: str) -> bool:
-    """Whether calls of a method are in the audit log: an operator or an admin is needed."""
+    """Whether the audit log holds calls of a method: it needs an operator or an admin."""
     return needed_role(method) in (access_pb2.ROLE_OPERATOR, access_pb2.ROLE_ADMIN)
 
 

@@ -32,7 +32,7 @@ class Entry:
 
 
 class TokenFile:
-    """`find` looks at the newest file that is good; a name that was taken out of it is refused at once."""
+    """`find` uses the newest valid file; a removed name is refused at once."""
 
     def __init__(self, name: str) -> None:
         """Raises ConfigError (TOKENS_UNUSABLE)."""
@@ -42,7 +42,7 @@ class TokenFile:
         self._entries = parse_tokens(_content(name), file=name)
 
     def find(self, token: str) -> Caller | None:
-        """Whose token it is; compared in constant time with every entry."""
+        """The owner of a token, compared in constant time with every entry."""
         self._look()
         asked = hashlib.sha256(token.encode(errors="replace")).digest()
         found: Entry | None = None
@@ -69,7 +69,8 @@ class TokenFile:
 
 
 def parse_tokens(content: bytes, *, file: str) -> tuple[Entry, ...]:
-    """Raises ConfigError (TOKENS_UNUSABLE) naming the line; its text is not repeated, it may be a token."""
+    """Raises ConfigError (TOKENS_UNUSABLE) that names the line but does not repeat it: it may hold a
+    token."""
     found: list[Entry] = []
     for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
         words = line.split()

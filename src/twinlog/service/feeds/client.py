@@ -1,4 +1,4 @@
-"""The client's half of a watch: one endless stream over a connection that comes and goes."""
+"""The client's half of a watch: one endless stream over a connection that may break."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,7 @@ from twinlog.service.errors_wire import PeerUnavailableError, ResumeTokenExpired
 from twinlog.service.runtime import Backoff, wait_or_stop
 
 IDLE_SECONDS = 30.0
-"""Servers say something every 10 s: a stream that is silent for this long is dead."""
+"""Servers send something every 10 s: a stream that is silent for this long is dead."""
 
 
 class WatchResponse(Protocol):
@@ -27,7 +27,7 @@ R_co = TypeVar("R_co", bound=WatchResponse, covariant=True)
 
 
 class WatchCall(Protocol[R_co]):
-    """The part of a grpc.aio server-streaming call that a watch uses."""
+    """The methods of a grpc.aio server-streaming call that a watch uses."""
 
     def __aiter__(self) -> AsyncIterator[R_co]: ...
 
@@ -36,7 +36,7 @@ class WatchCall(Protocol[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The stream begins with a snapshot: what is known now is replaced by it once it is complete."""
+    """The stream begins with a snapshot, which replaces the known state once it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Received(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The stream broke; it is opened again after a while. What is known stays valid."""
+    """The stream broke and is opened again later. The known state stays valid."""
 
     error: TwinlogError
 
@@ -62,10 +62,10 @@ async def watch(
     backoff: Backoff,
     idle_seconds: float = IDLE_SECONDS,
 ) -> AsyncIterator[WatchEvent[R]]:
-    """Yield what the watch says until `stop`, opening it again whenever it ends, from the last token.
+    """Yield the watch's events until `stop`, reopening the stream from the last token whenever it ends.
 
-    `open_stream(token)` starts the RPC (without waiting). A response counts as seen when the next one is
-    asked for, so a caller that fails while handling one gets it again. An expired token starts again from a
+    `open_stream(token)` starts the RPC without waiting. A response counts as seen when the next one is
+    requested, so a caller that fails while handling one gets it again. An expired token starts again from a
     snapshot. Never raises for a peer that is away. Notices `stop` between responses only: run it in a task
     that is cancelled then.
     """
@@ -91,7 +91,7 @@ async def watch(
         if isinstance(error, ResumeTokenExpiredError) and token:
             token, fresh = b"", True
             continue
-        # A snapshot that was cut off has no token: it comes again from its start.
+        # A snapshot that was cut off has no token: it starts again.
         fresh = not token
         yield Lost(error)
         await wait_or_stop(stop, backoff.next())

@@ -1,4 +1,4 @@
-"""What follows a watch of configsync for the whole life of a service, and tells its readers of changes."""
+"""Follows a watch of configsync for the lifetime of a service, and notifies readers of changes."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ R = TypeVar("R", bound=WatchResponse)
 
 
 class FollowedWatch(ABC, Generic[R]):
-    """Run `run` as a loop; read the rest at any time from the same event loop."""
+    """Run `run` as a loop; everything else may be read at any time from the same event loop."""
 
     task_name: ClassVar[str]
 
@@ -25,9 +25,8 @@ class FollowedWatch(ABC, Generic[R]):
         self._subscribers: list[asyncio.Event] = []
 
     def subscribe(self) -> asyncio.Event:
-        """An event of the caller's own, set at every change (and at once); the caller clears it before it
-        looks.
-        """
+        """Return a new event for one caller, set now and at every change. The caller clears it before it
+        reads."""
         event = asyncio.Event()
         event.set()
         self._subscribers.append(event)

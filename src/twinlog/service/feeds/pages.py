@@ -1,6 +1,6 @@
-"""Pages of long answers: how many entries go into one message, and where the next page begins. Pure.
+"""Pages of long answers: the number of entries in one message, and the start of the next page. Pure.
 
-An answer without a page size holds as much as one message takes; there is a token when there is more.
+Without a page size an answer holds as much as one message takes. A token follows when there is more.
 """
 
 import base64
@@ -15,11 +15,11 @@ from twinlog.errors import ConfigError
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 
 PAGED_ANSWERS = 16
-"""So many answers are kept until their last page was asked for."""
+"""Most answers kept until their last page was requested."""
 _ROOM_BYTES = 64 << 10
-"""Kept free in a message for the token and what surrounds the entries."""
+"""Free space in a message for the token and all but the entries."""
 _ENTRY_BYTES = 8
-"""Tag and length of one entry, at most."""
+"""Most bytes for the tag and length of one entry."""
 
 
 class SizedMessage(Protocol):
@@ -34,7 +34,7 @@ HeadT = TypeVar("HeadT")
 
 
 def checked_page_size(size: int) -> int:
-    """As it is; 0 = as many as fit. Raises ConfigError (INVALID_PAGE_SIZE) for a negative one."""
+    """The size as given; 0 = as many as fit. Raises ConfigError (INVALID_PAGE_SIZE) for a negative one."""
     if size < 0:
         raise ConfigError(f"page_size {size}: expected 0 or more", reason="INVALID_PAGE_SIZE")
     return size
@@ -51,10 +51,9 @@ def bad_token(token: str) -> ConfigError:
 def page_of(
     entries: Iterable[MessageT], *, size: int, beside_bytes: int = 0, most_bytes: int = MAX_MESSAGE_BYTES
 ) -> tuple[list[MessageT], bool]:
-    """Entries from the front until the page is full, and whether there are more; never none while there are
-    some.
+    """The first entries that fill the page, and whether there are more; at least one entry if there is any.
 
-    `size`: most entries, 0 = any number. `beside_bytes`: of the message without them.
+    `size`: most entries, 0 = any number. `beside_bytes`: size of the message without them.
     """
     room = most_bytes - _ROOM_BYTES - beside_bytes
     page: list[MessageT] = []
@@ -67,7 +66,7 @@ def page_of(
 
 
 def encode_key(parts: Sequence[str | int]) -> str:
-    """A token that says behind which entry the next page begins."""
+    """A token that names the entry before the next page."""
     return base64.urlsafe_b64encode(json.dumps(list(parts), separators=(",", ":")).encode()).decode()
 
 
@@ -84,20 +83,20 @@ def decode_key(token: str, kinds: Sequence[type]) -> list[str | int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAnswer(Generic[T, HeadT]):
-    """A whole answer as it was when its first page was asked for."""
+    """A whole answer as of the request for its first page."""
 
     subject: object
-    """What was asked about, such as the flow: a token of another subject is refused."""
+    """The subject of the question, such as the flow. A token of another subject is refused."""
     rows: Sequence[T]
     head: HeadT
-    """What stands on every page."""
+    """The fields on every page."""
 
 
 @dataclass(slots=True)
 class KeptAnswers(Generic[T, HeadT]):
-    """Answers that cost a look at clusters: later pages come from the same look. Used from one event loop.
+    """Answers that cost a look at clusters: later pages come from the same look. For one event loop.
 
-    Only answers of more than one page are kept, and of these the `most` newest.
+    Keeps only answers of more than one page, and of these the `most` newest.
     """
 
     most: int = PAGED_ANSWERS
@@ -105,7 +104,7 @@ class KeptAnswers(Generic[T, HeadT]):
     _kept: OrderedDict[str, KeptAnswer[T, HeadT]] = field(default_factory=OrderedDict)
 
     def at(self, token: str, *, subject: object) -> tuple[KeptAnswer[T, HeadT], int]:
-        """The answer that a token belongs to, and the first row of its page.
+        """The answer of a token, and the first row of its page.
 
         Raises ConfigError (INVALID_PAGE_TOKEN).
         """
@@ -119,9 +118,9 @@ class KeptAnswers(Generic[T, HeadT]):
         return answer, first
 
     def next_token(self, answer: KeptAnswer[T, HeadT], token: str, *, shown: int) -> str:
-        """The token of the page after the row number `shown`; "" when that was the last one.
+        """The token of the page after row `shown`; "" after the last row.
 
-        `token`: of the page that is answered, "" for the first.
+        `token`: of the current page, "" for the first.
         """
         if shown >= len(answer.rows):
             return ""
@@ -135,7 +134,7 @@ class KeptAnswers(Generic[T, HeadT]):
 
 
 def page_start(token: str) -> int:
-    """The number of the page's first row, which the token is. Raises ConfigError (INVALID_PAGE_TOKEN)."""
+    """The row number in a token: the page's first row. Raises ConfigError (INVALID_PAGE_TOKEN)."""
     if not token:
         return 0
     if not _is_number(token):

@@ -1,4 +1,4 @@
-"""One topic of a flow, as configsync has decided it. Pure."""
+"""One topic of a flow with configsync's decision. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ class TopicState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicatedTopic:
-    """One topic of a flow; the fields are those of the API's message of the same name."""
+    """One topic of a flow, with the fields of the API's message of the same name."""
 
     flow: Flow
     source_topic: str
@@ -36,7 +36,7 @@ class ReplicatedTopic:
 
     @property
     def copyable_partition_count(self) -> int:
-        """Partitions that may be copied now: those that exist on both sides of a READY topic."""
+        """Partitions that may be copied now: those on both sides of a READY topic."""
         if self.state is not TopicState.READY:
             return 0
         return min(self.partition_count, self.target_partition_count)

@@ -1,6 +1,4 @@
-"""Rules that were changed while the flows run, as configsync's peers know them: kept while configsync is
-away.
-"""
+"""Changed rules of running flows, as configsync's peers know them; kept while configsync is away."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -30,8 +28,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 class RulesWatch(FollowedWatch[pb2.WatchRulesResponse]):
     """Follows WatchRules for all flows.
 
-    A flow of which nothing is known follows its file. What is known of a flow stays until configsync says
-    something else of it.
+    A flow without known rules follows its file. Known rules stay until configsync sends others.
     """
 
     task_name = "watch-rules"
@@ -46,9 +43,8 @@ class RulesWatch(FollowedWatch[pb2.WatchRulesResponse]):
         return self._values.get(flow, _NOTHING)
 
     def seed(self, flow: Flow, values: Mapping[str, str]) -> Mapping[str, str]:
-        """Take values that were stored as what configsync said last, unless it has spoken; return those in
-        force.
-        """
+        """Use stored values as configsync's last state unless it has sent something; return the values in
+        force."""
         if flow not in self._values:
             self._values[flow] = dict(values)
             self._tell()
@@ -93,7 +89,8 @@ async def follow_rules(
 ) -> None:
     """Loop: `put` the flow's configuration whenever its rules change, until `stop`.
 
-    Rules that do not fit this process's file are said and not followed; `put` may raise ConfigError for such.
+    Rules that do not fit this process's file are logged and not followed; `put` may raise ConfigError for
+    such rules.
     """
     changed = rules.subscribe()
     followed = _NOTHING
@@ -113,8 +110,8 @@ async def follow_rules(
 def flow_in_effect(configuration: Configuration, flow: Flow, values: Mapping[str, str]) -> FlowConfig:
     """A flow's configuration with changed rules on top of the file.
 
-    Blocks as `load` does. Raises ConfigError when they do not fit this process's file: it may be another
-    one than configsync's.
+    Blocks as `load` does. Raises ConfigError when the rules do not fit this process's file, which may differ
+    from configsync's.
     """
     if not values:
         return configuration.flow(flow)

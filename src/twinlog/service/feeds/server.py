@@ -1,10 +1,10 @@
 """The server's half of a watch: items by key, every change numbered, resumable by an opaque token.
 
-A watcher without a token gets a snapshot, then changes. One with a token gets what came after it (exclusive).
-Guarantee: at least once, in the order of the changes. The history is shared by all watchers and bounded, so a
-slow one costs no memory: it finds its place gone (RESUME_TOKEN_EXPIRED) and starts again from a snapshot.
+A watcher without a token gets a snapshot, then changes. One with a token gets the changes after it.
+Guarantee: at least once, in the order of the changes. All watchers share one bounded history, so a slow
+watcher costs no memory: its place is lost (RESUME_TOKEN_EXPIRED) and it starts again from a snapshot.
 
-Events are watched with every change; of states (`conflate`) only the last change of each key is kept, so that
+Events are watched with every change. Of states (`conflate`) only the last change of each key is kept, so that
 a slow watcher gets the newest state of each and never falls behind.
 """
 
@@ -31,7 +31,7 @@ V = TypeVar("V")
 PROGRESS_SECONDS = 10.0
 
 _PLACES_OF_PEERS = 50
-"""Beyond those of everybody: people who leave watches open must not keep a service from its peers."""
+"""Places beyond those for everybody: people who leave watches open must not block the service's peers."""
 _TOKEN_VERSION = 1
 _TOKEN = struct.Struct(">B16sQ")
 """version, first 16 bytes of the history's id, sequence of the last change that the holder has seen."""
@@ -39,7 +39,7 @@ _TOKEN = struct.Struct(">B16sQ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotItem(Generic[K, V]):
-    """An item of the initial snapshot. Its token is empty: a snapshot is resumed from its start."""
+    """An item of the initial snapshot. Its token is empty: a snapshot resumes from its start."""
 
     key: K
     item: V
@@ -65,7 +65,7 @@ class Changed(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed(Generic[K, V]):
-    """An item is gone; `item` is how it was last."""
+    """An item was removed; `item` is its last state."""
 
     key: K
     item: V
@@ -82,7 +82,7 @@ class Marked(Generic[K]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Nothing happened for a while; the token is fresh."""
+    """Nothing changed for a while; the token is fresh."""
 
     token: bytes
 
@@ -92,14 +92,14 @@ Event = SnapshotItem[K, V] | SnapshotEnd[K] | Changed[K, V] | Removed[K, V] | Ma
 
 
 class ResumableRegistry(Generic[K, V]):
-    """Items by key, marks, and the last `history_size` changes. Used from one event loop only.
+    """Items by key, marks, and the last `history_size` changes. For one event loop.
 
     Invariants:
     - A. a change's sequence is one more than that of the change before it, whatever its kind;
-    - B. applying all changes after a token to the state at that token gives the state now;
-    - C. an equal `put`, a `remove` of what is not there and a repeated `mark` are no changes;
-    - D. with `conflate`, a change of a key takes the place of the one before it in the history: applying what
-      is left gives the same state.
+    - B. applying all changes after a token to the state at that token gives the present state;
+    - C. an equal `put`, a `remove` of a missing item and a repeated `mark` are no changes;
+    - D. with `conflate`, a change of a key replaces the one before it in the history; applying the rest gives
+      the same state.
     """
 
     def __init__(
@@ -112,15 +112,13 @@ class ResumableRegistry(Generic[K, V]):
         max_watchers: int = 100,
         conflate: bool = False,
     ) -> None:
-        """`history_id` names this history (the process's instance id): tokens of another one are refused.
-
-        `rpc_method` ("twinlog.api….WatchTopics") is what the streams are counted under.
-        """
+        """`history_id` names this history (the process's instance id): tokens of another one are refused. The
+        streams are counted under `rpc_method` ("twinlog.api….WatchTopics")."""
         self._history_id = history_id.encode()[:16].ljust(16, b"\0")
         self._items: dict[K, V] = {}
         self._marks: dict[K, None] = {}
         self._changes: OrderedDict[int, Change[K, V]] = OrderedDict()
-        """By sequence; those after `_forgotten` are complete."""
+        """By sequence; complete after `_forgotten`."""
         self._history_size = history_size
         self._last_change: dict[K, int] | None = {} if conflate else None
         self._sequence = 0
@@ -151,7 +149,7 @@ class ResumableRegistry(Generic[K, V]):
         return True
 
     def mark(self, mark: K) -> bool:
-        """Set a mark for good. False when it is set already."""
+        """Set a mark permanently. False when it is set already."""
         if mark in self._marks:
             return False
         self._marks[mark] = None
@@ -167,14 +165,14 @@ class ResumableRegistry(Generic[K, V]):
 
     @property
     def token(self) -> bytes:
-        """From where a watch that knows the present state continues."""
+        """The token of the present state: a watch continues from there."""
         return _TOKEN.pack(_TOKEN_VERSION, self._history_id, self._sequence)
 
     # ------------------------------------------------------------------------------------- the watchers' side
 
     @property
     def watchers(self) -> int:
-        """How many watch now."""
+        """The number of open watches."""
         return self._watchers
 
     async def watch(
@@ -186,9 +184,9 @@ class ResumableRegistry(Generic[K, V]):
         progress_seconds: float = PROGRESS_SECONDS,
         is_peer: bool = False,
     ) -> AsyncGenerator[Event[K, V], None]:
-        """Yield the snapshot (empty token) or what came after the token, then every change until `stop`.
+        """Yield the snapshot (empty token) or the changes after the token, then every change until `stop`.
 
-        `selects` is asked with each key and mark; for peers (`is_peer`) some places are kept. Raises
+        `selects` is called with each key and mark; some places are kept for peers (`is_peer`). Raises
         ResumeTokenExpiredError, ExhaustedError (TOO_MANY_WATCHERS), and ConfigError for bytes that are no
         token.
         """
@@ -210,8 +208,8 @@ class ResumableRegistry(Generic[K, V]):
         pause_seconds: float = 0.0,
         is_peer: bool = False,
     ) -> AsyncGenerator[list[Event[K, V]], None]:
-        """As `watch`, with all that came at the same time in one list; then silent for `pause_seconds`, so
-        that what comes meanwhile is in one list as well. A list is never empty."""
+        """Like `watch`, with simultaneous events in one list, then a pause of `pause_seconds`, so that events
+        of the pause share a list too. A list is never empty."""
         if self._watchers >= self._max_watchers + (_PLACES_OF_PEERS if is_peer else 0):
             raise ExhaustedError(
                 f"{self._watchers} watchers are connected already; end some, or watch less often",

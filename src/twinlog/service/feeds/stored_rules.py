@@ -1,6 +1,6 @@
-"""The rules of a flow as configsync has stored them, for a service that starts while configsync is away.
+"""Reads the rules of a flow that configsync stored, for a service that starts while configsync is away.
 
-They are the record `["rules"]` of `mm2-configsync.<A>.internal`, which configsync alone writes.
+They are the record `["rules"]` of `mm2-configsync.<A>.internal`, which only configsync writes.
 """
 
 import json
@@ -18,7 +18,7 @@ _UNKNOWN_TOPIC = "TOPIC_UNKNOWN"
 
 
 async def stored_rules(cluster: KafkaCluster, source: str) -> Mapping[str, str]:
-    """Configuration keys that differ from the file, as written; empty when none were changed.
+    """Configuration keys that differ from the file, as written; empty without changes.
 
     `cluster` is the flow's target. Raises KafkaError, WireFormatError for a record of a newer version.
     """

@@ -1,6 +1,5 @@
-"""What configsync decided, as its peers know it: the replicated topics of every flow, kept while configsync
-is away.
-"""
+"""Configsync's decisions, as its peers know them: the replicated topics of every flow, kept while configsync
+is away."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -59,9 +58,9 @@ class TopicsWatch(FollowedWatch[pb2.WatchTopicsResponse]):
     """Follows WatchTopics for all flows.
 
     - A. `current` is always a state that configsync was in, or the last one known while it is away.
-    - B. a snapshot replaces what was known of a flow at once, when it is complete and the flow is settled in
-      it: a configsync that has just started, and does not know all topics yet, makes none disappear.
-    - C. a flow that was settled stays settled.
+    - B. a snapshot replaces a flow's known topics at once, when it is complete and the flow is settled in it:
+      a restarted configsync that does not know all topics yet removes none.
+    - C. a settled flow stays settled.
     """
 
     task_name = "watch-topics"
@@ -72,14 +71,14 @@ class TopicsWatch(FollowedWatch[pb2.WatchTopicsResponse]):
         self._topics: dict[Flow, dict[str, ReplicatedTopic]] = {}
         self._settled: set[Flow] = set()
         self._unconfirmed: dict[Flow, set[str]] = {}
-        """Topics of before that the configsync of now has not spoken of; they go when it settles the flow."""
+        """Known topics that the present configsync has not sent yet; removed when it settles the flow."""
         self._snapshot: dict[Flow, dict[str, ReplicatedTopic]] | None = None
         self.connected = False
-        """Whether the stream to configsync is up and has said something."""
+        """Whether the stream to configsync is open and has delivered something."""
 
     @property
     def current(self) -> Mapping[Flow, Mapping[str, ReplicatedTopic]]:
-        """The topics by flow and source topic. Treat as read-only; changes in place."""
+        """The topics by flow and source topic. Read-only for callers; changes in place."""
         return self._topics
 
     def topics(self, flow: Flow) -> Mapping[str, ReplicatedTopic]:
@@ -87,9 +86,8 @@ class TopicsWatch(FollowedWatch[pb2.WatchTopicsResponse]):
         return self._topics.get(flow, _NOTHING)
 
     def settled(self, flow: Flow) -> bool:
-        """True once configsync's selection for the flow was complete: until then an absent topic means
-        nothing.
-        """
+        """True once configsync's selection for the flow was complete; until then an absent topic means
+        nothing."""
         return flow in self._settled
 
     def _open(
@@ -141,7 +139,7 @@ class TopicsWatch(FollowedWatch[pb2.WatchTopicsResponse]):
         self._tell()
 
     def _replace(self, settled: set[Flow]) -> None:
-        """Invariant B: take over the snapshot, keep what it may not know yet."""
+        """Invariant B: take over the snapshot, and keep the topics that it may not know yet."""
         fresh = self._snapshot or {}
         self._snapshot = None
         self._unconfirmed.clear()

@@ -1,1 +1,1 @@
-"""Which process of a service works at a flow, and what the others do meanwhile."""
+"""Ownership of a flow: which process of a service works at it, and what the others do meanwhile."""

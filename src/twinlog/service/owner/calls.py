@@ -1,8 +1,8 @@
-"""Calls that end at a flow's owner: where a process on standby refuses one and names the owner, it is made
-once more, there (docs/adr/0013).
+"""Calls that reach a flow's owner: when a process on standby refuses one and names the owner, the call is
+repeated there (docs/adr/0013).
 
-Invariant: a call is followed once, before anything of its answer was seen, and only to the address that the
-refusal of the process called names, with what that process was shown and had to show.
+Invariant: a call is repeated once, before the caller saw any of its answer, only at the address in the
+refusal, and with the same credentials and checks.
 """
 
 import asyncio
@@ -17,15 +17,16 @@ from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.owner.name import OWNER_ADDRESS, OwnerReason
 
 OpenChannel = Callable[[str], grpc.aio.Channel]
-"""To HOST:PORT, as the first one was. Raises ConfigError where it must not be called so."""
+"""Opens a channel to HOST:PORT, like the first one. Raises ConfigError when that address must not be
+called."""
 
 _UNREACHED: Final = frozenset({"PEER_UNAVAILABLE", "PEER_TIMEOUT", "TLS_FAILED"})
-"""The owner cannot be called from here: what the process on standby said helps more."""
+"""The owner cannot be called from here; the standby's refusal is more helpful."""
 
 
 def owner_of(failure: grpc.aio.AioRpcError, asked: str) -> str | None:
-    """HOST:PORT of the owner that a refusal of the process at `asked` names; None where nobody is to be
-    followed."""
+    """HOST:PORT of the owner in a refusal by the process at `asked`; None when the call must not be
+    repeated."""
     error = error_from_rpc(failure)
     address = error.metadata.get(OWNER_ADDRESS, "")
     if error.reason != OwnerReason.OWNED_ELSEWHERE or not address or address == asked:
@@ -34,7 +35,7 @@ def owner_of(failure: grpc.aio.AioRpcError, asked: str) -> str | None:
         owner, here = Address.parse(address), Address.parse(asked)
     except ValueError:
         return None
-    # Loopback of the owner's machine is this machine's only when the first one was called so, too.
+    # Another machine's loopback is ours only if the first process was called on loopback, too.
     return None if owner.is_loopback and not here.is_loopback else address
 
 
@@ -43,7 +44,7 @@ def _reaches_nobody(failure: grpc.aio.AioRpcError) -> bool:
 
 
 class OwnerChannel(grpc.aio.Channel):
-    """As the channel that it is given. Streams of requests are not followed."""
+    """Wraps a channel. Calls with a stream of requests are not repeated."""
 
     def __init__(self, channel: grpc.aio.Channel, endpoint: str, open_channel: OpenChannel) -> None:
         self._channel = channel
@@ -51,7 +52,7 @@ class OwnerChannel(grpc.aio.Channel):
         self._open_channel = open_channel
 
     async def tidy(self) -> None:
-        """Close connections that newer certificates have replaced."""
+        """Close connections whose certificates were replaced."""
         if hasattr(self._channel, "tidy"):
             await self._channel.tidy()
 
@@ -98,18 +99,18 @@ class OwnerChannel(grpc.aio.Channel):
         return call
 
     def to_owner(self, refusal: grpc.aio.AioRpcError) -> grpc.aio.Channel | None:
-        """A channel to the owner that a refusal names; None where it is not followed."""
+        """A channel to the owner that a refusal names; None when the call must not be repeated."""
         address = owner_of(refusal, self._endpoint)
         if address is None:
             return None
         try:
             return self._open_channel(address)
-        except TwinlogError:  # such as a token that must not go there without TLS
+        except TwinlogError:  # such as a token that must not be sent without TLS
             return None
 
 
 class _Again:
-    """One call, to be made a second time."""
+    """A call that may be repeated."""
 
     def __init__(
         self,
@@ -129,14 +130,14 @@ class _Again:
         return self._channel.to_owner(refusal)
 
     def call(self, channel: grpc.aio.Channel) -> Any:
-        """In what is left of the first one's time."""
+        """Call within the remaining time of the first call."""
         left = None if self._ends_at is None else max(0.0, self._ends_at - asyncio.get_running_loop().time())
         made = getattr(channel, self._kind)(*self._arguments, **self._more)
         return made(self._request, timeout=left, **self._options)
 
 
 class _UnaryCall:
-    """An answer to await; all else is asked of the first call."""
+    """An answer to await; everything else is the first call's."""
 
     def __init__(self, first: Any, again: _Again) -> None:
         self._first, self._again = first, again
@@ -164,7 +165,7 @@ class _UnaryCall:
 
 
 class _StreamCall:
-    """Answers to iterate over, once; all else is asked of the first call."""
+    """Answers to iterate over, once; everything else is the first call's."""
 
     def __init__(self, first: Any, again: _Again) -> None:
         self._first, self._again = first, again

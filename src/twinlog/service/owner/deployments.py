@@ -1,4 +1,4 @@
-"""Whether two processes that serve one flow belong to the same deployment. Pure."""
+"""Compares the deployments of two processes that serve one flow. Pure."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ from twinlog.service.owner.name import OwnerReason
 
 
 def are_twins(rules: str, others: str) -> bool:
-    """Whether the fingerprints are of two deployments. Owners of earlier releases do not tell theirs (empty):
-    they count as of this deployment."""
+    """Whether the fingerprints belong to two deployments. Owners of earlier releases send none (empty) and
+    count as the same deployment."""
     return bool(rules and others) and rules != others
 
 
 def twin_deployment(flow: Flow, owner: str) -> StateError:
-    """Why a process must not work at a flow whose owner's file selects something else."""
+    """The refusal of a process when the flow's owner has a file with another selection."""
     return StateError(
         f"{flow} is served by another deployment now, whose file selects other topics or groups ({owner}):"
         f" what only this file selects is not replicated. Put both selections into one file, or give"
@@ -27,9 +27,8 @@ def twin_deployment(flow: Flow, owner: str) -> StateError:
 
 
 def selection_fingerprint(config: FlowConfig) -> str:
-    """Tells deployments apart whose files select other topics or groups for one flow. Changed rules do not
-    count: they are the flow's, not its owner's.
-    """
+    """A fingerprint of the topics and groups that a deployment selects for one flow. Changed rules do not
+    count: they belong to the flow, not to its owner."""
     selections = (config.configsync.topics, config.checkpoint.groups)
     text = json.dumps([[sorted(each.include), sorted(each.exclude)] for each in selections])
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,8 +1,8 @@
-"""One owner per flow at a time: several processes of one service may serve a flow, one of them works at it.
+"""One owner per flow: several processes of one service may serve a flow, one of them owns it.
 
-Kafka's group coordinator of the flow's target elects the owner (docs/adr/0004); the others stand by, and one
-of them takes over at once when the owner leaves, or when it was silent for a session. The owner itself stops
-before the others may begin: what it was told last counts for less than a session.
+Kafka's group coordinator of the flow's target elects the owner (docs/adr/0004). The others stand by, and one
+takes over at once when the owner leaves, or after the owner was silent for a session. The owner itself stops
+before another may begin: it trusts the coordinator's last answer for less than a session.
 """
 
 import asyncio
@@ -30,30 +30,28 @@ from twinlog.telemetry.repeats import RepeatLimiter
 T = TypeVar("T")
 
 STEPS_PER_SESSION: Final = 4
-"""One that gets no answer leaves time for another, also on a machine that is busy."""
+"""A step without an answer leaves time for another, even on a busy machine."""
 _LEAST_VALID_SHARE: Final = 0.4
 _REQUIRE_SECONDS: Final = 10.0
 _SESSIONS_OF_SILENCE: Final = 3
-"""An owner that was heard of so long ago, while nothing can be asked, may be gone."""
+"""Sessions without an answer after which a known owner may be gone."""
 _NO_ELECTION: Final = frozenset({"GROUP_UNAUTHORIZED", "UNSUPPORTED_VERSION"})
-"""Nobody can be elected here: a process that has heard of no owner works as if it were the only one."""
+"""Nobody can be elected here: a process that knows no owner works as if it were the only one."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class LeaseState(Enum):
-    """What is known of a flow's owner."""
+    """The known state of a flow's owner."""
 
     UNKNOWN = "UNKNOWN"
-    """Not asked yet, or there was no answer for too long."""
+    """Not asked yet, or no answer for too long."""
     OWNER = "OWNER"
     ELSEWHERE = "ELSEWHERE"
 
 
 class FlowLease:
-    """Whether this process is the owner of a flow, for one service. `run` is a loop; the rest is for the same
-    event loop.
-    """
+    """Whether this process owns a flow, for one service. `run` is a loop; all is for one event loop."""
 
     def __init__(
         self,
@@ -67,15 +65,15 @@ class FlowLease:
         rules: str = "",
         on_owner: Callable[[], None] = lambda: None,
     ) -> None:
-        """`rules`: as `selection_fingerprint`; "" is like any other. `on_owner`: called for every owner that
-        is new."""
+        """`rules`: a `selection_fingerprint`; "" is a value like others. `on_owner`: called for every new
+        owner."""
         self._on_owner = on_owner
         self._rules = rules
         self.flow = flow
         self._candidate = candidate
         self._group = group
         self._session_seconds = session_seconds
-        # For so long the coordinator's word counts; the rest of a session is for a step to end in.
+        # How long the coordinator's answer is trusted; a running step ends in the rest of the session.
         self._valid_seconds = max(session_seconds - STEP_GRACE_SECONDS, session_seconds * _LEAST_VALID_SHARE)
         self._clock = clock
         self._backoff = backoff
@@ -100,18 +98,18 @@ class FlowLease:
         return self._state
 
     def is_owner(self) -> bool | None:
-        """Whether this process is the owner; None = not known."""
+        """Whether this process owns the flow; None = not known."""
         state = self.state
         return None if state is LeaseState.UNKNOWN else state is LeaseState.OWNER
 
     def _is_hearsay(self) -> bool:
-        """Whether the owner was heard of long ago. To take its place would be wrong, where only the right to
-        ask was lost; to say that it serves the flow as well."""
+        """Whether the last news of the owner is old. Neither taking its place nor reporting it as the owner
+        would be right, because perhaps only the right to ask was lost."""
         return self._clock.monotonic() - self._heard_at > _SESSIONS_OF_SILENCE * self._session_seconds
 
     @property
     def is_elected(self) -> bool:
-        """Whether the coordinator says now that this process is the owner: nobody else is at work."""
+        """Whether the coordinator confirms this process as the owner now, so nobody else works."""
         return self.state is LeaseState.OWNER and not self._alone
 
     def refusal(self) -> TwinlogError | None:
@@ -148,9 +146,9 @@ class FlowLease:
         )
 
     async def require(self) -> None:
-        """Return when this process is the owner; waits up to 10 s while that is being found out.
+        """Return once this process owns the flow; waits up to 10 s while the owner is not known.
 
-        Raises StateError (OWNED_ELSEWHERE), or KafkaError when it cannot be found out.
+        Raises StateError (OWNED_ELSEWHERE), or KafkaError when the owner cannot be found out.
         """
         deadline = self._clock.monotonic() + _REQUIRE_SECONDS
         while self.state is LeaseState.UNKNOWN and (left := deadline - self._clock.monotonic()) > 0:
@@ -163,10 +161,10 @@ class FlowLease:
     async def hold(
         self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = STEP_GRACE_SECONDS
     ) -> T:
-        """Await `step()` while this process is the flow's owner; one that is no longer gives it
-        `grace_seconds` to end, then cancels it.
+        """Await `step()` while this process owns the flow. When it loses the flow, `step` has `grace_seconds`
+        to end and is then cancelled.
 
-        Raises what `step` raises, and as `require`; part of a step that was cancelled may have been done.
+        Raises the errors of `step` and of `require`; a cancelled step may have done part of its work.
         """
         await self.require()
         halt = asyncio.Event()
@@ -193,7 +191,8 @@ class FlowLease:
         return done[0]
 
     def _lost(self) -> TwinlogError | None:
-        """Why a step was not ended. It may have been done in part: nobody is sent to the owner with it."""
+        """The error of an unfinished step. Part of it may be done, so the error does not name the owner for a
+        second call."""
         refusal = self.refusal()
         if refusal is not None:
             refusal.metadata = {key: value for key, value in refusal.metadata.items() if key != OWNER_ADDRESS}
@@ -207,11 +206,11 @@ class FlowLease:
         in_doubt: bool = False,
         stays_in_doubt: bool = False,
     ) -> Loop:
-        """A loop that runs `loop` while this process is the flow's owner, and `otherwise` while it is not.
+        """A loop that runs `loop` while this process owns the flow, and `otherwise` while it does not.
 
-        Both get a `stop` of their own and must be able to run again. `in_doubt`: `loop` also runs while the
-        owner is not known, for what does no harm when two do it. `stays_in_doubt`: it begins only as the
-        owner, and continues until another one is known, for what fences its rivals itself.
+        Both get their own `stop` and must be able to run again. `in_doubt`: `loop` also runs while the owner
+        is not known, for work that two processes may do. `stays_in_doubt`: `loop` begins only as the owner
+        and continues until another owner is known, for work that fences its rivals itself.
         """
         idle = otherwise or _idle
 
@@ -261,7 +260,7 @@ class FlowLease:
         self._alone = False
         self._valid_until, self._heard_at = asked_at + self._valid_seconds, asked_at
         if is_news:
-            # Watchers wake at the end of the lease by themselves: a renewal is no news to a flow's loops.
+            # The end of the lease wakes watchers by itself: a renewal does not concern a flow's loops.
             self._tell()
 
     def _tell_twin(self, standing: ElectionResult) -> None:
@@ -274,7 +273,8 @@ class FlowLease:
             _log.warning("twin_deployment", flow=str(self.flow), reason=refusal.reason, message=str(refusal))
 
     def _failed(self, error: KafkaError) -> None:
-        # Who stands by has heard of an owner: were the right to elect lost for a moment, all would begin.
+        # A process on standby knows an owner: without this, a brief loss of the right to elect would start
+        # all.
         works_alone = error.reason in _NO_ELECTION and self._state is not LeaseState.ELSEWHERE
         left_out = self._limiter.admit(error.reason, now=self._clock.monotonic())
         if left_out is not None:
@@ -304,7 +304,7 @@ class FlowLease:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """The lease is not given back before this ends."""
+        """Keeps the lease until the work ends."""
         self._at_work += 1
         self._idle.clear()
         try:
@@ -315,7 +315,7 @@ class FlowLease:
                 self._idle.set()
 
     async def _watch(self, serves: bool, stop: asyncio.Event, halt: asyncio.Event, in_doubt: bool) -> None:
-        """Set `halt` at `stop`, or when it is no longer (or now) this process's turn."""
+        """Set `halt` at `stop`, or when the condition for running changes."""
         while not stop.is_set():
             changed = self._changed
             if self._serves(in_doubt) is not serves:
@@ -325,7 +325,7 @@ class FlowLease:
         halt.set()
 
     async def _run_while(self, serves: bool, loop: Loop, stop: asyncio.Event, in_doubt: bool) -> None:
-        """Run a loop until `stop`, or until it is no longer (or now) this process's turn."""
+        """Run a loop until `stop`, or until the condition for running changes."""
         halt = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             watching = self._watch(serves, stop, halt, in_doubt)

@@ -1,4 +1,4 @@
-"""What a process tells the group of a flow about itself: for people, and for those who call it."""
+"""A process's entry in the group of a flow, for people and for callers."""
 
 import re
 from dataclasses import dataclass
@@ -9,34 +9,34 @@ from twinlog.config import Address
 
 
 class OwnerReason(StrEnum):
-    """Why a call is refused: another process works at the flow."""
+    """Why a call is refused: another process owns the flow."""
 
     OWNED_ELSEWHERE = "OWNED_ELSEWHERE"
-    """One of this deployment."""
+    """A process of this deployment."""
     TWIN_DEPLOYMENT = "TWIN_DEPLOYMENT"
-    """One of another deployment, whose file selects other topics or groups."""
+    """A process of another deployment, whose file selects other topics or groups."""
 
 
 STANDS_BY: Final = frozenset(OwnerReason)
 
 OWNER_ADDRESS: Final = "owner_address"
-"""In the metadata of such a refusal: HOST:PORT of the owner, where a caller may follow it."""
+"""Metadata of such a refusal: HOST:PORT of the owner, when callers may repeat the call there."""
 
 _ADDRESS: Final = ", at "
 _RULES: Final = ", rules "
-"""The last part: earlier releases take all that follows for the fingerprint."""
+"""The last part, because earlier releases take everything after it for the fingerprint."""
 _CALLABLE: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?):[0-9]{1,5}")
 _MOST_CHARACTERS: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerName:
-    """The name of an owner, taken apart; a part that its release does not tell is empty."""
+    """The parts of an owner's name; those that its release does not send are empty."""
 
     process: str
     """`host:port, process 7`."""
     address: str = ""
-    """HOST:PORT at which it is called."""
+    """HOST:PORT for calls."""
     rules: str = ""
     """Fingerprint of the selection in its file."""
 
@@ -61,8 +61,8 @@ class OwnerName:
         return cls(process=process, address=address if usable else "", rules=rules)
 
     def address_from(self, host: str) -> str:
-        """Where a caller of a process on `host` finds the owner; empty when that is not known. An owner that
-        listens for its own machine alone is found from there alone."""
+        """The owner's address for a caller of a process on `host`; empty when not known. An owner that
+        listens on loopback can be called only from its own machine."""
         if not self.address or not Address.parse(self.address).is_loopback:
             return self.address
         return self.address if self.process.startswith(f"{host}:") else ""

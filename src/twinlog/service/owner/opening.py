@@ -1,4 +1,4 @@
-"""The lease of a flow, from what a service process knows of itself."""
+"""Opens a flow's lease from a service's context."""
 
 import os
 import socket
@@ -43,7 +43,7 @@ def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> Flo
 
 
 def _process_name(context: ServiceContext, rules: str) -> Callable[[], str]:
-    """What people need to find the process, where it is called, and what tells twins apart."""
+    """People need it to find the process, callers to reach it, and deployments to tell each other apart."""
 
     def name() -> str:
         host, port = socket.gethostname(), context.bound.number

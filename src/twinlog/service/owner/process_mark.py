@@ -1,9 +1,8 @@
-"""Which process this is, so that another one on the same machine can tell for certain that it has ended.
+"""Identifies a process, so that another one on the same machine knows for certain when it has ended.
 
-A host name or an address alone would not do: containers on different machines may have the same ones. The
-kernel's name of this boot is unlike any other machine's, but for machines that were copied while they ran:
-so the host name counts too. Within a boot, and a namespace of process ids, an id that nobody has belonged to
-a process that has ended.
+A host name or an address is not enough: containers on different machines may share them. The kernel's id of
+this boot differs from any other machine's, except for machines copied while they ran; so the host name counts
+too. Within a boot and a namespace of process ids, an unused id belonged to a process that has ended.
 """
 
 import os
@@ -16,16 +15,14 @@ _PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 def process_mark() -> str:
     """`<host>/<boot>/<namespace of process ids>/<process id>`; empty where the system (not Linux) does not
-    tell.
-    """
+    tell."""
     place = _place()
     return f"{place}/{os.getpid()}" if place else ""
 
 
 def is_gone(mark: str) -> bool:
-    """Whether the process with this mark certainly runs no more. False for any that cannot be judged from
-    here: on another machine, before a reboot, in another container.
-    """
+    """Whether the process with this mark has certainly ended. False when that cannot be judged from here:
+    another machine, an earlier boot, another container."""
     place, _, pid = mark.rpartition("/")
     if not place or place != _place() or not pid.isdecimal():
         return False

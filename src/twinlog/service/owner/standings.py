@@ -1,7 +1,7 @@
-"""Whether this process works at its flows: the metrics of ownership, and readiness, which follows from it.
+"""Metrics of ownership, and readiness, which follows from it.
 
-Ready is a process of which every flow has a known owner, and which has done the first pass over those that it
-owns itself. A process that stands by is ready: it takes over when the owner is gone.
+A process is ready when every one of its flows has a known owner, and it has done the first pass over those
+that it owns itself. A process on standby is ready: it takes over when the owner is gone.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from twinlog.telemetry.metrics.service import FLOW_OWNER, FLOW_OWNER_CHANGES
 from twinlog.telemetry.metrics.spec import TWINLOG_SERVICE, flow_attributes
 
 IsOwner = Callable[[], bool | None]
-"""Whether this process owns a flow; None = not known. May be asked from any thread."""
+"""Whether this process owns a flow; None = not known. Thread-safe."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class FlowStandings:
 
     @classmethod
     def observed(cls, service: str, meter: Meter) -> "FlowStandings":
-        """With its metrics published."""
+        """New standings with their metrics published."""
         standings = cls(service, instruments.counter(meter, FLOW_OWNER_CHANGES))
         instruments.gauge(meter, FLOW_OWNER, standings._owners)
         return standings
@@ -37,11 +37,11 @@ class FlowStandings:
         self._flows[flow] = is_owner
 
     def owner_changed(self, flow: Flow) -> None:
-        """This process learned of an owner that it had not known."""
+        """This process learned of a new owner."""
         self._changes.add(1, self._attributes(flow))
 
     def is_ready(self, first_pass_done: Callable[[Flow], bool]) -> bool:
-        """`first_pass_done` is asked of the flows that this process owns."""
+        """`first_pass_done` is called for the flows that this process owns."""
         for flow, is_owner in list(self._flows.items()):
             owns = is_owner()
             if owns is None or (owns and not first_pass_done(flow)):

@@ -1,9 +1,8 @@
-"""Every metric of Twinlog, once: name, kind, unit, meaning, attributes. docs/metrics.md is generated from
-this table.
+"""Every metric of Twinlog: name, kind, unit, description, attributes. docs/metrics.md is generated from this
+table.
 
 Names follow OpenTelemetry: its own where it has one, `twinlog.` otherwise; no unit and no `total` in a name.
-Counters and histograms are recorded where the thing happens; gauges are observed by a callback when somebody
-scrapes.
+Counters and histograms are recorded at the event; gauges are observed by a callback at each scrape.
 """
 
 from twinlog.telemetry.metrics import checkpoint, configsync, heartbeat, replication, service, verification

@@ -1,4 +1,4 @@
-"""Consumer groups: translated, moved, and what of it is not exact."""
+"""Metrics of consumer groups: translation, moves, and their precision."""
 
 from twinlog.telemetry.metrics.spec import AGE_BUCKETS_SECONDS, END, ERROR_TYPE, FLOW, GROUP, Kind, MetricSpec
 

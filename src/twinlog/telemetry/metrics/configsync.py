@@ -1,4 +1,4 @@
-"""What is changed on the target, and what waits."""
+"""Metrics of changes on the target, and of pending ones."""
 
 from twinlog.telemetry.metrics.spec import FLOW, Kind, MetricSpec
 

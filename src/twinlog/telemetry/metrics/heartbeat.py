@@ -1,4 +1,4 @@
-"""Heartbeats: written, seen, and how long they take."""
+"""Metrics of heartbeats: written, seen, latency."""
 
 from twinlog.telemetry.metrics.spec import AGE_BUCKETS_SECONDS, FLOW, Kind, MetricSpec
 

@@ -1,4 +1,4 @@
-"""The copy, as the source service and its tasks tell it."""
+"""Metrics of the copy, from the source service and its tasks."""
 
 from twinlog.telemetry.metrics.spec import (
     AGE_BUCKETS_SECONDS,

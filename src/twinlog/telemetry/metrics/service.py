@@ -1,4 +1,4 @@
-"""What every service tells of itself: calls, watches, clusters, credentials, its process."""
+"""Metrics of every service: calls, watches, clusters, credentials, its process."""
 
 from twinlog.telemetry.metrics.spec import (
     CALL_BUCKETS_SECONDS,

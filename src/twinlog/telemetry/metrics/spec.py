@@ -1,4 +1,4 @@
-"""What is said of a metric, and the names of attributes."""
+"""The definition of a metric, and the names of attributes."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,9 +12,9 @@ GROUP = "messaging.consumer.group.name"
 ERROR_TYPE = "error.type"
 TWINLOG_SERVICE = "twinlog.service"
 END = "twinlog.end"
-"""`source` or `target`: which of a flow's two clusters."""
+"""`source` or `target`: one of a flow's two clusters."""
 FLOW = (SOURCE_CLUSTER, TARGET_CLUSTER)
-"""The attributes of everything that belongs to one flow."""
+"""The attributes of every metric of one flow."""
 
 CALL_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 AGE_BUCKETS_SECONDS = (
@@ -52,7 +52,7 @@ class MetricSpec:
     description: str
     attributes: tuple[str, ...]
     service: str
-    """Who records it; `every` = all four."""
+    """The service that records it; `every` = all four."""
     buckets: tuple[float, ...] = ()
     """Upper bounds, histograms only."""
     mm2_name: str = ""

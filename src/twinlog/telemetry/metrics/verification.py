@@ -1,4 +1,4 @@
-"""The continuous verification of the copies."""
+"""Metrics of continuous verification."""
 
 from twinlog.telemetry.metrics.spec import DESTINATION, FLOW, PARTITION, Kind, MetricSpec
 

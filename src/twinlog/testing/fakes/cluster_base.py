@@ -58,13 +58,13 @@ class FakeClusterBase:
         return topic.logs[partition.partition]
 
     def changed(self) -> None:
-        """Wake readers that wait."""
+        """Wake waiting readers."""
         change, self._change = self._change, None
         if change is not None and not change.done():
             change.set_result(None)
 
     def next_change(self) -> "asyncio.Future[None]":
-        """Done when something has changed after this call."""
+        """Returns at the first change after this call."""
         if self._change is None:
             self._change = asyncio.get_running_loop().create_future()
         return self._change

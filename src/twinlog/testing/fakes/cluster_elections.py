@@ -21,7 +21,7 @@ class FakeElections(FakeClusterBase):
         return FakeCandidate(self.hooks, members, name, mark=mark, is_gone=is_gone)
 
     def silence(self, group_id: str) -> None:
-        """The leader's session ends: it is out, and does not know it until it stands again."""
+        """End the leader's session: it lost the election, and does not know it until it stands again."""
         self.elections[group_id].pop(0)
 
 

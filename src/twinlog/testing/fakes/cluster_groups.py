@@ -55,7 +55,7 @@ class FakeGroupAdmin(FakeClusterBase):
         protocol_type: str | None = None,
         member_count: int = 0,
     ) -> None:
-        """Make or change a group; given offsets (next to read) are added to those it has.
+        """Create or change a group; the given offsets (next to read) are added to its own.
 
         Without a protocol it has that of its type.
         """
@@ -66,7 +66,7 @@ class FakeGroupAdmin(FakeClusterBase):
             group.offsets[partition] = CommittedOffset(next_offset=next_offset)
 
     def refuse_group(self, group_id: str, code: int = 30) -> None:
-        """Answer every question about the group with this error; 0 = answer again."""
+        """Answer every request about the group with this error; 0 = answer normally again."""
         self.groups[group_id].refusal_code = code
 
     def _refusal(self, group_id: str, doing: str) -> KafkaError | None:

@@ -12,13 +12,13 @@ from twinlog.kafka.errors import UNAVAILABLE, from_reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of an operation, as a hook sees it."""
+    """One call of an operation, for hooks."""
 
     operation: str
     """The port's method: "append", "fetch", "create_topics", …"""
     arguments: Mapping[str, Any]
     result: Any = None
-    """What it gave; only for hooks that run after."""
+    """The call's result; only for hooks that run after it."""
 
 
 Hook = Callable[[Call], Awaitable[None] | None]
@@ -33,7 +33,7 @@ class Hooks:
         self.available = True
 
     def add(self, operation: str, hook: Hook, *, after: bool) -> Callable[[], None]:
-        """Returns what takes the hook away again; doing so twice does nothing."""
+        """Returns a function that removes the hook; calling that twice does nothing."""
         hooks = (self._after if after else self._before)[operation]
         hooks.append(hook)
 
@@ -63,7 +63,7 @@ class Hooks:
 
 
 class Hooked(Protocol):
-    """Something with operations that hooks may watch."""
+    """An object with operations that hooks can watch."""
 
     @property
     def hooks(self) -> Hooks: ...

@@ -13,7 +13,7 @@ from twinlog.testing.fakes.cluster_state import FakeLog, Transaction
 
 
 class FakeLogAdmin(FakeClusterBase):
-    """`LogAdmin` in memory, and what tests may do to a log."""
+    """`LogAdmin` in memory, and what tests can do to a log."""
 
     def append_transaction(
         self, partition: TopicPartition, records: Iterable[Record], outcome: Transaction
@@ -45,7 +45,7 @@ class FakeLogAdmin(FakeClusterBase):
         self.changed()
 
     def records(self, partition: TopicPartition) -> Sequence[Record]:
-        """Every record in a log, also of open and aborted transactions."""
+        """Every record of a log, including those of open and aborted transactions."""
         return self.log(partition, "look").records()
 
     @operation

@@ -1,4 +1,4 @@
-"""What a fake cluster holds: logs with transactions and holes, topics, groups."""
+"""The contents of a fake cluster: logs with transactions and holes, topics, groups."""
 
 import base64
 import re
@@ -64,7 +64,7 @@ class Transaction(Enum):
 
 
 class _Entry(NamedTuple):
-    """One offset that holds something: a record, or a marker when `record` is None."""
+    """One used offset: a record, or a marker when `record` is None."""
 
     offset: int
     record: Record | None
@@ -95,7 +95,7 @@ class FakeLog:
         return next(unstable, self.end)
 
     def append(self, record: Record, transaction: int | None = None) -> int:
-        """Put a record at the end (its own offset is replaced) and return its offset."""
+        """Append a record (its own offset is replaced) and return its offset."""
         offset = self.end
         placed = Record(
             offset=offset,
@@ -111,7 +111,7 @@ class FakeLog:
         return offset
 
     def begin(self) -> int:
-        """Start a transaction; its number goes with `append` and `finish`."""
+        """Start a transaction; `append` and `finish` take its number."""
         number = len(self._transactions)
         self._transactions[number] = Transaction.OPEN
         return number
@@ -131,13 +131,13 @@ class FakeLog:
         self._entries = [entry for entry in self._entries if entry.offset >= self.start]
 
     def truncate(self, end: int) -> None:
-        """Lose everything from `end` on, as an unclean leader election may."""
+        """Remove everything from `end` on, as an unclean leader election may."""
         self._entries = [entry for entry in self._entries if entry.offset < end]
         self.end = min(self.end, end)
         self.start = min(self.start, self.end)
 
     def read(self, offset: int, *, read_committed: bool, max_bytes: int) -> FetchedRecords:
-        """What a fetch from `offset` gives now. The caller has checked the range."""
+        """The result of a fetch from `offset` now. The caller has checked the range."""
         limit = self.last_stable if read_committed else self.end
         hidden = self._aborted() if read_committed else ()
         records: list[Record] = []
@@ -172,7 +172,7 @@ class FakeLog:
         return next(found, None)
 
     def records(self) -> Sequence[Record]:
-        """Every record still there, also uncommitted and aborted ones."""
+        """Every remaining record, including uncommitted and aborted ones."""
         return [entry.record for entry in self._entries if entry.record is not None]
 
     def _aborted(self) -> Collection[int]:
@@ -186,7 +186,7 @@ class FakeTopic:
     replication_factor: int
     logs: list[FakeLog]
     configs: dict[str, str]
-    """Only what is set on the topic."""
+    """Only configs set on the topic."""
 
     def config(self, name: str) -> str:
         return self.configs.get(name, TOPIC_CONFIG_DEFAULTS[name])
@@ -197,12 +197,12 @@ class FakeGroup:
     state: str = "EMPTY"
     group_type: str = "classic"
     protocol_type: str = ""
-    """What the members speak, as Kafka says it: "consumer", "share", "streams", "connect"; "" of a group that
+    """The members' protocol in Kafka's name: "consumer", "share", "streams", "connect"; "" of a group that
     only ever committed."""
     member_count: int = 0
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     refusal_code: int = 0
-    """Kafka's error for every question about it; 0 = it is answered."""
+    """Kafka's error for every request about it; 0 = none."""
 
 
 def new_kafka_id() -> str:
@@ -217,7 +217,7 @@ def topic_name_problem(name: str, doing: str, alias: str) -> KafkaError | None:
 
 
 def config_problem(name: str, value: str | None, doing: str, alias: str) -> KafkaError | None:
-    """CONFIG_REFUSED for an unknown name or a value of another kind than the default's."""
+    """CONFIG_REFUSED for an unknown name or a value whose kind differs from the default's."""
     default = TOPIC_CONFIG_DEFAULTS.get(name)
     if default is None:
         return from_code(
@@ -242,7 +242,7 @@ def config_problem(name: str, value: str | None, doing: str, alias: str) -> Kafk
 
 
 def acl_problem(binding: AclBinding, doing: str, alias: str) -> KafkaError | None:
-    """INVALID_REQUEST for words that Kafka does not have."""
+    """INVALID_REQUEST for names that Kafka does not have."""
     try:
         to_wire(binding)
     except KeyError as error:

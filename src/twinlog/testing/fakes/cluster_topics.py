@@ -33,7 +33,7 @@ class FakeTopicAdmin(FakeClusterBase):
     def add_topic(
         self, name: str, partition_count: int = 1, configs: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic at once; one of that name is replaced, with a new topic id and empty logs."""
+        """Create a topic at once; one of that name is replaced, with a new topic id and empty logs."""
         self.topics[name] = FakeTopic(
             topic_id=new_kafka_id(),
             replication_factor=1,
@@ -43,7 +43,7 @@ class FakeTopicAdmin(FakeClusterBase):
         self.changed()
 
     def replace_id(self, cluster_id: str) -> None:
-        """Be another cluster from now on, with the same topics."""
+        """Become another cluster with the same topics."""
         self._cluster_id = cluster_id
 
     @operation

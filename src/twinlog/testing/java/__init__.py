@@ -1,1 +1,1 @@
-"""MirrorMaker 2, Connect and the tools of Kafka, run as their users would: what Twinlog is compared with."""
+"""Runs MirrorMaker 2, Connect and Kafka's tools as users do, for comparison with Twinlog."""

@@ -1,4 +1,5 @@
-"""A real worker of Kafka Connect (distributed) for MirrorMaker 2's connectors: to take over from and back."""
+"""A real worker of Kafka Connect (distributed) with MirrorMaker 2's connectors, for tests that take over and
+hand back."""
 
 import json
 import time
@@ -27,7 +28,7 @@ _POLL_SECONDS = 0.2
 
 
 class ConnectWorker:
-    """One worker on `client`'s cluster; its topics begin with `name`. It ends with this process. Blocks."""
+    """One worker on `client`'s cluster; its topics begin with `name`. Ends with this process. Blocks."""
 
     def __init__(self, name: str, client: Mapping[str, str], directory: Path) -> None:
         self.name = name
@@ -56,7 +57,7 @@ class ConnectWorker:
         self._process: GuardedProcess | None = None
 
     def start(self) -> None:
-        """Return once its REST API answers. Raises ProcessError; then it does not run."""
+        """Return once its REST API answers. Raises ProcessError and leaves nothing running then."""
         java = find_java()
         jars = ensure_jars(KAFKA_4_TOOLS, java=java)
         command = [
@@ -83,12 +84,13 @@ class ConnectWorker:
             return
 
     def end(self) -> None:
-        """SIGTERM; SIGKILL after 30 s. Idempotent; `start` runs it again, with the connectors that it had."""
+        """Send SIGTERM, and SIGKILL after 30 s. Idempotent; `start` runs it again with the same
+        connectors."""
         if self._process is not None:
             self._process.stop(_STOP_SECONDS)
 
     def stop(self) -> None:
-        """For good: it keeps no port any more. Idempotent."""
+        """End it and release its port. Idempotent."""
         self.end()
         self._lease.release()
 

@@ -1,4 +1,4 @@
-"""The real MirrorMaker 2 of Kafka 4.3 in dedicated mode: to compare with, and to hand over to and from."""
+"""The real MirrorMaker 2 of Kafka 4.3 in dedicated mode, for comparison and for hand-overs."""
 
 import re
 import time
@@ -30,9 +30,9 @@ def quick_mm2_properties(
     flows: Collection[Flow],
     extra: Mapping[str, str] | None = None,
 ) -> str:
-    """An mm2.properties for tests: replication factor 1, everything looked at once a second; `extra` wins.
+    """An mm2.properties for tests: replication factor 1, every interval one second; `extra` wins.
 
-    `clusters` holds each alias's client properties, as `BlockingCluster.client_properties` gives them.
+    `clusters` holds each alias's client properties, as returned by `BlockingCluster.client_properties`.
     """
     settings = {"clusters": ", ".join(clusters)}
     for alias, client in clusters.items():
@@ -41,7 +41,7 @@ def quick_mm2_properties(
     for flow in flows:
         settings[f"{flow}.enabled"] = "true"
         if Flow(flow.target, flow.source) not in flows:
-            # Else MM2 runs a second worker for the other direction, for heartbeats only.
+            # Otherwise MM2 runs a second worker for the other direction, for heartbeats only.
             settings[f"{flow.target}->{flow.source}.emit.heartbeats.enabled"] = "false"
     factors = (
         "replication.factor",
@@ -65,7 +65,7 @@ def quick_mm2_properties(
 
 
 class MirrorMaker2:
-    """One MM2 process on a properties file; its log goes to `log_file`. It ends with this process. Blocks."""
+    """One MM2 process on a properties file; its log goes to `log_file`. Ends with this process. Blocks."""
 
     def __init__(
         self,
@@ -75,9 +75,8 @@ class MirrorMaker2:
         heap_megabytes: int = 1024,
         quick_start: bool = False,
     ) -> None:
-        """`quick_start` spares the JVM's optimising compiler: ready sooner, slower later. Not for
-        measurements.
-        """
+        """`quick_start` skips the JVM's optimising compiler: ready sooner, slower later. Not for
+        measurements."""
         self.properties_file = properties_file
         self.log_file = log_file
         self._heap_megabytes = heap_megabytes
@@ -92,9 +91,8 @@ class MirrorMaker2:
         return self._process
 
     def start(self) -> None:
-        """Return once every enabled flow has its connectors, 5-10 s. Raises ProcessError; then it does not
-        run.
-        """
+        """Return once every enabled flow has its connectors, after 5-10 s. Raises ProcessError and leaves
+        nothing running then."""
         java = find_java()
         jars = ensure_jars(KAFKA_4_TOOLS, java=java)
         readiness = _Readiness(self._enabled_flows())
@@ -117,7 +115,7 @@ class MirrorMaker2:
             raise
 
     def stop(self) -> None:
-        """SIGTERM, as its own scripts do; SIGKILL after 30 s. Idempotent."""
+        """Send SIGTERM, as its own scripts do, and SIGKILL after 30 s. Idempotent."""
         if self._process is not None:
             self._process.stop(_STOP_SECONDS)
 
@@ -159,7 +157,7 @@ class MirrorMaker2:
 
 
 class _Readiness:
-    """Reads MM2's log: each worker ("herder") says that it started, and then which connectors it created."""
+    """Reads MM2's log: each worker ("herder") logs its start, and then the connectors that it created."""
 
     def __init__(self, flows: Collection[str]) -> None:
         self._flows = set(flows)
@@ -176,8 +174,7 @@ class _Readiness:
 
     @property
     def reached(self) -> bool:
-        """The lines do not say whose connector it is, so every worker must have as many as there are
-        workers.
-        """
+        """The lines do not name the connector's worker, so every worker must have as many as there are
+        workers."""
         enough = all(count >= len(self._workers) for count in self._created.values())
         return self._flows <= self._workers and enough

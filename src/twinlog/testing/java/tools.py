@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, run as a user of Java would: to see that Java reads what we write."""
+"""Runs Kafka's own command-line tools, to check that Java reads what we write."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -28,16 +28,15 @@ class Formatter(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
     lines: Sequence[str]
-    """What it wrote to stdout."""
+    """Lines of stdout."""
     errors: str
-    """What it wrote to stderr, logging included."""
+    """Text of stderr, logging included."""
 
 
 def run_java_tool(main_class: str, *arguments: str, timeout_seconds: float = 60.0) -> ToolOutput:
     """Run a class of Kafka 4.3's tools, Connect or MM2 to its end. Blocks: 2 s for the smallest.
 
-    Raises ProcessError when it ends with another code than 0 or not within `timeout_seconds`; it is killed
-    then.
+    Raises ProcessError when it ends with another code than 0, and kills it after `timeout_seconds`.
     """
     java = find_java()
     jars = ensure_jars(KAFKA_4_TOOLS, java=java)
@@ -70,7 +69,7 @@ def read_formatted(
 ) -> Sequence[str]:
     """The first `count` records of `topic` as MM2's formatter prints them; fewer when no more come for 15 s.
 
-    `client_properties` as `BlockingCluster.client_properties` gives them. Blocks. Raises ProcessError.
+    `client_properties` as returned by `BlockingCluster.client_properties`. Blocks. Raises ProcessError.
     """
     with tempfile.TemporaryDirectory(prefix="twinlog-tool-") as directory:
         client_file = Path(directory, "client.properties")

@@ -1,1 +1,1 @@
-"""The pass over both logs: what is equal is counted, what is not becomes hunks."""
+"""The pass over both logs: equal records are counted, the rest becomes hunks."""

@@ -1,6 +1,6 @@
-"""Which records of two windows belong together: their longest common subsequence (Hunt and Szymanski).
+"""Aligns two windows by their longest common subsequence (Hunt and Szymanski).
 
-Takes n log n for records that are mostly different from each other.
+Takes n log n for records that mostly differ from each other.
 """
 
 from bisect import bisect_left
@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 _MOST_OCCURRENCES = 16
-"""Where a record is there many times, so many around the one of the same number are tried."""
+"""Occurrences tried of a repeated record: those around the one with the same ordinal."""
 
 Pair = tuple[int, int]
 _Link = tuple[int, int, "_Link | None"]
 
 
 def align(source: Sequence[Hashable], target: Sequence[Hashable]) -> list[Pair]:
-    """Pairs of indices that belong together, increasing on both sides."""
+    """Pairs of indices of matching records, increasing on both sides."""
     begin, end = 0, min(len(source), len(target))
     while begin < end and source[begin] == target[begin]:
         begin += 1

@@ -1,9 +1,9 @@
-"""The pass over both logs of one partition: what is equal is counted, what is not becomes hunks.
+"""The pass over both logs of one partition: equal records are counted, the rest becomes hunks.
 
-Records are compared in order. Two batches whose headers agree and whose bytes behind them are equal are equal
-unopened; a batch of another codec is decompressed, other batches are cut into records. At a mismatch both
-sides are read on in growing windows and aligned by their longest common subsequence, until enough records in
-a row belong together again; what lies between is a hunk, for `judge`.
+Records are compared in order. Two batches with equal headers and equal bytes after them are equal without
+opening them; a batch with another codec is decompressed, other batches are cut into records. At a mismatch
+both sides are read on in growing windows and aligned by their longest common subsequence, until enough
+consecutive records match again; the records between are a hunk, for `judge`.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ FIRST_WINDOW = 64
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """One partition, or a range of it, while it is compared; complete when `compare` has returned."""
+    """The comparison of one partition or a range of it; complete when `compare` has returned."""
 
     bounds: Bounds
     max_open_bytes: int = MAX_OPEN_BYTES
@@ -58,7 +58,7 @@ class Comparison:
         self.outcome = Outcome(bounds=bounds)
 
     def compare(self) -> Steps[None]:
-        """Raises WireFormatError for a batch that is damaged: what was compared before stands."""
+        """Raises WireFormatError for a damaged batch; results up to there stand."""
         source, target, bounds = self.source, self.target, self.bounds
         while True:
             self._note()
@@ -94,11 +94,11 @@ class Comparison:
 
     @property
     def _is_open_ended(self) -> bool:
-        """What stands between the last record of the range and the next one belongs to the range."""
+        """Records between the last record of the range and the next one belong to the range."""
         return self.bounds.tail_is_free and self.outcome.equal_until <= self.bounds.source_goal
 
     def end(self) -> None:
-        """No more is compared: say what was."""
+        """End the comparison and note the rest as not compared."""
         proof = self.outcome.proof
         proof.source_hash, proof.target_hash = self.source.hash.hex, self.target.hash.hex
 
@@ -137,8 +137,7 @@ class Comparison:
         return True
 
     def _pass_equal_records(self) -> bool:
-        """Whether all records that are open on both sides are equal; those before the first that differs are
-        passed."""
+        """Pass the equal records at the front of both open batches. True when all of them were equal."""
         source, target = self.source, self.target
         first, other = source.index, target.index
         count = min(len(source.offsets) - first, len(target.offsets) - other)
@@ -160,14 +159,14 @@ class Comparison:
         return equal == count
 
     def _pass_known_gap(self) -> Steps[bool]:
-        """Whether a long range that the ledger knows is not on the target was passed: the copy continues
-        behind it. It may hold more records than a window."""
+        """Pass a long range that, by the ledger, is not on the target; the copy continues after it. It may
+        hold more records than a window. True if there was one."""
         at = self.source.at
         gap = next((gap for gap in self.bounds.gaps if gap.from_offset <= at < gap.to_offset), None)
         if gap is None or gap.to_offset - at <= FIRST_WINDOW or gap.to_offset >= self.bounds.source_goal:
             return False
         if gap.lost_offsets < gap.to_offset - at:
-            return False  # some of its records are on the target, or are to be
+            return False  # some of its records are on the target, or will be
         source = Window(side=Side.SOURCE, next_offset=gap.to_offset, limit=self.source.limit)
         target = Window(side=Side.TARGET, next_offset=self.target.offset, limit=self.target.limit)
         yield from source.grow(FIRST_WINDOW)
@@ -213,7 +212,7 @@ class Comparison:
         return self.bounds.source_compacted or self.bounds.target_compacted
 
     def _take(self, source: Window, target: Window, pairs: Sequence[Pair], cut: Pair) -> None:
-        """Make hunks of what does not belong together before the cut, and continue behind it."""
+        """Make hunks of the unmatched records before the cut, and continue after it."""
         self.source.lost += source.lost
         self.target.lost += target.lost
         self.outcome.proof.timestamps_compared &= not target.own_timestamps
@@ -232,7 +231,7 @@ class Comparison:
         self.target.seek(self.target.limit)
 
     def _finish(self) -> Steps[None]:
-        """One side has no more: the rest of the other is a hunk, or lag."""
+        """One side has ended: the rest of the other is a hunk, or lag."""
         source, target, bounds = self.source, self.target, self.bounds
         begins = source.offset, target.offset
         if target.has_records and target.at < bounds.target_goal:
@@ -267,7 +266,7 @@ class Comparison:
 
 
 def _continuation(window: Window, index: int, begin: int) -> int:
-    """Where the comparison continues when so many entries are decided."""
+    """Where the comparison continues once so many entries are decided."""
     if index == len(window.entries) and window.is_complete:
         return window.next_offset
     return window.behind(index, begin)

@@ -1,4 +1,4 @@
-"""One record as fingerprints of its parts: what windows of two logs are aligned and judged by."""
+"""One record as fingerprints of its parts; windows of two logs are aligned and judged by them."""
 
 from hashlib import blake2b
 from typing import NamedTuple
@@ -11,15 +11,16 @@ _NULL = b"\0"
 _PLAIN, _HASHED = b"\1", b"\2"
 
 Token = tuple[int | None, bytes, bytes, bytes]
-"""What two records have in common that are the same: timestamp, key, value, headers."""
+"""Equal for equal records: timestamp, key, value, headers."""
 
 
 class Entry(NamedTuple):
-    """Equal fingerprints mean equal bytes: what is short stands for itself, else by 128 bits of BLAKE2b."""
+    """Equal fingerprints mean equal bytes: short parts stand for themselves, others have 128 bits of
+    BLAKE2b."""
 
     offset: int
     timestamp_ms: int | None
-    """None: the broker's own, which says nothing (LogAppendTime of a copy)."""
+    """None: the broker's own, which does not count (LogAppendTime of a copy)."""
     key: bytes
     value: bytes
     headers: bytes
@@ -62,7 +63,7 @@ def _fingerprint(field: bytes | None) -> bytes:
 
 
 def differing(source: Entry, target: Entry) -> tuple[str, ...]:
-    """Which parts of two records differ."""
+    """The parts in which two records differ."""
     parts = []
     if source.key != target.key:
         parts.append("key")
@@ -76,9 +77,9 @@ def differing(source: Entry, target: Entry) -> tuple[str, ...]:
 
 
 def likeness(source: Entry, target: Entry) -> int:
-    """How sure it is that one is the other, changed: 0 = not at all, 9 = all but one part is equal.
+    """How likely one record is the other, changed: 0 = not at all, 9 = all but one part are equal.
 
-    Parts that many records have in common (no key, no headers, an empty value) say little.
+    Parts that many records share (no key, no headers, an empty value) count little.
     """
     same_time = target.timestamp_ms is not None and source.timestamp_ms == target.timestamp_ms
     equal = (

@@ -1,4 +1,4 @@
-"""How much of two logs is equal, seen without comparing record by record."""
+"""Measures equality of two logs without comparing record by record."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from twinlog.batches.header import CODEC_MASK, CRC_COVERS_FROM, HEADER_BYTES, LO
 
 
 def are_equal(source: Batch, target: Batch, max_open_bytes: int) -> bool:
-    """Whether two whole batches hold the same records, as far as that is seen without cutting them apart, and
-    consumers of the copy can read its batch: they check the checksum, which covers the header as well."""
+    """Whether two whole batches hold the same records, as far as that shows without opening them, and
+    consumers can read the copy's batch: they check the checksum, which covers the header too."""
     one, other = source.header, target.header
     if (
         one.record_count != other.record_count
@@ -29,7 +29,7 @@ def are_equal(source: Batch, target: Batch, max_open_bytes: int) -> bool:
 
 
 def equal_run(source: Sequence[object], first: int, target: Sequence[object], other: int, count: int) -> int:
-    """How many items from these indices on are equal, of so many."""
+    """The number of equal items from these indices on, up to a limit."""
     if source[first : first + count] == target[other : other + count]:
         return count
     for number in range(count):

@@ -1,4 +1,4 @@
-"""A hunk: what the pass over both logs could not match, for `judge` to say what it is."""
+"""A hunk: records that the pass over both logs could not match. `judge` decides what it is."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,21 @@ from twinlog.verify.comparing.entries import Entry
 
 @dataclass(slots=True, kw_only=True)
 class Hunk:
-    """Records that only one side has, between two places where both belong together."""
+    """Records of only one side, between two places where both sides match."""
 
     source: list[Entry]
     target: list[Entry]
     source_before: int
-    """Offset behind the last record that belongs together, or where the range begins."""
+    """Offset after the last matching record, or the beginning of the range."""
     target_before: int
     source_after: int | None
-    """Offset of the next record that belongs together; None: there is none."""
+    """Offset of the next matching record; None without one."""
     target_after: int | None
     is_head: bool = False
     equal_until: int = 0
-    """Offset behind the last record of the source that was found equal before."""
+    """Offset after the last record of the source that was found equal before."""
     is_beyond: bool = False
-    """It continues behind the range that is compared."""
+    """It continues beyond the compared range."""
 
     @property
     def is_tail(self) -> bool:

@@ -1,4 +1,4 @@
-"""Whether the records of a copy stand at their source's offsets, where that is promised (docs/offsets.md)."""
+"""Checks that the records of a copy have their source's offsets, where that is promised (docs/offsets.md)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from twinlog.verify.model import Difference, Kind
 
 OFFSET = "offset"
-"""What is changed of a record at another offset than its original."""
+"""The changed part of a record whose offset differs from its original's."""
 
 
 @dataclass(slots=True)
 class Shifted:
-    """Records in a row that are equal, and stand at other offsets, all by the same distance."""
+    """Consecutive equal records at other offsets, all by the same distance."""
 
     source_offset: int
     target_offset: int
@@ -22,15 +22,15 @@ class Shifted:
 class KeptOffsets:
     """Follows the distance between both offsets of equal records.
 
-    A distance that stays is one difference, however many records it holds.
+    A constant distance is one difference, however many records it holds.
     """
 
     since: int | None
-    """Source offset from which on the offsets are promised; None: they are not."""
+    """Source offset from which the offsets are promised; None: they are not."""
     until: int | None = None
-    """Source offset from which on they are not promised any more; None: they are to the end."""
+    """Source offset from which they are no longer promised; None: they are to the end."""
     shift: int = 0
-    """Target offset less source offset of the last record that was found equal."""
+    """Target offset minus source offset of the last equal record."""
     runs: list[Shifted] = field(default_factory=list)
 
     def is_promised(self, source_offset: int) -> bool:
@@ -39,8 +39,8 @@ class KeptOffsets:
         return self.until is None or source_offset < self.until
 
     def fits(self, source_offset: int, target_offset: int, last_source_offset: int) -> bool:
-        """Whether equal records in a row stand where they are expected to, by the first one: False also where
-        the promise begins or ends among them."""
+        """Whether equal consecutive records have the expected offsets, by the first one. False also where the
+        promise begins or ends among them."""
         if any(
             border is not None and source_offset < border <= last_source_offset
             for border in (self.since, self.until)
@@ -49,7 +49,7 @@ class KeptOffsets:
         return not self.is_promised(source_offset) or target_offset - source_offset == self.shift
 
     def note(self, source_offset: int, target_offset: int, count: int = 1) -> None:
-        """So many records in a row are equal and have this distance."""
+        """Note so many consecutive equal records with this distance."""
         if not self.is_promised(source_offset):
             return
         shift = target_offset - source_offset
@@ -60,7 +60,7 @@ class KeptOffsets:
         self.shift = shift
 
     def fitting(self, source: Sequence[int], target: Sequence[int]) -> int:
-        """How many records, of which these are the offsets, stand where they are expected to."""
+        """How many of the records with these offsets have the expected ones."""
         if self.since is None:
             return len(source)
         for number, (one, other) in enumerate(zip(source, target, strict=True)):
@@ -69,7 +69,8 @@ class KeptOffsets:
         return len(source)
 
     def differences(self, hunks: Iterable["Place"]) -> list[Difference]:
-        """A difference for each distance that no other explains, such as a lost record right before it."""
+        """A difference for each distance that no other difference explains, such as a lost record right
+        before it."""
         explained = {(hunk.source_after, hunk.target_after) for hunk in hunks}
         return [
             Difference(
@@ -86,7 +87,7 @@ class KeptOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The records behind a hunk that has differences."""
+    """The records after a hunk with differences."""
 
     source_after: int | None
     target_after: int | None

@@ -1,7 +1,6 @@
-"""A hash of the batches of one log, in their order: equal for equal ranges of the same log, whenever they are
-read.
+"""A hash of a log's batches in order: equal for equal ranges of the same log, however they are read.
 
-A batch belongs to the range that holds its base offset, so ranges in a row hold every batch once.
+A batch belongs to the range that holds its base offset, so consecutive ranges hold every batch once.
 """
 
 from collections import deque
@@ -18,7 +17,7 @@ _DIGEST_BYTES = 16
 
 @dataclass(slots=True)
 class OrderHash:
-    """Batches are noted as they are read, more than once or ahead, and taken once they are compared."""
+    """Batches are noted when read, perhaps repeatedly or ahead, and taken once they are compared."""
 
     begin: int
     """Batches that begin before this offset belong to another range."""
@@ -37,7 +36,7 @@ class OrderHash:
             self._ahead.append((header.base_offset, header.crc))
 
     def take(self, end: int) -> None:
-        """Everything before this offset is compared."""
+        """Take everything before this offset, which is compared now."""
         while self._ahead and self._ahead[0][0] < end:
             self._hash.update(_ITEM.pack(*self._ahead.popleft()))
 

@@ -1,4 +1,5 @@
-"""What a comparison has found so far: how much is equal, the hunks for `judge`, and what was not compared."""
+"""The results of a comparison so far: the number of equal records, the hunks for `judge`, and the ranges not
+compared."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ class Outcome:
     proof: PartitionProof = field(init=False)
     offsets: KeptOffsets = field(init=False)
     equal_until: int = field(init=False)
-    """Offset behind the last record of the source that was found equal."""
+    """Offset after the last record of the source that was found equal."""
 
     def __post_init__(self) -> None:
         bounds = self.bounds
@@ -39,7 +40,7 @@ class Outcome:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was found yet: what comes now is the beginning of the range."""
+        """Whether there are no results yet, so the next ones are the beginning of the range."""
         return not self.proof.records and not self.hunks
 
     # ------------------------------------------------------------------------------------ what is equal
@@ -58,7 +59,7 @@ class Outcome:
             self.proof.same_offsets = False
 
     def add_equal_records(self, source: Sequence[int], target: Sequence[int]) -> None:
-        """Records in a row on both sides, by their offsets."""
+        """Consecutive records on both sides, by their offsets."""
         self.offsets.note(source[0], target[0], len(source))
         if source != target:
             self.proof.same_offsets = False
@@ -74,8 +75,8 @@ class Outcome:
     def add_windows(
         self, source: Window, target: Window, begins: Pair, pairs: Sequence[Pair], cut: Pair
     ) -> None:
-        """Both windows up to the cut: `pairs` belong together, what lies between them is hunks. `begins`: the
-        offsets at which the windows begin."""
+        """Both windows up to the cut: `pairs` match, and the records between them become hunks. `begins`: the
+        windows' first offsets."""
         is_head = self.is_empty
         at = (0, 0)
         for pair in [*pairs, None]:
@@ -105,7 +106,7 @@ class Outcome:
         self._count(sum(source.entries[pair[0]].offset < goal for pair in pairs), len(pairs))
 
     def add_tail(self, rest: Window, begins: Pair) -> None:
-        """The rest of one side, where the other has no more."""
+        """The rest of one side after the other has ended."""
         if rest.entries:
             is_source = rest.side is Side.SOURCE
             self.hunks.append(
@@ -145,7 +146,7 @@ class Outcome:
         )
 
     def add_too_different(self, from_offset: int) -> None:
-        """The source from this offset on: nothing says what of the target belongs to it."""
+        """The source from this offset on: its counterpart on the target cannot be determined."""
         detail = f"among {MOST_WINDOW} records, no {SETTLED_RUN} in a row are equal on both sides"
         self._add_not_compared(
             Side.SOURCE, from_offset, self.bounds.source_goal, Reason.TOO_DIFFERENT, detail

@@ -1,4 +1,4 @@
-"""Behind a mismatch: which records of two windows belong together, and how far that is certain."""
+"""Finds matching records after a mismatch, and how far the match is certain."""
 
 from collections.abc import Hashable, Sequence
 
@@ -7,23 +7,23 @@ from twinlog.verify.comparing.kept_offsets import KeptOffsets
 from twinlog.verify.comparing.sides import Window
 
 MOST_WINDOW = 1 << 20
-"""Records of one side that are held to find where both sides belong together again."""
+"""Most records of one side held to find where both sides match again."""
 MOST_TAIL = 1 << 14
-"""As many of the source, for records behind which the target has no more."""
+"""The same limit for records of the source after the target's end."""
 SETTLED_RUN = 16
-"""So many records in a row that belong together end a hunk."""
+"""Consecutive matching records that end a hunk."""
 _ENOUGH_SCATTERED = 256
-"""So many records that belong together, though not in a row, are at the right place."""
+"""So many matching records, though not consecutive, show the right place."""
 
 
 def aligning_tokens(one: Window, other: Window) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
-    """What records are aligned by: without timestamps where the target has its own."""
+    """The tokens for aligning records: without timestamps where the target has its own."""
     first = 2 if one.own_timestamps or other.own_timestamps else 1
     return [entry[first:] for entry in one.entries], [entry[first:] for entry in other.entries]
 
 
 def settled_run(pairs: Sequence[Pair], wanted: int = SETTLED_RUN) -> Pair | None:
-    """Behind the first pairs in a row that are so many."""
+    """The end of the first run of so many consecutive pairs."""
     run = 0
     before = (-2, -2)
     for pair in pairs:
@@ -37,8 +37,8 @@ def settled_run(pairs: Sequence[Pair], wanted: int = SETTLED_RUN) -> Pair | None
 def aligned(
     source: Window, target: Window, offsets: KeptOffsets, *, has_more_before: bool = False
 ) -> list[Pair]:
-    """Where records repeat themselves, those at the promised offsets belong together; and where one side
-    has more before the range, those right before the first ones that surely do."""
+    """Among repeated records, those at the promised offsets match; where one side has more before the range,
+    those right before the first certain match do."""
     tokens, copied = aligning_tokens(source, target)
     pairs = align(tokens, copied)
     if has_more_before:
@@ -60,7 +60,7 @@ def aligned(
 def decided(
     source: Window, target: Window, pairs: Sequence[Pair], *, size: int, is_compacted: bool
 ) -> Pair | None:
-    """How many entries of both windows are decided by these pairs; None: larger windows are wanted."""
+    """How many entries of both windows these pairs decide; None: larger windows are needed."""
     lengths = len(source.entries), len(target.entries)
     settled = settled_run(pairs)
     if settled is not None:
@@ -82,8 +82,8 @@ def decided(
 
 
 def _from_first_run(pairs: list[Pair], source: Sequence[Hashable], target: Sequence[Hashable]) -> list[Pair]:
-    """A record that is there many times belongs to what follows it, not to another one like it far before:
-    where as many belong together so."""
+    """Match a repeated record with the place of the records after it, not with an equal one far before, where
+    that keeps as many matches."""
     end = settled_run(pairs)
     if end is None:
         return pairs

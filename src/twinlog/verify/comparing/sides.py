@@ -1,4 +1,4 @@
-"""One side of a comparison, read batch by batch; and what the comparison asks for while it continues."""
+"""One side of a comparison, read batch by batch, and the requests of a running comparison."""
 
 from collections import deque
 from collections.abc import Generator
@@ -15,7 +15,7 @@ from twinlog.verify.model import Range, Side
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Wants the batches from an offset on: answered by a Chunk."""
+    """Requests the batches from an offset on; a Chunk answers."""
 
     side: Side
     offset: int
@@ -23,26 +23,26 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Data batches that readers see, in order; the first one may begin before the offset asked for."""
+    """Visible data batches in order; the first may begin before the requested offset."""
 
     batches: tuple[Batch, ...]
     next_offset: int
-    """Where reading continues; always beyond the offset that was asked for."""
+    """Where reading continues; always after the requested offset."""
     lost_until: int | None = None
-    """The log begins there now, behind the offset that was asked for: retention was faster."""
+    """The log's new first offset, after the requested one: retention deleted what was before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """The target has nothing more, but is to have: answered by Extended, now or when something came."""
+    """The target has ended but should have more; Extended answers, now or when records arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extended:
     target_limit: int
-    """As before: nothing came, and nobody waits any longer."""
+    """Unchanged: no records arrived, and nobody waits any longer."""
     position: int | None
-    """The flow's stored position, read before the limit was."""
+    """The flow's stored position, read before the limit."""
 
 
 Result = TypeVar("Result")
@@ -51,7 +51,7 @@ Steps = Generator[Read | Extend, Any, Result]
 
 @dataclass(slots=True, kw_only=True)
 class Cursor:
-    """How far one side is compared: every visible record below `offset` is dealt with."""
+    """How far one side is compared: every visible record below `offset` is done."""
 
     side: Side
     offset: int
@@ -61,13 +61,13 @@ class Cursor:
     batches: deque[Batch] = field(default_factory=deque)
     """Not opened yet."""
     offsets: list[int] = field(default_factory=list)
-    """Offsets of the records in the opened batch, as `bodies` and `timestamps` are."""
+    """Offsets of the records in the opened batch; parallel to `bodies` and `timestamps`."""
     bodies: list[bytes] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
     own_timestamps: bool = False
-    """The opened batch has the timestamps of its broker."""
+    """Whether the opened batch has its broker's timestamps."""
     index: int = 0
-    """Number of the next record in the opened batch."""
+    """Index of the next record in the opened batch."""
     read_offset: int = -1
     hash: OrderHash = field(init=False)
 
@@ -85,7 +85,7 @@ class Cursor:
 
     @property
     def at(self) -> int:
-        """Offset of the next record, as far as it is known without opening a batch."""
+        """Offset of the next record, as far as known without opening a batch."""
         if self.is_open:
             return self.offsets[self.index]
         if self.batches:
@@ -93,7 +93,7 @@ class Cursor:
         return max(self.offset, min(self.read_offset, self.limit))
 
     def fill(self) -> Steps[bool]:
-        """Read on until there is a record or the limit is reached; whether there is one."""
+        """Read until there is a record or the limit is reached; whether there is one."""
         while True:
             while self.batches and not self.is_open:
                 header = self.batches[0].header
@@ -122,18 +122,18 @@ class Cursor:
             self.offset = max(self.offset, min(batch.header.next_offset, self.limit))
 
     def pass_batch(self) -> Batch:
-        """The next batch is dealt with, unopened."""
+        """Finish the next batch without opening it."""
         batch = self.batches.popleft()
         self.offset = batch.header.next_offset
         return batch
 
     def pass_records(self, count: int) -> None:
-        """So many records of the opened batch are dealt with."""
+        """Finish so many records of the opened batch."""
         self.index += count
         self.offset = self.offsets[self.index - 1] + 1
 
     def seek(self, offset: int) -> None:
-        """Go on at another offset: what was read behind it is read once more."""
+        """Continue at another offset: batches read beyond it are read again."""
         self.offset = self.read_offset = offset
         self.batches.clear()
         self.offsets, self.bodies, self.timestamps, self.index = [], [], [], 0
@@ -149,13 +149,13 @@ class Cursor:
             if batch.header.next_offset > self.offset and _lowest_offset(batch.header) < self.limit:
                 self.batches.append(batch)
                 self.hash.note(batch)
-        # What lies behind the limit is left: it is read once the limit has moved.
+        # Records beyond the limit are dropped, and read once the limit has moved.
         self.read_offset = max(self.read_offset, min(chunk.next_offset, self.limit))
 
 
 def _lowest_offset(header: BatchHeader) -> int:
-    """No record of the batch lies before it. A compressed message of an old format (magic 0 and 1) tells only
-    the offset of its last record."""
+    """No record of the batch has a lower offset. A compressed message of an old format (magic 0 and 1) only
+    shows the offset of its last record."""
     return 0 if header.record_count == UNKNOWN_COUNT else header.base_offset
 
 
@@ -172,21 +172,21 @@ class Window:
     own_timestamps: bool = False
     lost: list[Range] = field(default_factory=list)
     hash: OrderHash | None = None
-    """The hash of the side that is compared; None: what is read is looked up only."""
+    """The hash of the compared side; None: a look-up only."""
 
     @property
     def is_complete(self) -> bool:
-        """It holds everything up to the limit."""
+        """Whether it holds everything up to the limit."""
         return self.next_offset >= self.limit
 
     def behind(self, index: int, begin: int) -> int:
-        """Offset behind the entries before this one; `begin` for the first."""
+        """Offset after the entries before this one; `begin` for the first."""
         return self.entries[index - 1].offset + 1 if index else begin
 
     def grow(self, size: int) -> Steps[None]:
-        """Read on until there are exactly so many entries, or all.
+        """Read until there are exactly so many entries, or all.
 
-        Windows of equal size prefer what was moved less, where records repeat themselves.
+        Equal sizes of both windows favour the shorter move where records repeat.
         """
         while len(self.entries) < size and not self.is_complete:
             chunk = yield Read(self.side, self.next_offset)

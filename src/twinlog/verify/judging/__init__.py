@@ -1,1 +1,1 @@
-"""What each hunk of a comparison is: a kind of difference, explained, or not compared."""
+"""Decides what each hunk of a comparison is: a kind of difference, explained, or not compared."""

@@ -1,4 +1,4 @@
-"""Records that are on both sides at other places: ORDER, and DUPLICATE."""
+"""Finds records that both sides have at other places: ORDER and DUPLICATE."""
 
 from collections import defaultdict, deque
 
@@ -13,7 +13,7 @@ from twinlog.verify.model import (
 )
 
 _NEAR_OFFSETS = 20_000
-"""So far back a duplicate is looked for before the whole source is read once more."""
+"""How far back a duplicate is searched before the whole source is read again."""
 
 
 def take_order(findings: Findings) -> None:
@@ -58,7 +58,7 @@ def take_duplicates(findings: Findings) -> Steps[None]:
     near, behind = max(begin, min(places) - _NEAR_OFFSETS), min(max(places) + 1, end)
     try:
         yield from findings.scan(Side.SOURCE, near, behind, note)
-        # What is mostly equal to the record in its place is that one, changed: worth no reading of all.
+        # A record mostly equal to the one in its place is that one, changed: no need to read everything.
         changed = {
             findings.identity(copy)
             for hunk in findings.hunks
@@ -68,7 +68,7 @@ def take_duplicates(findings: Findings) -> Steps[None]:
             yield from findings.scan(Side.SOURCE, begin, near, note)
             yield from findings.scan(Side.SOURCE, behind, end, note)
     except TwinlogError as error:
-        # They differ all the same: what is not found is FOREIGN.
+        # They differ all the same: records that are not found are FOREIGN.
         findings.proof.not_read(error, goal=findings.bounds.source_goal)
     for hunk in findings.hunks:
         left = []

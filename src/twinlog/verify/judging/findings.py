@@ -1,4 +1,4 @@
-"""What is found out about the hunks of a comparison: differences, and what is not compared."""
+"""Results about the hunks of a comparison: differences, and ranges not compared."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ _MOST_REMEMBERED = 10_000
 class Findings:
     comparison: Comparison
     hunks: list[Hunk]
-    """Each step takes out of them what it explains."""
+    """Each step removes the part that it explains."""
     differences: list[Difference] = field(default_factory=list)
 
     @property
@@ -38,7 +38,7 @@ class Findings:
         return self.comparison.outcome.proof
 
     def identity(self, entry: Entry) -> Hashable:
-        """What two records have in common that are the same."""
+        """Equal for equal records."""
         return entry[1:] if self.proof.timestamps_compared else entry[2:]
 
     def find(
@@ -57,7 +57,7 @@ class Findings:
         detail: str = "",
         is_harmless: bool | None = None,
     ) -> None:
-        """Records of one side that are not compared, for this reason."""
+        """Note records of one side as not compared, for this reason."""
         offsets = [entry.offset for entry in entries]
         if offsets:
             self.proof.not_compared.append(
@@ -72,17 +72,17 @@ class Findings:
             )
 
     def remember(self, side: Side, entry: Entry) -> None:
-        """The record may be found in another partition."""
+        """Keep the record for a search in other partitions."""
         unmatched = self.proof.unmatched
         if len(unmatched) < _MOST_REMEMBERED:
             unmatched[side, entry.offset] = self.identity(entry)
 
     def take_changed(self, hunk: Hunk, *, least: int) -> None:
-        """Records of both sides that are alike by at least so much are one, changed."""
+        """Pair records of both sides with at least this likeness as changed."""
         self.take_pairs(hunk, changed_pairs(hunk.source, hunk.target, least=least))
 
     def take_pairs(self, hunk: Hunk, pairs: Sequence[ChangedPair]) -> None:
-        """These records of both sides are one each, changed."""
+        """Note these pairs of records as changed."""
         for entry, copy, parts in pairs:
             self.find(Kind.CHANGED, entry.offset, copy.offset, parts)
         originals, copies = {entry.offset for entry, _, _ in pairs}, {copy.offset for _, copy, _ in pairs}
@@ -90,7 +90,7 @@ class Findings:
         hunk.target = [entry for entry in hunk.target if entry.offset not in copies]
 
     def scan(self, side: Side, start: int, limit: int, note: Callable[[Entry], None]) -> Steps[None]:
-        """Read a side once more, and call `note` with each record."""
+        """Read a side again, and call `note` with each record."""
         with_timestamps = self.proof.timestamps_compared
         window = Window(
             side=side,

@@ -1,8 +1,9 @@
-"""What each hunk is: differences by kind, what compaction explains, and what is not compared.
+"""Decides what each hunk is: differences by kind, effects of compaction, and ranges not compared.
 
-A record of both sides, at other places, is ORDER; one of the copy that the source has once is a DUPLICATE;
-two that are mostly equal are one, CHANGED; the rest is MISSING and FOREIGN. Before that is set aside what
-retention took, the ledger of gaps knows, compaction removed, or was not copied yet.
+A record that both sides have at other places is ORDER; a second copy of a record that the source has once is
+a DUPLICATE; two mostly equal records are one, CHANGED; the rest is MISSING and FOREIGN. Before that, records
+are set aside that retention deleted, that the ledger of gaps knows, that compaction removed, or that were not
+copied yet.
 """
 
 from collections.abc import Iterable
@@ -31,9 +32,9 @@ END = 1 << 63
 
 
 def judge(comparison: Comparison) -> Steps[PartitionProof]:
-    """To be run after `compare`; reads on where a hunk needs it. The proof with everything in it.
+    """Return the complete proof. Run it after `compare`; it reads more where a hunk needs it.
 
-    Who drives it may throw a TwinlogError where it wants to read: what was found until then stays found.
+    The driver may throw a TwinlogError at a read request: results up to then stand.
     """
     comparison.end()
     hunks = [_below_goals(hunk, comparison.bounds) for hunk in comparison.outcome.hunks]
@@ -89,7 +90,7 @@ def _take_rest(findings: Findings, hunk: Hunk) -> None:
     position, bounds = findings.comparison.position, findings.bounds
     source_after, target_after = hunk.source_after, hunk.target_after
     if not bounds.may_grow:
-        # Behind this part comes the next one.
+        # The next range begins after this one.
         source_after = bounds.source_goal if source_after is None else source_after
         target_after = bounds.target_goal if target_after is None else target_after
     for entry in hunk.source:
@@ -109,6 +110,6 @@ def _is_in(offsets: Iterable[int | None], begin: int, end: int | None) -> bool:
 
 
 def _place(difference: Difference) -> tuple[int, int]:
-    """The end of a log comes last."""
+    """The sort key of a place; the end of a log comes last."""
     source, target = difference.source_offset, difference.target_offset
     return (END if source is None else source, END if target is None else target)

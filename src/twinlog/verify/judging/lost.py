@@ -1,4 +1,5 @@
-"""What one side lost while the other has it, or never had: known gaps, retention, and what was before."""
+"""Explains records that one side lost or never had while the other has them: known gaps, retention, and
+records before the first copy."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +16,7 @@ from twinlog.verify.model import (
 )
 
 _NEAR_END = 64
-"""Records of the copy, behind as many as differ, among which a changed one is looked for at the end of a
+"""Records of the copy, beyond the number of differing ones, searched for a changed one at the end of a
 range."""
 
 
@@ -28,13 +29,13 @@ def take_known_gaps(findings: Findings) -> None:
 
 
 def take_lost(findings: Findings) -> None:
-    """What retention took of one side while the other has it."""
+    """Explain records that retention deleted on one side."""
     bounds = findings.bounds
     for hunk in findings.hunks:
         source_gone = _touches(findings.comparison.source.lost, hunk.source_before, hunk.source_after)
         target_gone = _touches(findings.comparison.target.lost, hunk.target_before, hunk.target_after)
         if source_gone or target_gone:
-            # What is behind the hunk belongs together, so its last records do.
+            # The records after the hunk match, so its last records do.
             _take_last(findings, hunk, STRONG if findings.proof.timestamps_compared else 1)
         if source_gone and hunk.target:
             gone, hunk.target = _parted(findings, hunk.target, findings.comparison.source.lost)
@@ -63,8 +64,8 @@ def take_lost(findings: Findings) -> None:
 
 
 def _take_source(findings: Findings, gap: KnownGap) -> list[Entry]:
-    """Unless the copy has earlier records of the range: it was copied again since. Of a joined gap no more
-    than it lost; which of its records these are, the ledger does not know."""
+    """Not if the copy has earlier records of the range: those were copied again since. At most as many as a
+    joined gap lost; the ledger does not know which of its records these are."""
     begin, end = gap.from_offset, gap.to_offset
     taken: list[Entry] = []
     left = gap.lost_offsets - sum(
@@ -85,7 +86,7 @@ def _take_source(findings: Findings, gap: KnownGap) -> list[Entry]:
 
 
 def _take_before_nothing(findings: Findings, hunk: Hunk) -> None:
-    """Nothing says where an empty copy has begun."""
+    """Nothing shows where an empty copy has begun."""
     copied_until = findings.comparison.position or 0
     before = [entry for entry in hunk.source if entry.offset < copied_until]
     hunk.source = [entry for entry in hunk.source if entry.offset >= copied_until]
@@ -95,8 +96,8 @@ def _take_before_nothing(findings: Findings, hunk: Hunk) -> None:
 def _parted(
     findings: Findings, entries: list[Entry], lost: Sequence[Range]
 ) -> tuple[list[Entry], list[Entry]]:
-    """What the other side lost, and what it must still have: where offsets are promised, they tell which
-    is which. An empty range is a place where a log was cut off, or is another one."""
+    """The records that the other side lost, and those that it must still have; promised offsets tell them
+    apart. An empty range marks a place where a log was cut off, or another log begins."""
     offsets = findings.comparison.outcome.offsets
     if any(each.from_offset == each.to_offset for each in lost):
         return entries, []
@@ -107,8 +108,7 @@ def _parted(
 
 
 def _take_last(findings: Findings, hunk: Hunk, least: int) -> None:
-    """Pair a hunk that has records which are not compared: only its last ones may be the same,
-    changed."""
+    """Pair a hunk with records that are not compared: only its last ones can be the same, changed."""
     both = min(len(hunk.source), len(hunk.target))
     before = hunk.source[: len(hunk.source) - both], hunk.target[: len(hunk.target) - both]
     hunk.source, hunk.target = hunk.source[len(before[0]) :], hunk.target[len(before[1]) :]

@@ -1,5 +1,4 @@
-"""Which record of the source became which record of the copy: order is kept, what is alike belongs
-together."""
+"""Pairs records of the source with records of the copy: keeps order and pairs similar records."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,14 +6,14 @@ from twinlog.verify.comparing.entries import Entry, differing, likeness
 from twinlog.verify.comparing.hunk import Hunk
 
 STRONG = 9
-"""Likeness of two records of which one part differs."""
+"""Likeness of two records that differ in one part."""
 _MOST_CELLS = 1 << 16
 
 ChangedPair = tuple[Entry, Entry, tuple[str, ...]]
 
 
 def changed_pairs(source: Sequence[Entry], target: Sequence[Entry], *, least: int) -> list[ChangedPair]:
-    """Pairs of a likeness of at least so much, of the largest likeness in sum; and which parts differ."""
+    """Pairs with at least this likeness and the largest sum of likeness; and their differing parts."""
     if not source or not target:
         return []
     if len(source) * len(target) <= _MOST_CELLS:
@@ -22,18 +21,18 @@ def changed_pairs(source: Sequence[Entry], target: Sequence[Entry], *, least: in
     else:
         pairs = _in_step(source, target, least)
     if not pairs and len(source) == len(target) and least < STRONG and target[0].timestamp_ms is None:
-        # Nothing tells them apart from others, not even a time: what stands at the same place is the same.
+        # Nothing distinguishes them from others, not even a time: pair those at the same place.
         pairs = [*zip(source, target, strict=True)]
     return [(one, other, differing(one, other)) for one, other in pairs]
 
 
 def pairs_on_both_sides(hunk: Hunk, is_promised: Callable[[int], bool]) -> list[ChangedPair]:
-    """Records of a hunk that both logs hold for certain, though compacted: so nothing but a change explains
-    that they differ.
+    """Records of a hunk that both logs hold for certain, though compacted, so that only a change explains the
+    difference.
 
-    They are one record at the offset that is promised; with the same key and time and all but one part
-    equal; or, mostly alike, at the same distance from both neighbours that belong together, if these are as
-    far apart in both logs: then nothing was missing between them when it was copied.
+    Two records are one at the promised offset; with the same key, time and all but one part equal; or, mostly
+    similar, at the same distance from both matching neighbours, if these are equally far apart in both logs:
+    then nothing was missing between them when they were copied.
     """
     at = {copy.offset: copy for copy in hunk.target}
     of_key_and_time: dict[tuple[bytes, int | None], Entry] = {
@@ -93,5 +92,5 @@ def _weight(source: Entry, target: Entry, least: int) -> int:
 
 
 def _in_step(source: Sequence[Entry], target: Sequence[Entry], least: int) -> list[tuple[Entry, Entry]]:
-    """The pairs among very many records: only what stands at the same place."""
+    """Pairs among very many records: only those at the same place."""
     return [(one, other) for one, other in zip(source, target, strict=False) if _weight(one, other, least)]

@@ -1,8 +1,8 @@
-"""Compacted topics are compared as what survives: no key lost, its last value equal, order kept.
+"""Compares the survivors of compacted topics: no key lost, its last value equal, order kept.
 
-Each side is compacted by itself, so records of a key may be on one side only. A later record of the key
-explains that, but only as many as the log has holes there: a log without holes was not compacted. What both
-logs hold is taken out of the hunks before: no later record explains that it differs.
+Each side is compacted by itself, so some records of a key may be on one side only. A later record of the key
+explains that, but only for as many records as the log has holes there: a log without holes was not compacted.
+Records that both logs hold are removed from the hunks before: no later record explains their difference.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,8 @@ class LastOfKey(NamedTuple):
 
 
 def take_superseded(findings: Findings) -> Steps[None]:
-    """Take out of the hunks what compaction explains: reads both sides for the last record of each key."""
+    """Remove the records that compaction explains from the hunks. Reads both sides for the last record of
+    each key."""
     keys = {entry.key for hunk in findings.hunks for entry in (*hunk.source, *hunk.target) if entry.has_key}
     if not keys:
         return
@@ -42,14 +43,14 @@ def take_superseded(findings: Findings) -> Steps[None]:
                 of_side[entry.key] = LastOfKey(entry.offset, entry.is_tombstone)
 
         yield from findings.scan(side, start, limit, note)
-    # What both logs hold was not taken by compaction, however many later records of the key there are.
+    # Compaction did not remove records that both logs hold, however many later records of the key there are.
     for hunk in findings.hunks:
         findings.take_pairs(hunk, pairs_on_both_sides(hunk, findings.comparison.outcome.offsets.is_promised))
     superseded = Superseded(bounds=findings.bounds, source=last[Side.SOURCE], target=last[Side.TARGET])
     for hunk in findings.hunks:
         findings.proof.superseded_records += superseded.take(hunk)
     if not findings.bounds.source_compacted:
-        # The source keeps them all: who deletes them there loses them.
+        # The source keeps them all: a user's deletion there loses them.
         findings.not_compared(
             Side.SOURCE, superseded.only_source, Reason.TARGET_RETENTION, detail=COMPACTED_AWAY
         )
@@ -62,10 +63,10 @@ class Superseded:
     target: Mapping[bytes, LastOfKey]
 
     only_source: list[Entry] = field(default_factory=list)
-    """What was taken that the source has, and the copy has not."""
+    """Removed records that the source has and the copy lacks."""
 
     def take(self, hunk: Hunk) -> int:
-        """Take out of a hunk what compaction explains; how many records that were."""
+        """Remove the records that compaction explains from a hunk; return their number."""
         copies = self._copies(hunk) if self.bounds.source_compacted else set()
         originals = self._originals(hunk, copies) if self.bounds.target_compacted else set()
         hunk.target = [entry for entry in hunk.target if entry.offset not in copies]
@@ -74,7 +75,7 @@ class Superseded:
         return len(copies) + len(originals)
 
     def _copies(self, hunk: Hunk) -> set[int]:
-        """Offsets of records of the copy that compaction took from the source."""
+        """Offsets of the copy's records that compaction removed from the source."""
         room = _holes(hunk.source, hunk.source_before, hunk.source_after, self.bounds.source_goal)
         return {entry.offset for entry in [e for e in hunk.target if self._left_source(e, hunk)][:room]}
 
@@ -83,7 +84,7 @@ class Superseded:
             return False
         last = self.source.get(entry.key)
         if last is None:
-            # Its tombstone went as well; the copy has that still.
+            # Its tombstone was removed as well; the copy still has it.
             copied = self.target.get(entry.key)
             return copied is not None and copied.is_tombstone and copied.offset >= entry.offset
         if hunk.source_after is not None and last.offset >= hunk.source_after:
@@ -93,7 +94,7 @@ class Superseded:
         )
 
     def _originals(self, hunk: Hunk, copies: set[int]) -> set[int]:
-        """Offsets of records of the source that compaction took from the copy."""
+        """Offsets of the source's records that compaction removed from the copy."""
         room = _holes(hunk.target, hunk.target_before, hunk.target_after, self.bounds.target_goal)
         found = [entry for entry in hunk.source if self._left_target(entry, hunk, copies)]
         return {entry.offset for entry in found[:room]}
@@ -107,8 +108,8 @@ class Superseded:
             return original is not None and original.is_tombstone and original.offset >= entry.offset
         if hunk.target_after is not None and last.offset >= hunk.target_after:
             return True
-        # A later copy in the same place explains it, if that is explained by what comes behind the place, and
-        # not by this very record.
+        # A later copy in the same place explains it, if records after the place explain that copy, and not
+        # this very record.
         return last.offset in copies and self._is_behind(entry.key, hunk)
 
     def _is_behind(self, key: bytes, hunk: Hunk) -> bool:
@@ -117,5 +118,5 @@ class Superseded:
 
 
 def _holes(only: list[Entry], before: int, after: int | None, end: int) -> int:
-    """How many offsets have no record between two places of a log, at most."""
+    """Most offsets without a record between two places of a log."""
     return max(0, (end if after is None else after) - before - len(only))
