@@ -254,7 +254,7 @@ async def test_what_lands_in_a_topic_that_was_created_again_is_not_the_copy_of_i
         async with rig.task() as running:
             await eventually(lambda: running.look()[partition].needs_translation)
             assert running.position(partition) == 0
-            assert "created again" in running.look()[partition].message
+            assert "was recreated while" in running.look()[partition].message
 
 
 async def test_nothing_is_written_to_a_new_target_topic_before_the_driver_has_seen_it(
