@@ -239,7 +239,7 @@ def test_notes_gather_every_reason() -> None:
         ("B", "source, checkpoint", "KAFKA_UNAVAILABLE", "away"),
     ]
     assert not status.all_serving
-    assert service_cells(status.services[1]) == ("heartbeat", "h:2", "DOWN", "-")
+    assert service_cells(status.services[1]) == ("heartbeat", "h:2", "DOWN", "-", "-")
 
 
 def test_a_port_that_is_open_to_everybody_is_said_in_each_status() -> None:
@@ -260,6 +260,7 @@ def test_the_json_document_holds_everything_and_null_for_unknown() -> None:
         "name": "source",
         "endpoint": "h:1",
         "health": "SERVING",
+        "ready": None,
         "version": "1",
         "security": "",
         "host": "",
