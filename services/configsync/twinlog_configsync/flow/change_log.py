@@ -34,12 +34,16 @@ _RESOURCE_TYPES: Final = {
     Scope.ACLS: "acl",
     Scope.QUOTAS: "quota",
 }
+_OUTCOMES: Final = ("applied", "drift_reverted", "refused")
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
 class Journal:
+    """Invariant: every series of `changes` exists from the beginning, because Prometheus sees no increase in
+    the first value of a series."""
+
     flow: Flow
     changes: Counter
     clock: Clock
@@ -47,15 +51,20 @@ class Journal:
     _pending_plan: str = ""
     _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(interval_seconds=60.0))
 
+    def __post_init__(self) -> None:
+        for resource_type in ("partitions", *_RESOURCE_TYPES.values()):
+            for outcome in _OUTCOMES:
+                self._count(resource_type, outcome, changes=0)
+
     def loaded(self, *, topics: int, settled: bool) -> None:
         _log.info("registry_loaded", flow=str(self.flow), topics=topics, settled=settled)
 
     def outcome(self, outcome: Outcome) -> None:
         for action in outcome.applied:
-            self._count(action, "drift_reverted" if is_drift(action) else "applied")
+            self._count(_resource_type(action), "drift_reverted" if is_drift(action) else "applied")
             _log.info("target_changed", flow=str(self.flow), action=str(action), drift=is_drift(action))
         for refusal in outcome.refused:
-            self._count(refusal.action, "refused")
+            self._count(_resource_type(refusal.action), "refused")
             self._warn(
                 "target_refused",
                 key=(str(refusal.action), refusal.error.reason),
@@ -136,12 +145,12 @@ class Journal:
         if left_out is not None:
             _log.warning(event, flow=str(self.flow), left_out=left_out, **fields)
 
-    def _count(self, action: Action, outcome: str) -> None:
+    def _count(self, resource_type: str, outcome: str, *, changes: int = 1) -> None:
         self.changes.add(
-            1,
+            changes,
             {
                 **flow_attributes(self.flow.source, self.flow.target),
-                "twinlog.resource.type": _resource_type(action),
+                "twinlog.resource.type": resource_type,
                 "twinlog.outcome": outcome,
             },
         )

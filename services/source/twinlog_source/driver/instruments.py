@@ -57,6 +57,9 @@ class FlowInstruments:
         self._syncs = instruments.counter(meter, OFFSET_SYNC_RECORDS)
         self._failures = instruments.counter(meter, REPLICATION_FAILURES)
         self._transactions = instruments.counter(meter, REPLICATION_TRANSACTIONS)
+        if self._syncs_topic:
+            # Prometheus sees no increase in the first value of a series.
+            self._syncs.add(0, self._to(self._syncs_topic))
         self._epochs = instruments.histogram(meter, PIPELINE_BATCH_DURATION)
         self._latencies = LatencyWindows()
         self._record_ages = LatencyWindows()

@@ -35,6 +35,8 @@ class FlowStandings:
 
     def add(self, flow: Flow, is_owner: IsOwner) -> None:
         self._flows[flow] = is_owner
+        # Prometheus sees no increase in the first value of a series.
+        self._changes.add(0, self._attributes(flow))
 
     def owner_changed(self, flow: Flow) -> None:
         """This process learned of a new owner."""
