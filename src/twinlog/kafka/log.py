@@ -3,9 +3,11 @@
 from collections.abc import Collection, Mapping
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.ports import EpochEnd, LogEnd, OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.delete_records import delete_records
+from twinlog.kafka.raw.leader_epochs import epoch_ends
+from twinlog.kafka.raw.log_ends import log_ends
 from twinlog.kafka.raw.offset_lookup import list_offsets, look_up_offsets
 from twinlog.model import TopicPartition
 
@@ -19,6 +21,16 @@ class LogAdminMixin:
         self, spec: OffsetSpec, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | KafkaError]:
         return await list_offsets(self._wire, spec, partitions)
+
+    async def log_ends(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, LogEnd | KafkaError]:
+        return await log_ends(self._wire, partitions, timeout_seconds=self._wire.timeout_seconds)
+
+    async def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, EpochEnd | KafkaError]:
+        return await epoch_ends(self._wire, epochs, timeout_seconds=self._wire.timeout_seconds)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]

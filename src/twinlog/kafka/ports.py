@@ -11,7 +11,7 @@ others. Implementations: `twinlog.kafka.cluster` (aiokafka and confluent-kafka) 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from twinlog.errors import KafkaError
 from twinlog.model import Headers, Record, TopicPartition
@@ -234,10 +234,40 @@ class OffsetSpec(StrEnum):
     """The end for read_committed readers."""
 
 
+class LogEnd(NamedTuple):
+    """The end of a partition for consumers."""
+
+    offset: int
+    """The high watermark."""
+    leader_epoch: int
+    """The epoch of the leader that answered."""
+
+
+class EpochEnd(NamedTuple):
+    """The leader's last epoch at or below the requested one, and where its records end."""
+
+    epoch: int
+    """-1: the leader knows none; all its records are of earlier epochs than the requested one."""
+    end_offset: int
+
+
 class LogAdmin(Protocol):
     async def list_offsets(
         self, spec: OffsetSpec, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | KafkaError]: ...
+
+    async def log_ends(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, LogEnd | KafkaError]:
+        """The end of each log, and under which leader it ends there."""
+        ...
+
+    async def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, EpochEnd | KafkaError]:
+        """Where the records of a leader epoch end in the present leader's log (KIP-320). A log that reached
+        further under that epoch has lost records."""
+        ...
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]

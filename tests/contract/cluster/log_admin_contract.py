@@ -1,7 +1,7 @@
 """What every `LogAdmin` does."""
 
 from contract.cluster.cluster_rig import ClusterRig, Ending, append_values, failure, new_topic
-from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.ports import EpochEnd, LogEnd, OffsetSpec
 from twinlog.model import TopicPartition
 
 
@@ -16,6 +16,19 @@ class LogAdminContract:
             (OffsetSpec.LAST_STABLE, {full: 3, empty: 0}),
         ):
             assert await rig.cluster.list_offsets(spec, [full, empty]) == expected
+
+    async def test_a_log_ends_under_a_leader(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "led")
+        partition, unknown = TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)
+        await append_values(rig.cluster, partition, [b"0", b"1", b"2"])
+        ends = await rig.cluster.log_ends([partition, unknown])
+        end = ends[partition]
+        assert isinstance(end, LogEnd)
+        assert end.offset == 3
+        assert failure(ends[unknown]).reason == "TOPIC_UNKNOWN"
+        ended = await rig.cluster.epoch_ends({partition: end.leader_epoch, unknown: 0})
+        assert ended[partition] == EpochEnd(end.leader_epoch, 3)
+        assert failure(ended[unknown]).reason == "TOPIC_UNKNOWN"
 
     async def test_an_open_transaction_holds_the_last_stable_offset(self, rig: ClusterRig) -> None:
         topic = await new_topic(rig.cluster, "unstable")
@@ -75,6 +88,8 @@ class LogAdminContract:
         assert await rig.cluster.list_offsets(OffsetSpec.LATEST, []) == {}
         assert await rig.cluster.offsets_for_times({}) == {}
         assert await rig.cluster.delete_records({}) == {}
+        assert await rig.cluster.log_ends([]) == {}
+        assert await rig.cluster.epoch_ends({}) == {}
 
 
 async def _offset(rig: ClusterRig, spec: OffsetSpec, partition: TopicPartition) -> object:

@@ -13,6 +13,7 @@ from twinlog.wire.source_offset import (
 from twinlog_source.log.control import ControlRecord
 from twinlog_source.log.facts import (
     MOST_SLOTS,
+    CheckedEnd,
     ClaimFact,
     CopyFact,
     EpochStart,
@@ -102,6 +103,8 @@ def _partition_record(
                 "held_from": -1 if fact.held_from is None else fact.held_from,
                 "noted_at_ms": -1 if fact.noted_at_ms is None else fact.noted_at_ms,
             }
+            if fact.checked is not None:
+                value["checked"] = list(fact.checked)
         case CopyFact():
             kind = "copy"
             value = {
@@ -263,6 +266,7 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
                 position=position,
                 held_from=held_from if isinstance(held_from, int) and held_from >= 0 else None,
                 noted_at_ms=noted_at_ms if isinstance(noted_at_ms, int) and noted_at_ms >= 0 else None,
+                checked=_checked_end(more.get("checked")),
             )
         case "copy", {
             "offsets": "preserved" | "translated" as offsets,
@@ -313,6 +317,10 @@ def _proof(partition: TopicPartition, document: dict[str, object]) -> ProofFact 
             )
         case _:
             return None
+
+
+def _checked_end(value: object) -> CheckedEnd | None:
+    return CheckedEnd(*value) if isinstance(value, list) and _is_pair_of_ints(value) else None
 
 
 def _is_pair_of_ints(value: object) -> bool:

@@ -8,6 +8,7 @@ ignores. Each key names one fact, so compaction keeps the newest value of every 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from twinlog.model import TopicPartition
 
@@ -107,6 +108,14 @@ class LeaderEpochsFact:
     epochs: tuple[EpochStart, ...]
 
 
+class CheckedEnd(NamedTuple):
+    """Under this leader epoch the copy's log was seen to reach this offset. If the records of the epoch end
+    earlier, the log has lost records, also if it has grown again since (KIP-320)."""
+
+    leader_epoch: int
+    end_offset: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetFact:
     """How far the copy reached when this was written. If the target's log ends earlier, it has lost
@@ -123,6 +132,8 @@ class TargetFact:
     there; None = unknown, -1 on the log."""
     noted_at_ms: int | None = None
     """When this was written; None = a version that did not record it."""
+    checked: CheckedEnd | None = None
+    """None = not checked, or by a version that did not record it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

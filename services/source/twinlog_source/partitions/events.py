@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.verify.standing import ProofStanding
-from twinlog_source.log.facts import CopyFact, EpochStart
+from twinlog_source.log.facts import CheckedEnd, CopyFact, EpochStart
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.reports import TaskReport
@@ -210,6 +210,7 @@ class TargetRemembered:
     held_from: int | None
     is_newest: bool = False
     """No later position was stored."""
+    checked: CheckedEnd | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +219,14 @@ class TargetEndSeen:
 
     partition: TopicPartition
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetChecked:
+    """Its leader was asked, and the target has everything that is known to be written."""
+
+    partition: TopicPartition
+    checked: CheckedEnd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +306,7 @@ TargetEvent = (
     | TargetChanged
     | TargetRemembered
     | TargetEndSeen
+    | TargetChecked
     | TargetStartSeen
     | LossRecorded
     | TargetReplaced

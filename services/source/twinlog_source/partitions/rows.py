@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
-from twinlog_source.log.facts import CopyFact, EpochStart
+from twinlog_source.log.facts import CheckedEnd, CopyFact, EpochStart
 from twinlog_source.partitions.catch_up import CatchUp
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.rates import Rate
@@ -72,6 +72,8 @@ class PartitionRow:
     """The source position at that time."""
     target_end_is_old: bool = False
     """The position may have gone back since: records that were copied again lie behind `target_end`."""
+    target_checked: CheckedEnd | None = None
+    """None = the target's leader was not asked yet."""
     held_from: int | None = None
     """A source offset at or before the first record of the copy, if the source has no holes there; None =
     unknown."""

@@ -33,6 +33,7 @@ from twinlog_source.partitions.events import (
     SetAside,
     SourceRecreated,
     TargetChanged,
+    TargetChecked,
     TargetEndSeen,
     TargetEvent,
     TargetRecreated,
@@ -63,6 +64,7 @@ def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
             | TargetChanged()
             | TargetRemembered()
             | TargetEndSeen()
+            | TargetChecked()
             | TargetStartSeen()
             | LossRecorded()
             | TargetReplaced()
@@ -260,12 +262,14 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
             _forget_target(row)
             row.foreign_write, row.foreign_records = None, 0
         case TargetChanged():
-            row.target_end = None
+            row.target_end = row.target_checked = None
         case TargetRemembered(end_offset=end, position=position, held_from=held_from):
             row.target_end, row.target_end_at, row.held_from = end, position, held_from
-            row.target_end_is_old = not event.is_newest
+            row.target_end_is_old, row.target_checked = not event.is_newest, event.checked
         case TargetEndSeen(end_offset=end):
             _see_target_end(row, end)
+        case TargetChecked(checked=checked):
+            row.target_checked = checked
         case TargetStartSeen(start_offset=start):
             if row.target_end is not None:
                 # No more records than offsets; the other offsets are transaction markers.
@@ -282,7 +286,7 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
 def _forget_target(row: PartitionRow) -> None:
     row.target_end_is_old = False
     row.target_end, row.target_end_at, row.losses, row.replaced_at = None, 0, (), None
-    row.held_from = row.disproved_end = None
+    row.held_from = row.disproved_end = row.target_checked = None
 
 
 def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | None = None) -> None:
@@ -302,6 +306,10 @@ def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | N
     row.losses = _with_loss(row.losses, lost)
     row.disproved_end = row.target_end
     row.target_end, row.target_end_at = end_offset, first_lost
+    if row.target_checked is not None:
+        row.target_checked = row.target_checked._replace(
+            end_offset=min(end_offset, row.target_checked.end_offset)
+        )
 
 
 def _with_loss(losses: tuple[Shortened, ...], lost: Shortened) -> tuple[Shortened, ...]:

@@ -4,15 +4,16 @@ written. The loss is recorded as a gap, and the copy continues.
 Not for preserved copies: their task sees where they end, and copies the lost records again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.clock import Clock
 from twinlog.config import AutoOffsetReset
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, LogEnd, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog_source.log.facts import TargetFact
+from twinlog_source.log.facts import CheckedEnd, TargetFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
@@ -21,6 +22,7 @@ from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import (
     CopyChanged,
     LossRecorded,
+    TargetChecked,
     TargetEndSeen,
     TargetEvent,
     TargetRecreated,
@@ -110,25 +112,61 @@ class TargetLogs:
         `copying`: tasks write meanwhile. Records that a task wrote behind a loss are in the log before the
         task reports them, so an end that is too low counts only when the next check sees the same one.
         Otherwise the report shows where the log had ended.
+
+        A log that has grown again since it lost records is found by its leader epochs: a task may have been
+        killed before it reported the loss.
         """
         written = self._recalled_ends(topics)
         if not written:
             return False
         starts = await self.target.list_offsets(OffsetSpec.EARLIEST, written.keys())
+        ends = await self.target.log_ends(written.keys())
+        continued_at = await self._continued_at(written, ends)
         before = dict(self._ends_seen)
         self._ends_seen.clear()
-        for copy, end in (await self.target.list_offsets(OffsetSpec.LATEST, written.keys())).items():
+        for copy, found in ends.items():
             (partition, was_written), start = written[copy], starts[copy]
+            continued = continued_at.get(copy)
+            if isinstance(found, KafkaError) or isinstance(continued, KafkaError):
+                continue  # The next check asks again.
+            end = found.offset if continued is None else continued
             now_known = self.table.rows.get(partition)
             # Tasks write meanwhile: an answer says nothing about what was written after the request.
-            if isinstance(end, int) and end < was_written:
+            if end < was_written:
                 if copying and before.get(partition) != end:
                     self._ends_seen[partition] = end
                 else:
                     self._note(TargetEndSeen(partition=partition, end_offset=end))
-            elif isinstance(start, int) and now_known is not None and not now_known.losses:
+                continue
+            self._note(
+                TargetChecked(partition=partition, checked=CheckedEnd(found.leader_epoch, was_written))
+            )
+            if isinstance(start, int) and now_known is not None and not now_known.losses:
                 self._note(TargetStartSeen(partition=partition, start_offset=start))
         return bool(self._ends_seen)
+
+    async def _continued_at(
+        self,
+        written: Mapping[TopicPartition, tuple[TopicPartition, int]],
+        ends: Mapping[TopicPartition, LogEnd | KafkaError],
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        """Where each copy continued that lost records with a change of its leader; or why that is not
+        known."""
+        checked: dict[TopicPartition, CheckedEnd] = {}
+        for copy, end in ends.items():
+            before = self.table.rows[written[copy][0]].target_checked
+            if before and isinstance(end, LogEnd) and end.leader_epoch != before.leader_epoch:
+                checked[copy] = before
+        if not checked:
+            return {}
+        asked = {copy: before.leader_epoch for copy, before in checked.items()}
+        found: dict[TopicPartition, int | KafkaError] = {}
+        for copy, ended in (await self.target.epoch_ends(asked)).items():
+            if isinstance(ended, KafkaError):
+                found[copy] = ended
+            elif 0 <= ended.end_offset < checked[copy].end_offset:
+                found[copy] = ended.end_offset
+        return found
 
     def _recalled_ends(self, topics: Topics) -> dict[TopicPartition, tuple[TopicPartition, int]]:
         """By copy: its source partition, and the end of what was written to it. Ends that only the log has
@@ -137,22 +175,39 @@ class TargetLogs:
         for partition, row in self.table.rows.items():
             if row.is_preserved:
                 continue
-            topic, mark = topics.get(partition.topic), self.marks.control.targets.get(partition)
+            topic = topics.get(partition.topic)
             if topic is None:
                 continue
-            if row.target_end is None and mark is not None and mark.topic_id == topic.target_topic_id:
-                remembered = TargetRemembered(
-                    partition=partition,
-                    end_offset=mark.end_offset,
-                    position=mark.position,
-                    held_from=mark.held_from,
-                    is_newest=self._is_newest(mark),
-                )
-                self._note(remembered)
+            if row.target_end is None and (recalled := self._recalled(partition, topic)) is not None:
+                self._note(recalled)
             if row.target_end:
                 copy = TopicPartition(topic.target_topic, partition.partition)
                 written[copy] = partition, row.target_end
         return written
+
+    def _recalled(self, partition: TopicPartition, topic: ReplicatedTopic) -> TargetRemembered | None:
+        """What the log says of the copy's end. A copy that was preserved reached at least to where it became
+        translated."""
+        mark, copy = self.marks.control.targets.get(partition), self.marks.control.copies.get(partition)
+        if mark is not None and mark.topic_id == topic.target_topic_id:
+            return TargetRemembered(
+                partition=partition,
+                end_offset=mark.end_offset,
+                position=mark.position,
+                held_from=mark.held_from,
+                is_newest=self._is_newest(mark),
+                checked=mark.checked,
+            )
+        if copy is None or copy.preserved or not copy.since or copy.target_topic_id != topic.target_topic_id:
+            return None
+        epoch = copy.leader_epoch
+        return TargetRemembered(
+            partition=partition,
+            end_offset=copy.since,
+            position=copy.since,
+            held_from=None,
+            checked=None if epoch is None else CheckedEnd(epoch, copy.since),
+        )
 
     def _is_newest(self, mark: TargetFact) -> bool:
         """Whether no later position was stored. An equal one may be stored twice: after the position was set
@@ -210,6 +265,7 @@ class TargetLogs:
             position=lost.first_lost,
             held_from=row.held_from,
             noted_at_ms=self.clock.now_ms(),
+            checked=row.target_checked,
         )
         await self.journal.record(fact)
         self.marks.control.record(fact)
@@ -236,6 +292,7 @@ class TargetLogs:
                 position=row.target_end_at,
                 held_from=row.held_from,
                 noted_at_ms=self.clock.now_ms(),
+                checked=row.target_checked,
             )
             before = self.marks.control.targets.get(partition)
             if before is None or _is_news(before, mark):
@@ -247,10 +304,11 @@ class TargetLogs:
 
 def _is_news(before: TargetFact, mark: TargetFact) -> bool:
     """Not if only its source position has moved: then nothing was written."""
-    return (before.topic_id, before.end_offset, before.held_from) != (
+    return (before.topic_id, before.end_offset, before.held_from, before.checked) != (
         mark.topic_id,
         mark.end_offset,
         mark.held_from,
+        mark.checked,
     )
 
 

@@ -28,7 +28,7 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.fetcher import RawFetcher
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, FetchSizes
-from twinlog.kafka.raw.leader_epochs import EpochEnd, epoch_ends
+from twinlog.kafka.raw.leader_epochs import epoch_ends
 from twinlog.kafka.raw.leaders import prepare_to_fetch
 from twinlog.kafka.raw.offset_lookup import list_offsets
 from twinlog.kafka.raw.produce.producer import ProducerState, RawProducer
@@ -47,7 +47,6 @@ __all__ = [
     "OUTCOME",
     "BatchReader",
     "DataClientPool",
-    "EpochEnd",
     "FetchFailure",
     "FetchSizes",
     "FetchedPartition",

@@ -6,9 +6,9 @@ may have other records at offsets that were read before. Together with the leade
 
 import struct
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.ports import EpochEnd
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.encoding import INT32, Frame, string, take_int32, take_string
 from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
@@ -22,14 +22,6 @@ _ASKED = struct.Struct(">iii")
 """Partition, current leader epoch, requested epoch."""
 _ANSWERED = struct.Struct(">hiiq")
 """error code, partition, leader epoch, end offset."""
-
-
-class EpochEnd(NamedTuple):
-    """The leader's last epoch at or below the requested one, and where its records end."""
-
-    epoch: int
-    """-1: the leader knows none; all its records are of earlier epochs than the requested one."""
-    end_offset: int
 
 
 async def epoch_ends(

@@ -1,23 +1,14 @@
 """The ends of logs, with the epoch of the leader that answered (KIP-320)."""
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.ports import LogEnd
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.list_offsets import LATEST_TIMESTAMP, LogOffset, list_offsets_request
 from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders
 from twinlog.model import TopicPartition
-
-
-class LogEnd(NamedTuple):
-    """The end of a partition for consumers."""
-
-    offset: int
-    """The high watermark."""
-    leader_epoch: int
-    """The epoch of the leader that answered."""
 
 
 async def log_ends(

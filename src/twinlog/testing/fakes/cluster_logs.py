@@ -1,15 +1,18 @@
 """Offsets and records of a fake cluster's logs."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.ports import EpochEnd, LogEnd, OffsetSpec
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster_base import FakeClusterBase
 from twinlog.testing.fakes.cluster_hooks import operation
 from twinlog.testing.fakes.cluster_state import FakeLog, Transaction
+
+A = TypeVar("A")
 
 
 class FakeLogAdmin(FakeClusterBase):
@@ -40,9 +43,13 @@ class FakeLogAdmin(FakeClusterBase):
         self.log(partition, "compact").remove(set(offsets))
 
     def truncate(self, partition: TopicPartition, end: int) -> None:
-        """Lose the log's tail, as an unclean leader election may."""
+        """Lose the log's tail, as an unclean leader election may: another leader continues."""
         self.log(partition, "truncate").truncate(end)
         self.changed()
+
+    def elect(self, partition: TopicPartition) -> None:
+        """Have another leader, which has all of the log."""
+        self.log(partition, "elect").elect()
 
     def records(self, partition: TopicPartition) -> Sequence[Record]:
         """Every record of a log, including those of open and aborted transactions."""
@@ -58,6 +65,25 @@ class FakeLogAdmin(FakeClusterBase):
             return log.end if spec is OffsetSpec.LATEST else log.last_stable
 
         return {one: self._of_log(one, f"list {spec} offsets", answer) for one in partitions}
+
+    @operation
+    async def log_ends(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, LogEnd | KafkaError]:
+        def answer(log: FakeLog) -> LogEnd:
+            return LogEnd(log.end, log.leader_epoch)
+
+        return {one: self._of_log(one, "ask for the end of logs", answer) for one in partitions}
+
+    @operation
+    async def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, EpochEnd | KafkaError]:
+        doing = "ask for the end of a leader epoch"
+        return {
+            one: self._of_log(one, doing, lambda log, epoch=epoch: log.epoch_end(epoch))  # type: ignore[misc]
+            for one, epoch in epochs.items()
+        }
 
     @operation
     async def offsets_for_times(
@@ -93,8 +119,8 @@ class FakeLogAdmin(FakeClusterBase):
         return outcome
 
     def _of_log(
-        self, partition: TopicPartition, doing: str, answer: Callable[[FakeLog], int]
-    ) -> int | KafkaError:
+        self, partition: TopicPartition, doing: str, answer: Callable[[FakeLog], A]
+    ) -> A | KafkaError:
         try:
             return answer(self.log(partition, doing))
         except KafkaError as error:

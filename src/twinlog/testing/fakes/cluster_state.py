@@ -15,7 +15,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.admin.acl_requests import to_wire
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.ports import AclBinding, CommittedOffset, FetchedRecords
+from twinlog.kafka.ports import AclBinding, CommittedOffset, EpochEnd, FetchedRecords
 from twinlog.model import Record, TopicPartition
 
 _RECORD_OVERHEAD_BYTES = 70
@@ -82,6 +82,8 @@ class FakeLog:
 
     start: int = 0
     end: int = 0
+    epoch_starts: list[int] = field(default_factory=lambda: [0])
+    """Where each leader epoch began, from epoch 0 on."""
     _entries: list[_Entry] = field(default_factory=list)
     _transactions: dict[int, Transaction] = field(default_factory=dict)
 
@@ -135,6 +137,20 @@ class FakeLog:
         self._entries = [entry for entry in self._entries if entry.offset < end]
         self.end = min(self.end, end)
         self.start = min(self.start, self.end)
+        self.elect()
+
+    @property
+    def leader_epoch(self) -> int:
+        return len(self.epoch_starts) - 1
+
+    def elect(self) -> None:
+        """Have another leader, which has the log as it is."""
+        self.epoch_starts = [*(min(start, self.end) for start in self.epoch_starts), self.end]
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        """Where the records of an epoch end."""
+        later = self.epoch_starts[epoch + 1 :]
+        return EpochEnd(min(epoch, self.leader_epoch), later[0] if later else self.end)
 
     def read(self, offset: int, *, read_committed: bool, max_bytes: int) -> FetchedRecords:
         """The result of a fetch from `offset` now. The caller has checked the range."""

@@ -10,6 +10,7 @@ from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import control_key, fact_record, parse_control, partition_key
 from twinlog_source.log.facts import (
     MOST_SLOTS,
+    CheckedEnd,
     ClaimFact,
     CopyFact,
     EpochStart,
@@ -63,6 +64,7 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
         position=NUMBERS,
         held_from=st.none() | NUMBERS,
         noted_at_ms=st.none() | NUMBERS,
+        checked=st.none() | st.builds(CheckedEnd, NUMBERS, NUMBERS),
     ),
     st.builds(
         CopyFact,

@@ -56,6 +56,7 @@ async def test_a_task_that_cannot_keep_the_offsets_makes_its_copy_translated(rig
     state = await rig.owner(AUTO)
     handed = assigned(state)
     assert handed.HasField("preserved")
+    await rig.write(rig.target, "A.t", 40)
     await ends(state, position=40, until=37, reason="FOREIGN_WRITE")
     assert await state.plan_is_stale(frozenset([P]))
     assert kind(state) == (False, 37, "FOREIGN_WRITE", 0, 0)

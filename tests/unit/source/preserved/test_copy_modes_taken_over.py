@@ -133,6 +133,7 @@ async def test_a_copy_that_must_keep_the_offsets_and_cannot_is_set_aside_for_eve
     """The next task would take the end of the copy for its position, and leave out records."""
     state = await rig.owner(PRESERVED)
     assigned(state)
+    await rig.write(rig.target, "A.t", 40)
     await ends(state, position=40, until=37, reason="FOREIGN_WRITE")
     assert await state.plan_is_stale(frozenset([P]))
     await state.refresh(owned=frozenset([P]))
@@ -157,6 +158,7 @@ async def test_what_a_task_has_put_on_the_log_is_not_written_over(rig: FlowRig) 
     """Its driver has read of it, and not heard of it yet."""
     state = await rig.owner(AUTO)
     assigned(state)
+    await rig.write(rig.target, "A.t", 40)
     await ends(state, position=40, until=37, reason="FOREIGN_WRITE", tell=False)
     await state.confirm()
     await state.plan_is_stale(frozenset([P]))

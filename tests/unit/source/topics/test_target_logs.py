@@ -16,6 +16,7 @@ from twinlog_source.partitions.equal_offsets import translated_since
 from twinlog_source.partitions.events import CopyChanged, SetAside
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 
+COPY = TopicPartition("A.t", 0)
 AUTO, TRANSLATED = "twinlog.offsets = auto", "twinlog.offsets = translated"
 
 
@@ -183,6 +184,72 @@ async def test_a_copy_that_was_preserved_and_loses_its_tail_below_that_has_fewer
     for known in (state, await rig.owner()):
         copy = known.control.copies[P]
         assert (copy.preserved, copy.since, copy.reason) == (False, 8, "FOREIGN_WRITE")
+
+
+async def test_a_copy_that_lost_its_tail_and_grew_again_is_known_by_its_leaders(rig: FlowRig) -> None:
+    """The task that wrote behind the loss was killed before it reported it."""
+    state = await copied(rig, source_end=20)
+    await state.target_logs.look_at_ends(state.topics, copying=True)
+    await state.target_logs.put_ends_on_log(state.topics)
+    rig.target.truncate(COPY, 8)
+    await rig.write(rig.target, "A.t", 9)
+    await state.journal.position(P, 15)
+    for _ in range(2):
+        later = await rig.owner(TRANSLATED)
+        assert ledger(later) == [(6, 15, "TARGET_TRUNCATED")], "also what was lost after the last check"
+
+
+async def test_equal_offsets_end_where_a_copy_lost_its_tail_before_its_end_was_recorded(
+    rig: FlowRig,
+) -> None:
+    """Only the fact that ended the preserved copy says how far it reached."""
+    await rig.write(rig.target, "A.t", 12)
+    state = await rig.owner(AUTO)
+    await state.journal.position(P, 12)
+    ended = CopyFact(
+        partition=P,
+        preserved=False,
+        since=10,
+        reason="SOURCE_TRUNCATED",
+        target_topic_id=state.topics["t"].target_topic_id,
+        leader_epoch=0,
+    )
+    await state.journal.record(ended)
+    rig.target.truncate(COPY, 8)
+    await rig.write(rig.target, "A.t", 9)
+    for _ in range(2):
+        later = await rig.owner(AUTO)
+        assert later.control.copies[P] == replace(ended, since=8)
+        assert ledger(later) == [(8, 12, "TARGET_TRUNCATED")]
+
+
+@pytest.mark.parametrize("copying", [True, False])
+async def test_a_leader_that_has_all_of_the_copy_is_no_loss(rig: FlowRig, copying: bool) -> None:
+    state = await copied(rig, source_end=20)
+    for position, end in ((11, 13), (12, 14)):
+        await state.target_logs.look_at_ends(state.topics, copying=copying)
+        await state.target_logs.put_ends_on_log(state.topics)
+        rig.target.elect(COPY)
+        await rig.write(rig.target, "A.t", 1)
+        reported(state, position=position, source_end_offset=20, target_end_offset=end)
+    for _ in range(2):
+        await state.target_logs.look_at_ends(state.topics, copying=copying)
+    assert not state.table.rows[P].losses
+    assert ledger(await rig.owner()) == []
+
+
+async def test_a_loss_that_the_task_reports_is_not_found_again_by_its_leaders(rig: FlowRig) -> None:
+    state = await copied(rig, source_end=20)
+    await state.target_logs.look_at_ends(state.topics, copying=True)
+    rig.target.truncate(COPY, 8)
+    await rig.write(rig.target, "A.t", 9)
+    assert await state.target_logs.look_at_ends(state.topics, copying=True), "the task may report it"
+    words = {"target_shortened_to": 8, "target_shortened_at": 10}
+    reported(state, position=15, source_end_offset=20, target_end_offset=17, **words)
+    for _ in range(2):
+        await state.target_logs.look_at_ends(state.topics, copying=True)
+        await state.target_logs.put_ends_on_log(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
 
 
 @pytest.mark.parametrize(

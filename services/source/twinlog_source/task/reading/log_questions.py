@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.raw import DataClientPool, EpochEnd, epoch_ends, list_offsets
+from twinlog.kafka.ports import EpochEnd, OffsetSpec
+from twinlog.kafka.raw import DataClientPool, epoch_ends, list_offsets
 from twinlog.model import TopicPartition
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.loss import find_divergence, settles

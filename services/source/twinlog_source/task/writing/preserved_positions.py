@@ -47,6 +47,7 @@ class PreservedPositions:
             since=until,
             reason=reason,
             target_topic_id=taken.target_topic_id,
+            leader_epoch=taken.leader_epoch,
         )
         self._store(taken, [self._record(ended)])
 
