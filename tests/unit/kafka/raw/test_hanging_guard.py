@@ -182,8 +182,26 @@ async def test_a_transaction_that_hangs_is_found_though_no_other_follows() -> No
     rig.look(P, OTHER)
     assert rig.guard.ended_before(0.0) == set(), "asked already"
     await rig.told((P, 0, [OpenTransaction(*OURS, 5)]), (OTHER, 0, []))
+    assert not rig.refused, "a slow leader may just be ending it"
+    assert rig.guard.ended_before(0.0) == {P}
+    rig.now = 5.5
+    rig.look(P)
+    await rig.told((P, 0, [OpenTransaction(*OURS, 5)]))
     assert rig.refused.keys() == {P}
     assert rig.refused[P].metadata[OUTCOME] == COMMITTED
+    assert rig.guard.first_ended_at is None
+
+
+async def test_a_transaction_that_was_just_ending_when_nothing_followed_does_not_hang() -> None:
+    rig = Rig()
+    rig.guard.ended([P])
+    rig.now = 5.0
+    rig.look(P)
+    await rig.told((P, 0, [OpenTransaction(*OURS, 5)]))
+    rig.now = 5.5
+    rig.look(P)
+    await rig.told((P, 0, []))
+    assert not rig.refused
     assert rig.guard.first_ended_at is None
 
 

@@ -108,7 +108,7 @@ class HangingGuard:
         self, partitions_by_connection: Mapping[DataConnection, Collection[TopicPartition]], producer_id: int
     ) -> None:
         """Ask the leaders whether the last transactions of partitions have ended there; `partitions` come
-        from `ended_before`. Does not block; repeat it for those without an answer."""
+        from `ended_before`. Does not block; repeat it for those that `ended_before` still returns."""
         for connection, partitions in partitions_by_connection.items():
             ended_at = {partition: self._ended_at[partition] for partition in partitions}
             try:
@@ -188,9 +188,13 @@ class HangingGuard:
                 refusal = partition_error(code, partition, _DOING, alias=self._alias)
                 self._looked_in_vain({partition: ended_at[partition]}, refusal)
                 continue
-            del self._ended_at[partition]
             own = next((one for one in opened if one.producer_id == producer_id), None)
-            if own is not None:
+            if own is not None and not self._stays_open(partition):
+                continue  # The caller looks again.
+            del self._ended_at[partition]
+            if own is None:
+                self._open_since.pop(partition, None)
+            else:
                 hanging[partition] = about(partition, self._error(partition, own))
         if hanging:
             self._refuse(hanging)
@@ -203,12 +207,16 @@ class HangingGuard:
                     del self._ended_at[partition]
 
     def _hangs(self, partition: TopicPartition) -> bool:
+        """If it does not, the caller asks again soon."""
+        hangs = self._stays_open(partition)
+        if not hangs:
+            self._again(None)
+        return hangs
+
+    def _stays_open(self, partition: TopicPartition) -> bool:
         """A transaction that was found open may just be ending; one that stays open hangs."""
         now = self._now()
-        if now - self._open_since.setdefault(partition, now) >= _ENDING_SECONDS:
-            return True
-        self._again(None)
-        return False
+        return now - self._open_since.setdefault(partition, now) >= _ENDING_SECONDS
 
     def _unanswered(
         self, connection: DataConnection, partitions: set[TopicPartition], failure: KafkaError
