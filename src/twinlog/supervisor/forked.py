@@ -149,6 +149,7 @@ class ForkedProcess:
         self._lifeline = lifeline
         self._end = end
         self._code: int | None = None
+        self._said = b""
         self.stdout: IO[bytes] = os.fdopen(output, "rb", buffering=0)
 
     def fileno(self) -> int:
@@ -156,13 +157,15 @@ class ForkedProcess:
         return self._end
 
     def poll(self) -> int | None:
-        """The exit code (128 + signal where a signal ended it), None while it runs."""
-        if self._code is None and select.select([self._end], [], [], 0)[0]:
+        """The exit code (128 + signal where a signal ended it), None while it or its guard runs."""
+        while self._code is None and select.select([self._end], [], [], 0)[0]:
             said = os.read(self._end, 16)
-            # Its guard was killed, and the service with it.
-            self._code = int(said) if said else _KILLED
-            os.close(self._end)
-            os.close(self._lifeline)
+            self._said += said
+            if not said:
+                # The guard has ended as well. If it said nothing, it was killed, and the service with it.
+                self._code = int(self._said) if self._said else _KILLED
+                os.close(self._end)
+                os.close(self._lifeline)
         return self._code
 
     def send_signal(self, number: signal.Signals) -> None:

@@ -133,9 +133,11 @@ async def test_a_fork_is_told_to_stop_and_takes_along_what_it_has_started(tmp_pa
         async with asyncio.TaskGroup() as group:
             ended = group.create_task(run.ended())
             below = await run.below()
+            guard = psutil.Process(run.child.pid).parent()
+            assert guard is not None
             run.stop.set()
+        assert gone(below, guard)(), "nothing of it is left when its end is told"
         assert (ended.result().exit_code, run.lines[-1]) == (0, "drained")
-        await eventually(gone(below))
 
 
 async def test_a_fork_that_fails_says_why(tmp_path: Path) -> None:
