@@ -74,7 +74,11 @@ KAFKA_REASONS: dict[int, Reason] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _COORDINATOR,
     ErrorCode.NOT_COORDINATOR: _COORDINATOR,
-    ErrorCode.INVALID_TOPIC_EXCEPTION: _fatal("TOPIC_INVALID", "the name is not allowed for a topic"),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: _fatal(
+        "TOPIC_INVALID",
+        "no topic can have this name: Kafka allows letters, digits, '.', '_' and '-', 249 at most; "
+        "twinlog.topic.rename gives a copy another name",
+    ),
     ErrorCode.RECORD_LIST_TOO_LARGE: _TOO_LARGE,
     ErrorCode.NOT_ENOUGH_REPLICAS: _REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _REPLICAS,
