@@ -6,7 +6,7 @@ decides when a batch may be sent, when a hole of the source is filled, and when 
 read again:
 
     UNSURE ──ReadEnd──▶ SURE ──Append──▶ SURE        several batches in flight
-                         (filled ranges below the end are first compared with the source: `Proof`)
+                         (filled ranges below the end are first compared with the source: `FillProof`)
       ▲                  │ └──Fill────▶ UNSURE        a hole: alone, with nothing in flight
       └── refusal, or lost answer ─────┘
     any ── an answer with another base offset, or foreign records in the log ──▶ FOREIGN
@@ -26,127 +26,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Append, Fill, Hole, ReadEnd, Send, Tail
+from twinlog_source.preserved.fill_proof import FillProof
+
 T = TypeVar("T")
-
-SEQUENCE_MASK = 0x7FFFFFFF
-
-
-@dataclass(frozen=True, slots=True)
-class Append(Generic[T]):
-    """Records with consecutive source offsets, to be written as one batch."""
-
-    first: int
-    count: int
-    size_bytes: int
-    payload: T
-    codec: int = 0
-    """Only batches of one codec are packed together: in another one they may be far larger."""
-
-    @property
-    def end(self) -> int:
-        return self.first + self.count
-
-
-@dataclass(frozen=True, slots=True)
-class Hole:
-    """Offsets without a record for consumers of the source: markers, aborted records, a lost range."""
-
-    first: int
-    count: int
-
-    @property
-    def end(self) -> int:
-        return self.first + self.count
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """The end of the copy as its leader knows it, read when every replica in sync had it (high watermark =
-    log end)."""
-
-    end: int
-    """The offset of the next record."""
-    next_sequence: int | None
-    """The sequence number that continues the writer's identity; None = the log does not know it, and the
-    writer's next batch begins with its own offset."""
-    knows_writer: bool
-    """The leader remembers the identity, so it refuses a batch that does not follow the last one."""
-    foreign_from: int | None = None
-    """The first offset, at or after the requested one, that another producer wrote; None = there is none."""
-    filled: tuple[Hole, ...] = ()
-    """Offsets after that without a record for consumers, in order, adjacent ranges joined: filled by the
-    filler or a foreign producer. A coordinator that was killed at the wrong moment may write the end of a
-    transaction twice."""
-    leader_epoch: int | None = None
-    """The epoch of the leader that answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadEnd:
-    """Read the copy's `Tail`, and search for foreign writers at or after `checked_from`."""
-
-    checked_from: int
-    leader_epoch: int | None = None
-    """Everything below was checked in the log of this leader or a later one; None = unknown. After a log has
-    lost records, it has another leader, and other records may be in their place."""
-    topic_id: str = ""
-    """The id of the topic that was written; "" = brokers without topic ids. Another topic of the same name
-    has another log."""
-    common_until: int = 0
-    """Below this offset, records of other producers are copies of the source's, not foreign ones."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Send(Generic[T]):
-    """Send the batches as one, with `base_sequence`; report the answer to `answered` or `refused`."""
-
-    batches: tuple[Append[T], ...]
-    base_sequence: int
-
-    @property
-    def first(self) -> int:
-        return self.batches[0].first
-
-    @property
-    def end(self) -> int:
-        return self.batches[-1].end
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(batch.size_bytes for batch in self.batches)
-
-
-@dataclass(frozen=True, slots=True)
-class Fill:
-    """Fill the offsets by an aborted transaction: `count - 1` empty records and its marker. Then call
-    `filled`."""
-
-    first: int
-    count: int
-
-
-@dataclass(slots=True)
-class _Proof:
-    """What has to be compared with the source before the end of the copy counts: the ranges that are filled
-    there."""
-
-    end: int
-    is_foreign: bool
-    """The copy continues with a foreign record at this offset; otherwise its log ends there."""
-    filled: deque[Hole]
-
-    def agrees(self, item: "Append[T] | Hole") -> bool:
-        """Whether the filled ranges agree with this item of the source. If they do, everything before the end
-        of the item is settled."""
-        while self.filled and self.filled[0].first < item.end:
-            hole = self.filled[0]
-            if isinstance(item, Append) and item.first < hole.end:
-                return False
-            if item.end < hole.end:
-                self.filled[0] = Hole(item.end, hole.end - item.end)
-                return True
-            self.filled.popleft()
-        return True
 
 
 class Phase(StrEnum):
@@ -191,7 +74,7 @@ class AppendLog(Generic[T]):
     another offset."""
     _may_pipeline: bool = False
     """The leader knows the writer, so it refuses every batch that follows a refused one."""
-    _proof: "_Proof | None" = None
+    _proof: FillProof | None = None
     """What has to be compared with the source before the end of the copy is its position."""
     _checked_to: int = 0
     """Below this offset the copy was written by this writer, or searched for foreign records."""
@@ -348,7 +231,7 @@ class AppendLog(Generic[T]):
             return
         is_foreign = tail.foreign_from is not None
         end = tail.end if tail.foreign_from is None else tail.foreign_from
-        self._proof = _Proof(end, is_foreign, deque(tail.filled))
+        self._proof = FillProof(end, is_foreign, deque(tail.filled))
         self._prove(self._proof)
 
     def end_not_read(self) -> None:
@@ -374,7 +257,7 @@ class AppendLog(Generic[T]):
 
     # ----------------------------------------------------------------------------------------------
 
-    def _prove(self, proof: "_Proof") -> None:
+    def _prove(self, proof: FillProof) -> None:
         """Compare the offered items with the copy; items that do not suffice for the comparison have to be
         offered again."""
         sent = sorted(self._returned, key=lambda each: each.first)
@@ -394,7 +277,7 @@ class AppendLog(Generic[T]):
         self.acknowledged = self._checked_to = proof.filled[0].first
         self._drop_queue(self.acknowledged)
 
-    def _compare(self, item: "Append[T] | Hole", proof: "_Proof") -> None:
+    def _compare(self, item: Append[T] | Hole, proof: FillProof) -> None:
         """Compare an offered item with the content of the copy."""
         if not proof.agrees(item):
             self._become_foreign(max(item.first, proof.filled[0].first))
@@ -404,7 +287,7 @@ class AppendLog(Generic[T]):
         if not proof.filled:
             self._end_proof(proof)
 
-    def _end_proof(self, proof: "_Proof") -> None:
+    def _end_proof(self, proof: FillProof) -> None:
         self._proof = None
         if proof.is_foreign:
             self._become_foreign(proof.end)

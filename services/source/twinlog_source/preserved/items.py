@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from twinlog.batches import OutgoingBatch, Prepared
-from twinlog_source.preserved.append_log import Append, Hole
+from twinlog_source.preserved.append_steps import Append, Hole
 
 
 def items_of(prepared: Prepared, *, from_offset: int) -> Iterator[Append[OutgoingBatch] | Hole]:

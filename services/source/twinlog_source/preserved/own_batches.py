@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from twinlog.batches.header import BatchHeader
 from twinlog_source.partitions import reports
 from twinlog_source.partitions.foreign_stretches import ForeignStretches
-from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole
+from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Hole
 
 FILLER_BYTES_PER_RECORD = 12
 """The size limit of a record without key, value and headers."""

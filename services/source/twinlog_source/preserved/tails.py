@@ -20,7 +20,7 @@ from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.kafka.raw.topic_ids import leader_topic_ids
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
-from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole, ReadEnd, Tail
+from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Hole, ReadEnd, Tail
 from twinlog_source.preserved.batch_search import LOOKS_BACK, batch_at, record_batch_at
 from twinlog_source.preserved.own_batches import (
     FilledRanges,

@@ -31,7 +31,8 @@ from twinlog.kafka.raw.produce.routes import Routes
 from twinlog.kafka.raw.produce.wire import ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
 from twinlog_source.log.fencing import FENCED
-from twinlog_source.preserved.append_log import AppendLog, Fill, Phase, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.append_steps import Fill, ReadEnd, Send, Tail
 from twinlog_source.preserved.fillers import HoleFiller
 from twinlog_source.preserved.hole_cost import HoleCost
 from twinlog_source.preserved.tails import CopyTails

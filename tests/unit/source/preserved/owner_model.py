@@ -30,7 +30,8 @@ from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import CopyChanged, LogReread, Reported
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.preserved.append_log import AppendLog, Fill, Hole, Phase, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
 from twinlog_source.preserved.own_batches import (

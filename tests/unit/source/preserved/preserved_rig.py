@@ -13,7 +13,7 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import Fact
 from twinlog_source.partitions import reports
-from twinlog_source.preserved.append_log import Hole, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter

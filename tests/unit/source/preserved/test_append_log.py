@@ -1,6 +1,7 @@
 """Single decisions of what is written next to a preserved copy; `test_preserved_model` tries schedules."""
 
-from twinlog_source.preserved.append_log import Append, AppendLog, Fill, Hole, Phase, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.append_steps import Append, Fill, Hole, ReadEnd, Send, Tail
 
 
 def test_a_hole_that_is_being_filled_does_not_grow() -> None:

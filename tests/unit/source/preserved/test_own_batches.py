@@ -9,7 +9,7 @@ from twinlog.batches.header import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
-from twinlog_source.preserved.append_log import Hole
+from twinlog_source.preserved.append_steps import Hole
 from twinlog_source.preserved.own_batches import (
     FilledRanges,
     ForeignLook,

@@ -10,7 +10,8 @@ from twinlog.testing.brokers import eventually
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions import reports
-from twinlog_source.preserved.append_log import Fill, Hole, Phase, ReadEnd, Tail
+from twinlog_source.preserved.append_log import Phase
+from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.writer import PreservedPartition

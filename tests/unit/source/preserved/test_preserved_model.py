@@ -7,17 +7,8 @@ from random import Random
 import pytest
 
 from twinlog.batches.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from twinlog_source.preserved.append_log import (
-    SEQUENCE_MASK,
-    Append,
-    AppendLog,
-    Fill,
-    Hole,
-    Phase,
-    ReadEnd,
-    Send,
-    Tail,
-)
+from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.append_steps import SEQUENCE_MASK, Append, Fill, Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.own_batches import FilledRanges
 from unit.histories import histories
 from unit.source.preserved.broker_model import (

@@ -11,7 +11,8 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact, Fact
-from twinlog_source.preserved.append_log import Fill, Phase, ReadEnd, Tail
+from twinlog_source.preserved.append_log import Phase
+from twinlog_source.preserved.append_steps import Fill, ReadEnd, Tail
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.task.moves import PositionMoves
 from twinlog_source.task.orders import Reposition, WithdrawReposition

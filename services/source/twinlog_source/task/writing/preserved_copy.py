@@ -17,7 +17,8 @@ import structlog
 
 from twinlog.batches import OutgoingBatch
 from twinlog.batches.prepared import LeaderEpoch
-from twinlog_source.preserved.append_log import Append, Hole, Phase
+from twinlog_source.preserved.append_log import Phase
+from twinlog_source.preserved.append_steps import Append, Hole
 from twinlog_source.preserved.fill_limits import is_visible
 from twinlog_source.preserved.items import items_of
 from twinlog_source.preserved.reasons import PreservedReason

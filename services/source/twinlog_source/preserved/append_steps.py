@@ -1,0 +1,102 @@
+"""What `AppendLog` is offered, what it asks for, and what it is answered. Pure."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+SEQUENCE_MASK = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Append(Generic[T]):
+    """Records with consecutive source offsets, to be written as one batch."""
+
+    first: int
+    count: int
+    size_bytes: int
+    payload: T
+    codec: int = 0
+    """Only batches of one codec are packed together: in another one they may be far larger."""
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets without a record for consumers of the source: markers, aborted records, a lost range."""
+
+    first: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of the copy as its leader knows it, read when every replica in sync had it (high watermark =
+    log end)."""
+
+    end: int
+    """The offset of the next record."""
+    next_sequence: int | None
+    """The sequence number that continues the writer's identity; None = the log does not know it, and the
+    writer's next batch begins with its own offset."""
+    knows_writer: bool
+    """The leader remembers the identity, so it refuses a batch that does not follow the last one."""
+    foreign_from: int | None = None
+    """The first offset, at or after the requested one, that another producer wrote; None = there is none."""
+    filled: tuple[Hole, ...] = ()
+    """Offsets after that without a record for consumers, in order, adjacent ranges joined: filled by the
+    filler or a foreign producer. A coordinator that was killed at the wrong moment may write the end of a
+    transaction twice."""
+    leader_epoch: int | None = None
+    """The epoch of the leader that answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEnd:
+    """Read the copy's `Tail`, and search for foreign writers at or after `checked_from`."""
+
+    checked_from: int
+    leader_epoch: int | None = None
+    """Everything below was checked in the log of this leader or a later one; None = unknown. After a log has
+    lost records, it has another leader, and other records may be in their place."""
+    topic_id: str = ""
+    """The id of the topic that was written; "" = brokers without topic ids. Another topic of the same name
+    has another log."""
+    common_until: int = 0
+    """Below this offset, records of other producers are copies of the source's, not foreign ones."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Send(Generic[T]):
+    """Send the batches as one, with `base_sequence`; report the answer to `answered` or `refused`."""
+
+    batches: tuple[Append[T], ...]
+    base_sequence: int
+
+    @property
+    def first(self) -> int:
+        return self.batches[0].first
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].end
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(batch.size_bytes for batch in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Fill the offsets by an aborted transaction: `count - 1` empty records and its marker. Then call
+    `filled`."""
+
+    first: int
+    count: int
