@@ -26,7 +26,6 @@ from twinlog_source.partitions.events import (
     TargetEndSeen,
     TargetEvent,
     TargetRecreated,
-    TargetRemembered,
     TargetReplaced,
     TargetStartSeen,
 )
@@ -34,6 +33,7 @@ from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
+from twinlog_source.topics.target_marks import is_news, recalled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +171,7 @@ class TargetLogs:
     def _recalled_ends(self, topics: Topics) -> dict[TopicPartition, tuple[TopicPartition, int]]:
         """By copy: its source partition, and the end of what was written to it. Ends that only the log has
         are entered in the table first."""
+        control = self.marks.control
         written: dict[TopicPartition, tuple[TopicPartition, int]] = {}
         for partition, row in self.table.rows.items():
             if row.is_preserved:
@@ -178,36 +179,16 @@ class TargetLogs:
             topic = topics.get(partition.topic)
             if topic is None:
                 continue
-            if row.target_end is None and (recalled := self._recalled(partition, topic)) is not None:
-                self._note(recalled)
+            if row.target_end is None:
+                mark, decided = control.targets.get(partition), control.copies.get(partition)
+                is_newest = mark is not None and self._is_newest(mark)
+                remembered = recalled(topic.target_topic_id, mark, decided, is_newest=is_newest)
+                if remembered is not None:
+                    self._note(remembered)
             if row.target_end:
                 copy = TopicPartition(topic.target_topic, partition.partition)
                 written[copy] = partition, row.target_end
         return written
-
-    def _recalled(self, partition: TopicPartition, topic: ReplicatedTopic) -> TargetRemembered | None:
-        """What the log says of the copy's end. A copy that was preserved reached at least to where it became
-        translated."""
-        mark, copy = self.marks.control.targets.get(partition), self.marks.control.copies.get(partition)
-        if mark is not None and mark.topic_id == topic.target_topic_id:
-            return TargetRemembered(
-                partition=partition,
-                end_offset=mark.end_offset,
-                position=mark.position,
-                held_from=mark.held_from,
-                is_newest=self._is_newest(mark),
-                checked=mark.checked,
-            )
-        if copy is None or copy.preserved or not copy.since or copy.target_topic_id != topic.target_topic_id:
-            return None
-        epoch = copy.leader_epoch
-        return TargetRemembered(
-            partition=partition,
-            end_offset=copy.since,
-            position=copy.since,
-            held_from=None,
-            checked=None if epoch is None else CheckedEnd(epoch, copy.since),
-        )
 
     def _is_newest(self, mark: TargetFact) -> bool:
         """Whether no later position was stored. An equal one may be stored twice: after the position was set
@@ -295,21 +276,11 @@ class TargetLogs:
                 checked=row.target_checked,
             )
             before = self.marks.control.targets.get(partition)
-            if before is None or _is_news(before, mark):
+            if before is None or is_news(before, mark):
                 marks.append(mark)
         await self.journal.record_all(marks)
         for mark in marks:
             self.marks.control.record(mark)
-
-
-def _is_news(before: TargetFact, mark: TargetFact) -> bool:
-    """Not if only its source position has moved: then nothing was written."""
-    return (before.topic_id, before.end_offset, before.held_from, before.checked) != (
-        mark.topic_id,
-        mark.end_offset,
-        mark.held_from,
-        mark.checked,
-    )
 
 
 def _copied_before(row: PartitionRow, position: int) -> int:

@@ -1,0 +1,44 @@
+"""What the log of a flow says of the end of a copy. Pure."""
+
+from twinlog_source.log.facts import CheckedEnd, CopyFact, TargetFact
+from twinlog_source.partitions.events import TargetRemembered
+
+
+def recalled(
+    topic_id: str, mark: TargetFact | None, copy: CopyFact | None, *, is_newest: bool
+) -> TargetRemembered | None:
+    """How far the copy with this topic id reached; None = the log does not say. `is_newest`: no position was
+    stored after `mark`.
+
+    A copy that was preserved reached at least to where it became translated.
+    """
+    if mark is not None and mark.topic_id == topic_id:
+        return TargetRemembered(
+            partition=mark.partition,
+            end_offset=mark.end_offset,
+            position=mark.position,
+            held_from=mark.held_from,
+            is_newest=is_newest,
+            checked=mark.checked,
+        )
+    if copy is None or copy.preserved or not copy.since or copy.target_topic_id != topic_id:
+        return None
+    epoch = copy.leader_epoch
+    return TargetRemembered(
+        partition=copy.partition,
+        end_offset=copy.since,
+        position=copy.since,
+        held_from=None,
+        checked=None if epoch is None else CheckedEnd(epoch, copy.since),
+    )
+
+
+def is_news(before: TargetFact, mark: TargetFact) -> bool:
+    """Whether `mark` says more than `before`. Not if only its source position has moved: then nothing was
+    written."""
+    return (before.topic_id, before.end_offset, before.held_from, before.checked) != (
+        mark.topic_id,
+        mark.end_offset,
+        mark.held_from,
+        mark.checked,
+    )
