@@ -1,12 +1,13 @@
 """What can go wrong around a flow, and that each of it is said and healed."""
 
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from chaos.source_chaos import kill, processes
+from chaos.source_chaos import kill, processes, signal_to
 from integration.source.source_rig import Rig, open_rig
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
@@ -38,6 +39,30 @@ async def reason_is(rig: Rig, service: ServiceProcess, reason: str, *words: str)
         return True
 
     await eventually(told)
+
+
+async def test_a_frozen_task_is_replaced_and_writes_nothing_when_it_wakes(
+    rig: Rig, unique_topic: str
+) -> None:
+    """Spark does not notice a worker under SIGSTOP: it neither ends nor closes its connection."""
+    topic = unique_topic
+    rig.extra |= {"topics": topic, "twinlog.epoch.seconds": "600", "twinlog.stalled.seconds": "3"}
+    await rig.create(topic, 1)
+    async with rig.configsync() as configsync, rig.running(configsync) as service:
+        await rig.produce(topic, [b"before %d" % n for n in range(500)])
+        await rig.same(topic, 1)
+        _, tasks = processes(service.process.pid)
+        for task in tasks:
+            signal_to(task, signal.SIGSTOP)
+        try:
+            await rig.produce(topic, [b"meanwhile %d" % n for n in range(500)])
+            await rig.same(topic, 1)
+            assert "task_frozen" in service.log()
+        finally:
+            for task in tasks:
+                signal_to(task, signal.SIGCONT)
+        await rig.produce(topic, [b"after %d" % n for n in range(500)])
+        await rig.same(topic, 1)
 
 
 async def test_what_is_killed_is_replaced_and_a_second_process_stands_by(rig: Rig, unique_topic: str) -> None:

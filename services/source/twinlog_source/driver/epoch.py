@@ -78,6 +78,8 @@ class Slot:
     commands: asyncio.Queue[TaskCommand] = field(default_factory=lambda: asyncio.Queue(COMMAND_QUEUE_SIZE))
     final: LastWords | None = None
     worker: str = ""
+    heard_at: float = 0.0
+    """When its task was started, or reported last, in monotonic seconds."""
     counted: TaskCounters = field(default_factory=TaskCounters)
     """The task's counters from its latest report."""
     limits: SlotLimits = field(default_factory=SlotLimits)
@@ -135,6 +137,10 @@ class Epoch:
         """Stop serving the slot's task: close its stream. Another task may come unless the epoch is over."""
         slot.joined += 1
         self.move(slot, SlotState.LOST)
+
+    def silent_slots(self, *, since: float) -> list[Slot]:
+        """The running slots whose task was not heard from since this time, in monotonic seconds."""
+        return [slot for slot in self.slots if slot.state is SlotState.RUNNING and slot.heard_at < since]
 
     def job_ended(self, failure: TwinlogError | None) -> None:
         """No more tasks will connect."""

@@ -407,11 +407,20 @@ class FlowDriver:
             if failure is not None:
                 await self._end_current(EndReason.PLAN_CHANGED)
                 raise failure
-            if await self._may_be_away(self._is_stale(epoch)):
+            if self._has_frozen_task(epoch, now) or await self._may_be_away(self._is_stale(epoch)):
                 return
             self.send_throttles()
             # Flows of a group end their epochs at the same time, so that the next ones begin together.
             await wait_or_stop(stop, min(poll_seconds, span.seconds_left(self.clock.monotonic())))
+
+    def _has_frozen_task(self, epoch: Epoch, now: float) -> bool:
+        """Cut off tasks that say nothing for so long that their worker must be frozen. Spark does not notice
+        that: the next epoch takes their partitions over, and fences them in case they wake up."""
+        silent = epoch.silent_slots(since=now - self.state.flow.settings.stalled_seconds)
+        for slot in silent:
+            log.warning("task_frozen", flow=str(self.flow), slot=slot.index, worker=slot.worker)
+            epoch.cut_off(slot)
+        return bool(silent)
 
     async def _is_stale(self, epoch: Epoch) -> bool:
         """Sign if it is due. Return whether the epoch's plan has to be made again. Raises KafkaError."""

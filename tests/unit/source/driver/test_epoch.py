@@ -46,6 +46,17 @@ def test_only_the_token_of_the_epoch_is_accepted() -> None:
     assert epoch.token not in repr(epoch)
 
 
+def test_a_running_task_that_says_nothing_is_silent() -> None:
+    epoch = Epoch(flow=Flow("A", "B"), number=1, plan=((P,), (Q,)))
+    first, second = epoch.slots
+    epoch.move(first, SlotState.RUNNING)
+    first.heard_at, second.heard_at = 10.0, 0.0
+    assert epoch.silent_slots(since=10.0) == []
+    assert epoch.silent_slots(since=10.1) == [first], "a slot without a running task waits for one"
+    epoch.cut_off(first)
+    assert epoch.silent_slots(since=10.1) == []
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_slot_that_does_not_listen_is_not_told_for_ever(count: int) -> None:
     epoch = Epoch(flow=Flow("A", "B"), number=1, plan=tuple((P,) for _ in range(count)))

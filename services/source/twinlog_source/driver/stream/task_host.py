@@ -69,8 +69,9 @@ class TaskHost:
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         if epoch.closed:
             return
+        slot.heard_at = now = self.clock.monotonic()
         reported = Reported(slot=slot.index, report=report, now_ms=self.clock.now_ms())
-        effects = self.state.table.apply(reported, self.clock.monotonic())
+        effects = self.state.table.apply(reported, now)
         self.instruments.copied([each for each in effects if isinstance(each, Copied)])
         self.instruments.task_counted(slot.counted, report.counters)
         slot.counted = report.counters
@@ -104,7 +105,7 @@ class TaskHost:
 
     def start(self, epoch: Epoch, slot: Slot) -> Start:
         """The start positions and the limits of the slot's task."""
-        now = self.clock.monotonic()
+        slot.heard_at = now = self.clock.monotonic()
         assignments = []
         for partition in slot.partitions:
             row = self.state.row(partition)
