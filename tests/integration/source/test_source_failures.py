@@ -51,7 +51,9 @@ async def test_a_frozen_task_is_replaced_and_writes_nothing_when_it_wakes(
     async with rig.configsync() as configsync, rig.running(configsync) as service:
         await rig.produce(topic, [b"before %d" % n for n in range(500)])
         await rig.same(topic, 1)
-        _, tasks = processes(service.process.pid)
+        _, workers = processes(service.process.pid)
+        tasks = [worker for worker in workers if worker.net_connections("tcp")]
+        assert tasks, "an idle worker has no connection to a broker"
         for task in tasks:
             signal_to(task, signal.SIGSTOP)
         try:
