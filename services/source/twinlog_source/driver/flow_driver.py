@@ -47,6 +47,7 @@ from twinlog_source.driver.gauges import FlowGauges
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.shared_workers import seconds_to_renewal
 from twinlog_source.driver.state import FlowState
+from twinlog_source.driver.stream.stream_pace import frozen_seconds
 from twinlog_source.driver.stream.task_commands import Limit
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.log.fencing import FENCED
@@ -416,7 +417,8 @@ class FlowDriver:
     def _has_frozen_task(self, epoch: Epoch, now: float) -> bool:
         """Cut off tasks that say nothing for so long that their worker must be frozen. Spark does not notice
         that: the next epoch takes their partitions over, and fences them in case they wake up."""
-        silent = epoch.silent_slots(since=now - self.state.flow.settings.stalled_seconds)
+        longest_seconds = frozen_seconds(self.state.flow.settings.stalled_seconds)
+        silent = epoch.silent_slots(since=now - longest_seconds)
         for slot in silent:
             log.warning("task_frozen", flow=str(self.flow), slot=slot.index, worker=slot.worker)
             epoch.cut_off(slot)

@@ -100,7 +100,7 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          unit="s", minimum=1),
     _key("twinlog.stalled.seconds", ValueType.NUMBER, "30", _SOURCE,
          "A partition that has records to copy, is not paused and has not moved for this long is STALLED. A"
-         " task that has reported nothing for this long is replaced.",
+         " task that has reported nothing for this long, and for 15 s at least, is replaced.",
          scope=Scope.FLOW, unit="s", minimum=1),
     _key("twinlog.max.slots", ValueType.INTEGER, None, _SOURCE,
          "The most slots that copy at the same time; wins over `tasks.max`. Default: as many as Spark has"

@@ -10,6 +10,8 @@ LONGEST_REPORT_SECONDS = 3.0
 """Less than the silence after which a task's report counts as old (`standing.SILENT_SECONDS`)."""
 SHORTEST_REPORT_SECONDS = 1.0
 REPORTING_FLOWS_PER_SECOND = 10
+_REPORTS_MISSED = 5
+"""A task that misses fewer reports may only be slow."""
 
 
 def alive_seconds(lease_seconds: float) -> float:
@@ -28,3 +30,12 @@ def report_seconds(flows: int) -> float:
     [1.0, 1.0, 2.0, 3.0]
     """
     return min(LONGEST_REPORT_SECONDS, max(SHORTEST_REPORT_SECONDS, flows / REPORTING_FLOWS_PER_SECOND))
+
+
+def frozen_seconds(stalled_seconds: float) -> float:
+    """The silence after which a task counts as frozen; `stalled_seconds` is `twinlog.stalled.seconds`.
+
+    >>> [frozen_seconds(stalled) for stalled in (1, 30)]
+    [15.0, 30]
+    """
+    return max(stalled_seconds, _REPORTS_MISSED * LONGEST_REPORT_SECONDS)
