@@ -320,7 +320,11 @@ def _proof(partition: TopicPartition, document: dict[str, object]) -> ProofFact 
 
 
 def _checked_end(value: object) -> CheckedEnd | None:
-    return CheckedEnd(*value) if isinstance(value, list) and _is_pair_of_ints(value) else None
+    match value:
+        case [int(leader_epoch), int(end_offset), int(position)]:
+            return CheckedEnd(leader_epoch, end_offset, position)
+        case _:
+            return None
 
 
 def _is_pair_of_ints(value: object) -> bool:

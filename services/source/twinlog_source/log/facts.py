@@ -114,6 +114,8 @@ class CheckedEnd(NamedTuple):
 
     leader_epoch: int
     end_offset: int
+    position: int
+    """The source position at that moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

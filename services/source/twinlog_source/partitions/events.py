@@ -222,6 +222,16 @@ class TargetEndSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TargetContinued:
+    """With a change of its leader the target's log lost what was written behind `end_offset`, and has grown
+    again since, to `log_end`."""
+
+    partition: TopicPartition
+    end_offset: int
+    log_end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChecked:
     """Its leader was asked, and the target has everything that is known to be written."""
 
@@ -306,6 +316,7 @@ TargetEvent = (
     | TargetChanged
     | TargetRemembered
     | TargetEndSeen
+    | TargetContinued
     | TargetChecked
     | TargetStartSeen
     | LossRecorded

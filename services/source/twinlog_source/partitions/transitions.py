@@ -34,6 +34,7 @@ from twinlog_source.partitions.events import (
     SourceRecreated,
     TargetChanged,
     TargetChecked,
+    TargetContinued,
     TargetEndSeen,
     TargetEvent,
     TargetRecreated,
@@ -64,6 +65,7 @@ def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
             | TargetChanged()
             | TargetRemembered()
             | TargetEndSeen()
+            | TargetContinued()
             | TargetChecked()
             | TargetStartSeen()
             | LossRecorded()
@@ -268,6 +270,8 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
             row.target_end_is_old, row.target_checked = not event.is_newest, event.checked
         case TargetEndSeen(end_offset=end):
             _see_target_end(row, end)
+        case TargetContinued(end_offset=end, log_end=log_end):
+            _see_continued(row, end, log_end)
         case TargetChecked(checked=checked):
             row.target_checked = checked
         case TargetStartSeen(start_offset=start):
@@ -306,10 +310,23 @@ def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | N
     row.losses = _with_loss(row.losses, lost)
     row.disproved_end = row.target_end
     row.target_end, row.target_end_at = end_offset, first_lost
-    if row.target_checked is not None:
-        row.target_checked = row.target_checked._replace(
-            end_offset=min(end_offset, row.target_checked.end_offset)
-        )
+    if row.target_checked is not None and end_offset < row.target_checked.end_offset:
+        row.target_checked = row.target_checked._replace(end_offset=end_offset, position=first_lost)
+
+
+def _see_continued(row: PartitionRow, end_offset: int, log_end: int) -> None:
+    """The target's log has other records from `end_offset` on than those that were checked there."""
+    checked = row.target_checked
+    if checked is None or end_offset >= checked.end_offset or row.position is None:
+        return
+    first_lost = max(0, min(checked.position, row.position) - (checked.end_offset - end_offset))
+    lost = Shortened(end_offset=end_offset, first_lost=first_lost, position=row.position)
+    row.losses = _with_loss(row.losses, lost)
+    row.target_checked = checked._replace(end_offset=end_offset, position=first_lost)
+    if row.target_end is not None and log_end < row.target_end:
+        row.disproved_end = row.target_end
+        row.target_end = log_end
+        row.target_end_at = row.position if log_end > end_offset else first_lost
 
 
 def _with_loss(losses: tuple[Shortened, ...], lost: Shortened) -> tuple[Shortened, ...]:

@@ -82,6 +82,8 @@ class AppendLog(Generic[T]):
     """The epoch of the leader of that log; None = unknown."""
     _leader_epoch_read: int | None = None
     """The epoch of the leader that answered last."""
+    _end_under_epoch: int = 0
+    """Where the log of that leader was seen to end."""
 
     @classmethod
     def starting_at(
@@ -101,12 +103,22 @@ class AppendLog(Generic[T]):
             wanted=position,
             _checked_to=position,
             leader_epoch=leader_epoch,
+            _end_under_epoch=position,
         )
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is queued, in flight, or being filled."""
         return not self._queue and not self._in_flight and self.phase is not Phase.FILLING
+
+    @property
+    def is_end_read(self) -> bool:
+        """Whether nothing was acknowledged since the end of the log was read."""
+        return self.acknowledged <= self._end_under_epoch
+
+    def epoch_that_reached(self, offset: int) -> int | None:
+        """The leader epoch under which the log was seen to reach this offset; None = it was not."""
+        return self.leader_epoch if offset <= self._end_under_epoch else None
 
     @property
     def is_proving(self) -> bool:
@@ -344,6 +356,7 @@ class AppendLog(Generic[T]):
         be offered again."""
         self.acknowledged = self._checked_to = end
         self.leader_epoch = self._leader_epoch_read
+        self._end_under_epoch = end
         for sent in sorted(self._returned, key=lambda each: each.first, reverse=True):
             self._queue.extendleft(reversed(sent.batches))
             self.queued_bytes += sent.size_bytes

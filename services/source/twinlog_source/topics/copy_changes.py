@@ -133,7 +133,9 @@ class CopyChanges:
 
 
 def _as_translated(fact: CopyFact, since: int, reason: str) -> CopyFact:
-    return replace(fact, preserved=False, since=since, reason=reason, skip_from=0, skip_to=0)
+    return replace(
+        fact, preserved=False, since=since, reason=reason, skip_from=0, skip_to=0, leader_epoch=None
+    )
 
 
 def _log_translated(flow: Flow, fact: CopyFact, since: int, reason: str) -> None:

@@ -23,6 +23,7 @@ from twinlog_source.partitions.events import (
     CopyChanged,
     LossRecorded,
     TargetChecked,
+    TargetContinued,
     TargetEndSeen,
     TargetEvent,
     TargetRecreated,
@@ -125,36 +126,39 @@ class TargetLogs:
         before = dict(self._ends_seen)
         self._ends_seen.clear()
         for copy, found in ends.items():
-            (partition, was_written), start = written[copy], starts[copy]
+            (partition, was_written, position), start = written[copy], starts[copy]
             continued = continued_at.get(copy)
             if isinstance(found, KafkaError) or isinstance(continued, KafkaError):
                 continue  # The next check asks again.
-            end = found.offset if continued is None else continued
             now_known = self.table.rows.get(partition)
             # Tasks write meanwhile: an answer says nothing about what was written after the request.
-            if end < was_written:
+            if continued is not None or found.offset < was_written:
+                end = found.offset if continued is None else continued
                 if copying and before.get(partition) != end:
                     self._ends_seen[partition] = end
-                else:
+                elif continued is None:
                     self._note(TargetEndSeen(partition=partition, end_offset=end))
+                else:
+                    grown = TargetContinued(partition=partition, end_offset=end, log_end=found.offset)
+                    self._note(grown)
                 continue
-            self._note(
-                TargetChecked(partition=partition, checked=CheckedEnd(found.leader_epoch, was_written))
-            )
+            checked = CheckedEnd(found.leader_epoch, was_written, position)
+            self._note(TargetChecked(partition=partition, checked=checked))
             if isinstance(start, int) and now_known is not None and not now_known.losses:
                 self._note(TargetStartSeen(partition=partition, start_offset=start))
         return bool(self._ends_seen)
 
     async def _continued_at(
         self,
-        written: Mapping[TopicPartition, tuple[TopicPartition, int]],
+        written: Mapping[TopicPartition, tuple[TopicPartition, int, int]],
         ends: Mapping[TopicPartition, LogEnd | KafkaError],
     ) -> Mapping[TopicPartition, int | KafkaError]:
         """Where each copy continued that lost records with a change of its leader; or why that is not
         known."""
         checked: dict[TopicPartition, CheckedEnd] = {}
         for copy, end in ends.items():
-            before = self.table.rows[written[copy][0]].target_checked
+            row = self.table.rows.get(written[copy][0])
+            before = None if row is None else row.target_checked
             if before and isinstance(end, LogEnd) and end.leader_epoch != before.leader_epoch:
                 checked[copy] = before
         if not checked:
@@ -168,11 +172,11 @@ class TargetLogs:
                 found[copy] = ended.end_offset
         return found
 
-    def _recalled_ends(self, topics: Topics) -> dict[TopicPartition, tuple[TopicPartition, int]]:
-        """By copy: its source partition, and the end of what was written to it. Ends that only the log has
-        are entered in the table first."""
+    def _recalled_ends(self, topics: Topics) -> dict[TopicPartition, tuple[TopicPartition, int, int]]:
+        """By copy: its source partition, the end of what was written to it, and the source position then.
+        Ends that only the log has are entered in the table first."""
         control = self.marks.control
-        written: dict[TopicPartition, tuple[TopicPartition, int]] = {}
+        written: dict[TopicPartition, tuple[TopicPartition, int, int]] = {}
         for partition, row in self.table.rows.items():
             if row.is_preserved:
                 continue
@@ -187,7 +191,7 @@ class TargetLogs:
                     self._note(remembered)
             if row.target_end:
                 copy = TopicPartition(topic.target_topic, partition.partition)
-                written[copy] = partition, row.target_end
+                written[copy] = partition, row.target_end, row.target_end_at
         return written
 
     def _is_newest(self, mark: TargetFact) -> bool:

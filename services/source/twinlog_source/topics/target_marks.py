@@ -10,7 +10,7 @@ def recalled(
     """How far the copy with this topic id reached; None = the log does not say. `is_newest`: no position was
     stored after `mark`.
 
-    A copy that was preserved reached at least to where it became translated.
+    A copy that was preserved reached to where it became translated, if its task has seen that.
     """
     if mark is not None and mark.topic_id == topic_id:
         return TargetRemembered(
@@ -23,13 +23,14 @@ def recalled(
         )
     if copy is None or copy.preserved or not copy.since or copy.target_topic_id != topic_id:
         return None
-    epoch = copy.leader_epoch
+    if copy.leader_epoch is None:
+        return None
     return TargetRemembered(
         partition=copy.partition,
         end_offset=copy.since,
         position=copy.since,
         held_from=None,
-        checked=None if epoch is None else CheckedEnd(epoch, copy.since),
+        checked=CheckedEnd(copy.leader_epoch, copy.since, copy.since),
     )
 
 

@@ -64,7 +64,7 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
         position=NUMBERS,
         held_from=st.none() | NUMBERS,
         noted_at_ms=st.none() | NUMBERS,
-        checked=st.none() | st.builds(CheckedEnd, NUMBERS, NUMBERS),
+        checked=st.none() | st.builds(CheckedEnd, NUMBERS, NUMBERS, NUMBERS),
     ),
     st.builds(
         CopyFact,

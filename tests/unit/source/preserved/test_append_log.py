@@ -22,6 +22,20 @@ def test_a_hole_that_is_being_filled_does_not_grow() -> None:
     assert (sent.first, sent.end, sent.base_sequence) == (102, 103, 7)
 
 
+def test_the_epoch_of_a_leader_counts_up_to_where_its_log_was_seen_to_end() -> None:
+    """What was written since may have been written under a later one."""
+    log: AppendLog[str] = AppendLog.starting_at(100, max_in_flight_bytes=1000, leader_epoch=3)
+    assert (log.epoch_that_reached(100), log.epoch_that_reached(101)) == (3, None)
+    assert log.next() == ReadEnd(100, 3)
+    log.end_read(Tail(end=102, next_sequence=7, knows_writer=True, leader_epoch=4))
+    assert (log.epoch_that_reached(102), log.is_end_read) == (4, True)
+    log.offer([Append(102, 1, 10, "record")], next_offset=103)
+    sent = log.next()
+    assert isinstance(sent, Send)
+    log.answered(sent, 102)
+    assert (log.epoch_that_reached(103), log.is_end_read) == (None, False)
+
+
 def ended(*filled: Hole, end: int, begun: int = 100) -> AppendLog[str]:
     """A copy that was found to end there."""
     log: AppendLog[str] = AppendLog.starting_at(begun, max_in_flight_bytes=1000)

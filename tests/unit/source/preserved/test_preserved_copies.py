@@ -93,6 +93,9 @@ def test_a_copy_with_too_many_holes_is_given_up_once_it_is_at_rest() -> None:
     assert not copy.needs_translation
     assert not copy.fetchable(0.0)
     rig.answered(first, send, 0)
+    assert not copy.needs_translation, "the end of the copy is read first"
+    assert isinstance(first.appends.next(), ReadEnd)
+    rig.end_read(first, 2)
     assert (copy.needs_translation, copy.reason, copy.committed) == (True, "HOLES_TOO_FREQUENT", 2)
     assert first.target not in rig.preserved.writer.partitions
 
@@ -108,6 +111,9 @@ def test_a_hole_that_consumers_would_see_ends_the_copy_before_it() -> None:
     assert not copy.needs_translation, "what was sent is not answered"
     assert not copy.fetchable(0.0)
     rig.answered(first, send, 0)
+    assert not copy.needs_translation, "the end of the copy is read first"
+    assert isinstance(first.appends.next(), ReadEnd)
+    rig.end_read(first, 2)
     assert (copy.needs_translation, copy.reason, copy.committed) == (True, "HOLE_TOO_LONG", 2)
 
 

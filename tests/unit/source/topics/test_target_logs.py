@@ -199,6 +199,44 @@ async def test_a_copy_that_lost_its_tail_and_grew_again_is_known_by_its_leaders(
         assert ledger(later) == [(6, 15, "TARGET_TRUNCATED")], "also what was lost after the last check"
 
 
+async def test_a_loss_that_no_task_reported_is_where_the_checked_records_were(rig: FlowRig) -> None:
+    """The next task of the same owner has reported a later end before the loss was found."""
+    state = await copied(rig, source_end=40)
+    await state.target_logs.look_at_ends(state.topics, copying=True)
+    rig.target.truncate(COPY, 8)
+    await rig.write(rig.target, "A.t", 12)
+    reported(state, position=24, source_end_offset=40, target_end_offset=20)
+    for _ in range(2):
+        await state.target_logs.look_at_ends(state.topics, copying=True)
+    await state.target_logs.put_ends_on_log(state.topics)
+    assert ledger(state) == [(6, 24, "TARGET_TRUNCATED")]
+    assert state.table.rows[P].target_end == 20, "that is where the log ends"
+    rig.target.truncate(COPY, 15)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    await state.target_logs.put_ends_on_log(state.topics)
+    assert len(ledger(state)) == 2, "a second loss is found as well"
+
+
+@pytest.mark.parametrize(("leader_epoch", "gaps"), [(None, []), (0, [(8, 12, "TARGET_TRUNCATED")])])
+async def test_only_an_end_that_was_seen_under_a_leader_is_the_end_of_a_copy_that_became_translated(
+    rig: FlowRig, leader_epoch: int | None, gaps: list[tuple[int, int, str]]
+) -> None:
+    """It may have left out a range that it had not filled yet, or was ended by an earlier version."""
+    await rig.write(rig.target, "A.t", 8)
+    state = await rig.owner(AUTO)
+    await state.journal.position(P, 12)
+    ended = CopyFact(
+        partition=P,
+        preserved=False,
+        since=12,
+        reason="FILL_REFUSED",
+        target_topic_id=state.topics["t"].target_topic_id,
+        leader_epoch=leader_epoch,
+    )
+    await state.journal.record(ended)
+    assert ledger(await rig.owner(AUTO)) == gaps
+
+
 async def test_equal_offsets_end_where_a_copy_lost_its_tail_before_its_end_was_recorded(
     rig: FlowRig,
 ) -> None:

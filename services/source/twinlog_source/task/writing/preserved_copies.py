@@ -389,6 +389,10 @@ class PreservedCopies:
             if self._seconds_before_still(taken) > 0:
                 self._end_later(taken)
                 return
+            if not taken.at_target.appends.is_end_read:
+                # The next owner recognises by the leader epoch of the end whether the copy loses records.
+                self.doubt(taken.copy.partition)
+                return
             (reason, message), position = taken.giving_up, taken.copy.committed
             self.end_at(taken.copy.partition, position, until=position, reason=reason, message=message)
 

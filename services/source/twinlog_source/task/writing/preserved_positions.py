@@ -47,7 +47,7 @@ class PreservedPositions:
             since=until,
             reason=reason,
             target_topic_id=taken.target_topic_id,
-            leader_epoch=taken.leader_epoch,
+            leader_epoch=taken.at_target.appends.epoch_that_reached(until),
         )
         self._store(taken, [self._record(ended)])
 
