@@ -127,7 +127,7 @@ ALERTS: tuple[Alert, ...] = (
         severity=Severity.CRITICAL,
         expression=f'sum by ({FLOW}) (twinlog_replication_partitions{{twinlog_state="FAULTED"}}) > 0',
         held="1m",
-        summary=f"{_FLOW_WORDS}: {_VALUE} partitions are FAULTED and not copied until somebody acts",
+        summary=f"{_FLOW_WORDS}: {_VALUE} partitions are FAULTED and not copied until the cause is removed",
     ),
     Alert(
         name="TwinlogDataLost",
