@@ -97,7 +97,7 @@ async def test_an_answer_for_another_position_is_thrown_away(
         await _write(session, partition, b"0")
         await _write(session, partition, b"1")
         await fetcher.request({partition: 0})
-        await eventually(lambda: partition in fetcher._answers._ready)
+        await eventually(lambda: partition in fetcher.answers.ready)
         assert await fetcher.poll({}, max_wait_seconds=0) == {}
         answers = await fetcher.poll({partition: 1}, max_wait_seconds=5)
     assert _values(answers[partition]) == [b"1"]
@@ -296,11 +296,11 @@ async def test_the_replica_of_the_own_rack_is_read(
                 return _values(answers[partition]) if partition in answers else []
 
             assert await eventually(read_nearby) == [b"v"]
-            assert fetcher._answers.standing(partition).preferred_replica == nearest
+            assert fetcher.answers.standing(partition).preferred_replica == nearest
             beyond = (await fetcher.poll({partition: 100}, max_wait_seconds=5))[partition]
             assert isinstance(beyond, FetchFailure)
             assert beyond.error.reason == "OFFSET_OUT_OF_RANGE"
-            assert fetcher._answers.standing(partition).preferred_replica == -1
+            assert fetcher.answers.standing(partition).preferred_replica == -1
 
 
 async def test_leaving_ends_a_long_poll(kafka_pair: KafkaPair, unique_topic: str) -> None:
@@ -309,7 +309,7 @@ async def test_leaving_ends_a_long_poll(kafka_pair: KafkaPair, unique_topic: str
         async with open_fetcher(session, {"fetch.max.wait.ms": "120000"}) as fetcher:
             await _begin_long_polls(fetcher, {TopicPartition(unique_topic, 0): 0})
             client = await session.client("look")
-            asked = [client._conns[place] for place in session._busy]
+            asked = [client._conns[place] for place in session.busy]
             assert [connection.connected() for connection in asked] == [True]
         # A connection whose answer was waited for would be used again.
         assert not asked[0].connected()

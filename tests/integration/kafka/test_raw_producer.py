@@ -185,7 +185,7 @@ async def test_sequence_numbers_wrap_after_two_billion_records(
     partition = TopicPartition(unique_topic, 0)
     async with open_target(target) as session, RawProducer(session, QUICK) as producer:
         producer.send(partition, a_batch(b"first"))
-        producer._delivery._batches.queue_of(partition).next_sequence = 0x7FFFFFFF - 3
+        producer.delivery.batches.queue_of(partition).next_sequence = 0x7FFFFFFF - 3
         for number in range(6):
             producer.send(partition, a_batch(b"%d" % number, b"+"))
         await producer.flush()

@@ -32,8 +32,9 @@ from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import ReadEnd, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.items import items_of
+from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.preserved.tails import KafkaCopyTails
-from twinlog_source.preserved.writer import PreservedPartition, PreservedWriter
+from twinlog_source.preserved.writer import PreservedWriter
 
 POLICY = CopyPolicy(keeps_offsets=True)
 

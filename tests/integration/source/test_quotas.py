@@ -167,7 +167,7 @@ async def test_every_kind_of_request_waits_out_a_request_percentage(
                 await rotation.commit()
 
         for _ in range(MANY_REQUESTS):  # how many it takes depends on how fast the broker is
-            if session._throttled_until:
+            if session.throttled_until:
                 break
             await list_offsets(session, OffsetSpec.LATEST, [partition])
 
@@ -184,5 +184,5 @@ async def test_every_kind_of_request_waits_out_a_request_percentage(
                     found = len(answer.records)
         reader = KafkaLogReader(session, fetch_options({}), read_committed=True, timeout_seconds=20)
         fetched = await reader.fetch(partition, 0, max_wait_seconds=1)
-        assert session._throttled_until, "the quota was never exceeded"
+        assert session.throttled_until, "the quota was never exceeded"
         assert [record.value for record in fetched.records] == [bytes([number]) for number in range(5)]

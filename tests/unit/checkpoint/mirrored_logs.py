@@ -31,8 +31,8 @@ class MirroredLogs:
     lost_syncs: float = 0.0
     """Share of offset syncs that never arrive."""
     rng: random.Random = field(init=False)
-    _next_name: int = 0
-    _copied_to: int = 0
+    next_name: int = 0
+    copied_to: int = 0
     _last_synced_downstream: int = -1
     _last_copied: OffsetPair | None = None
 
@@ -63,7 +63,7 @@ class MirroredLogs:
 
     def copy(self, most: int | None = None) -> None:
         """Mirror what is visible and not copied yet, in batches, with MM2's offset syncs."""
-        pending = [record for record in self.visible_source() if record.offset >= self._copied_to]
+        pending = [record for record in self.visible_source() if record.offset >= self.copied_to]
         pending = pending[:most] if most is not None else pending
         while pending:
             size = self.rng.randint(1, 15)
@@ -79,12 +79,12 @@ class MirroredLogs:
                     log.append(record)
             for index, record in enumerate(batch):
                 self._sync(record.offset, start + index)
-            self._copied_to = batch[-1].offset + 1
+            self.copied_to = batch[-1].offset + 1
 
     def rest(self) -> None:
         """The mirror has nothing to do: MM2 sends the sync that it has held back."""
         if self._last_copied is not None:
-            self._send(self._last_copied)
+            self.send(self._last_copied)
 
     def lose_tail(self, share: float) -> None:
         """The copy loses its last records; the mirror continues at its position."""
@@ -97,7 +97,7 @@ class MirroredLogs:
         del self.target.topics[COPY.topic]
         self.target.add_topic(COPY.topic)
         if from_start:
-            self._copied_to = 0
+            self.copied_to = 0
             self._last_synced_downstream = -1
 
     def crash(self, back: int) -> None:
@@ -105,9 +105,9 @@ class MirroredLogs:
         if self.exactly_once:
             self._last_synced_downstream = -1
             return
-        offsets = [record.offset for record in self.visible_source() if record.offset < self._copied_to]
+        offsets = [record.offset for record in self.visible_source() if record.offset < self.copied_to]
         if offsets:
-            self._copied_to = offsets[max(0, len(offsets) - 1 - back)]
+            self.copied_to = offsets[max(0, len(offsets) - 1 - back)]
             self._last_synced_downstream = -1
 
     def compact(self, cluster: FakeCluster, share: float) -> None:
@@ -128,8 +128,8 @@ class MirroredLogs:
         )
 
     def _record(self) -> Record:
-        name = self._next_name
-        self._next_name += 1
+        name = self.next_name
+        self.next_name += 1
         return Record(
             offset=-1,
             timestamp_ms=1_700_000_000_000 + name // 7,
@@ -151,9 +151,9 @@ class MirroredLogs:
         first_of_lifetime = self._last_synced_downstream < 0
         self._last_synced_downstream = downstream
         if first_of_lifetime or went_back or self.rng.random() >= self.lost_syncs:
-            self._send(OffsetPair(upstream, downstream))
+            self.send(OffsetPair(upstream, downstream))
 
-    def _send(self, sync: OffsetPair) -> None:
+    def send(self, sync: OffsetPair) -> None:
         self.history.on_sync(ORIGIN, sync)
         self.store.apply(
             OffsetSync(partition=ORIGIN, upstream_offset=sync.upstream, downstream_offset=sync.downstream)

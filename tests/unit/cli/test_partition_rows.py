@@ -111,7 +111,7 @@ def test_a_proof_that_could_not_be_renewed_says_why() -> None:
     away = pb2.PartitionProof(verdict="INCOMPLETE", proven_until=120, reason="KAFKA_TIMEOUT")
     away.proven_at.FromMilliseconds(NOW_MS)
     differs = pb2.PartitionProof(verdict="DIFFERENT", differences={"MISSING": 2}, reason="KAFKA_TIMEOUT")
-    assert [rows._proof_words(pb2.PartitionStatus(proof=each)) for each in (proven, away, differs)] == [
+    assert [rows.proof_words(pb2.PartitionStatus(proof=each)) for each in (proven, away, differs)] == [
         "PROVEN to 120 at 22:13:20Z",
         "PROVEN to 120 at 22:13:20Z, since then INCOMPLETE KAFKA_TIMEOUT",
         "DIFFERENT: 2 MISSING, since then KAFKA_TIMEOUT",

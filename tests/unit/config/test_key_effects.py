@@ -105,7 +105,7 @@ def test_interceptors_are_refused_unless_there_are_none(place: str) -> None:
 async def test_request_timeout_ms_is_that_of_each_request_of_every_client() -> None:
     properties = {"bootstrap.servers": "one:9092", "request.timeout.ms": "4000"}
     session = DataClientPool("A", aiokafka_client_options(properties), timeout_seconds=30)
-    assert AIOKafkaClient(**session._options)._request_timeout_ms == 4000
+    assert AIOKafkaClient(**session.options)._request_timeout_ms == 4000
     assert librdkafka_options(properties)["socket.timeout.ms"] == 4000
     AdminClient(librdkafka_options(properties))
 

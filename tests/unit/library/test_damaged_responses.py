@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from twinlog.kafka.groups import requests as group_requests
 from twinlog.kafka.protocol import broker_features, metadata
 from twinlog.kafka.raw.fetch import wire as fetch_wire
-from twinlog.kafka.raw.leader_epochs import _read as read_epoch_ends
+from twinlog.kafka.raw.leader_epochs import read_epoch_ends
 from twinlog.kafka.raw.produce import wire as produce_wire
-from twinlog.kafka.raw.producer_states import _read as read_producers
+from twinlog.kafka.raw.producer_states import read_producer_states
 from twinlog.kafka.raw.transactions import wire as transaction_wire
 from unit.library.damage import damaged
 
@@ -28,7 +28,7 @@ def plain(text: bytes) -> bytes:
 
 
 def metadata_reader(version: int) -> Callable[[bytes], object]:
-    return lambda data: metadata._read(data, 0, version)
+    return lambda data: metadata.read_metadata(data, 0, version)
 
 
 def metadata_response(version: int) -> bytes:
@@ -56,7 +56,7 @@ def metadata_response(version: int) -> bytes:
 
 
 def fetch_reader(version: int) -> Callable[[bytes], object]:
-    return lambda data: fetch_wire._read(data, 0, version)
+    return lambda data: fetch_wire.read_fetch_response(data, 0, version)
 
 
 def fetch_response(version: int) -> bytes:
@@ -76,7 +76,7 @@ RESPONSES: list[tuple[Callable[[bytes], object], bytes]] = [
 ]
 RESPONSES += [
     (
-        partial(lambda topics, data: fetch_wire._read_flexible(data, 0, topics), topics),
+        partial(lambda topics, data: fetch_wire.read_flexible_fetch_response(data, 0, topics), topics),
         bytes(10)
         + (b"\x02" + name + b"\x02")
         + (struct.pack(">ihqqq", 0, 0, 9, 9, 0) + b"\x02" + struct.pack(">qq", 7, 3) + b"\0")
@@ -87,11 +87,11 @@ RESPONSES += [
 RESPONSES += [(metadata_reader(version), metadata_response(version)) for version in (4, 7, 12)]
 RESPONSES += [
     (
-        lambda data: produce_wire._read_produce_response(data, 0, 7),
+        lambda data: produce_wire.read_produce_response(data, 0, 7),
         struct.pack(">i", 1) + plain(b"t") + struct.pack(">iihqqq", 1, 0, 0, 5, -1, 0) + struct.pack(">i", 0),
     ),
     (
-        lambda data: produce_wire._read_flexible_produce_response(data, 0),
+        lambda data: produce_wire.read_flexible_produce_response(data, 0),
         b"\x02"
         + compact(b"t")
         + b"\x02"
@@ -100,12 +100,12 @@ RESPONSES += [
         + b"\0\0\0\0\0",
     ),
     (
-        lambda data: transaction_wire._read_added(data, 0, 0),
+        lambda data: transaction_wire.read_added_partitions(data, 0, 0),
         struct.pack(">ii", 0, 1) + plain(b"t") + struct.pack(">iih", 1, 0, 0),
     ),
-    (lambda data: transaction_wire._read_end(data, 0, 5), struct.pack(">ihqh", 0, 0, 7, 1) + b"\0"),
+    (lambda data: transaction_wire.read_end(data, 0, 5), struct.pack(">ihqh", 0, 0, 7, 1) + b"\0"),
     (
-        lambda data: read_producers(data, 0, 0),
+        lambda data: read_producer_states(data, 0, 0),
         struct.pack(">i", 0)
         + b"\x02"
         + compact(b"t")
@@ -119,15 +119,15 @@ RESPONSES += [
         struct.pack(">ii", 0, 1) + plain(b"t") + struct.pack(">ihiiq", 1, 0, 0, 3, 9),
     ),
     (
-        lambda data: broker_features._read(data, 0, 3),
+        lambda data: broker_features.read_broker_features(data, 0, 3),
         struct.pack(">h", 0) + b"\x02" + struct.pack(">hhh", 0, 0, 9) + b"\0" + struct.pack(">i", 0) + b"\0",
     ),
     (
-        lambda data: group_requests._read_offsets(data, 0, 8),
+        lambda data: group_requests.read_group_offsets(data, 0, 8),
         struct.pack(">i", 0) + b"\x02" + compact(b"g") + b"\x01" + struct.pack(">h", 0) + b"\0\0",
     ),
     (
-        lambda data: group_requests._read_coordinators(data, 0, 4),
+        lambda data: group_requests.read_coordinators(data, 0, 4),
         struct.pack(">i", 0)
         + b"\x02"
         + compact(b"g")

@@ -35,6 +35,7 @@ from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.telemetry.tracing import span
 from twinlog_source.driver.epoch import Epoch, SlotState
+from twinlog_source.driver.epoch_end import end_epoch
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.epoch_plans import EpochPlans
 from twinlog_source.driver.epoch_span import (
@@ -43,6 +44,7 @@ from twinlog_source.driver.epoch_span import (
     demand_poll_seconds,
     replan_poll_seconds,
 )
+from twinlog_source.driver.flow_facts import flow_facts
 from twinlog_source.driver.gauges import FlowGauges
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.shared_workers import seconds_to_renewal
@@ -54,10 +56,9 @@ from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.events import FlowStopped
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.shares import LimitDebt, differ
-from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts, idle_words
+from twinlog_source.partitions.standing import FlowFacts, idle_words
 from twinlog_source.reasons import EndReason, PartitionReason
 
-FINISH_TIMEOUT_SECONDS = 20.0
 LEAVE_SECONDS = 5.0
 """The longest time for writing to the log at the end. A target that does not answer must not delay the
 exit."""
@@ -165,28 +166,14 @@ class FlowDriver:
 
     def facts(self) -> FlowFacts:
         """The facts from which the state of every partition is derived. May be called from any thread."""
-        now, table, control = self.clock.monotonic(), self.state.table, self.state.control
-        followed_at = table.followed_at
-        is_followed = followed_at is not None and now - followed_at <= END_VALID_SECONDS
         reason, message = self.idle_reason()
-        return FlowFacts(
-            now=now,
+        return flow_facts(
+            self.state,
+            now=self.clock.monotonic(),
             now_ms=self.clock.now_ms(),
+            is_owned=self._owned,
             idle_reason=reason,
             idle_message=message,
-            positions_known=self._owned or is_followed,
-            stalled_seconds=self.state.flow.settings.stalled_seconds,
-            source=self.flow.source,
-            is_paused=control.is_paused,
-            is_limited=lambda partition: None in control.throttles or partition.topic in control.throttles,
-            heard_at=table.heard_at.get,
-            source_throttled_at=table.source_throttled_at.get,
-            target_throttled_at=table.target_throttled_at.get,
-            slow_slots=frozenset(
-                row.slot
-                for row in list(table.rows.values())
-                if row.slot is not None and row.task_reason == PartitionReason.TARGET_SLOW
-            ),
         )
 
     async def stand_by(self, stop: asyncio.Event) -> None:
@@ -354,33 +341,14 @@ class FlowDriver:
         if previous is None:
             return
         try:
-            await self._finish(previous, reason)
+            self._debts = await end_epoch(previous, self.state, reason)
         except asyncio.CancelledError:
             # Its tasks may still write, so end them before leaving.
             self.current = previous
             raise
-
-    async def _finish(self, epoch: Epoch, reason: str) -> None:
-        """End an epoch and get its final positions: from its tasks, or from the log after fencing."""
-        epoch.end(reason)
-        await epoch.wait_until(
-            lambda: epoch.are(SlotState.FINISHED, SlotState.LOST, SlotState.WAITING), FINISH_TIMEOUT_SECONDS
-        )
-        lost = [slot for slot in epoch.slots if not slot.ended_well]
-        if lost:
-            log.info(
-                "slots_fenced", flow=str(self.flow), epoch=epoch.number, slots=[slot.index for slot in lost]
-            )
-            try:
-                await self.state.reclaim(epoch.number, lost)
-            except TwinlogError:
-                self._owned = False
-                raise
-        for slot in epoch.slots:
-            if slot.ended_well:
-                self.state.settled(slot.partitions)
-        epoch.closed = True
-        self._debts = tuple(slot.final.debt for slot in epoch.slots if slot.final is not None)
+        except TwinlogError:
+            self._owned = False
+            raise
 
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
         """Stay while the plan fits and the tasks are healthy."""

@@ -37,14 +37,14 @@ class Journal:
     """Known once the topic exists."""
 
     async def record(self, fact: Fact) -> None:
-        await self._append(*fact_record(self.flow.source, fact))
+        await self.append(*fact_record(self.flow.source, fact))
 
     async def record_all(self, facts: Iterable[Fact]) -> None:
         """Write many facts; they share requests."""
         await self._append_all(fact_record(self.flow.source, fact) for fact in facts)
 
     async def retract(self, kind: str, topic: str | None = None, partition: int | None = None) -> None:
-        await self._append(control_key(self.flow.source, kind, topic, partition), None)
+        await self.append(control_key(self.flow.source, kind, topic, partition), None)
 
     async def command(self, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
         """Store an operator's command, or withdraw it (None), within `COMMAND_SECONDS`.
@@ -68,7 +68,7 @@ class Journal:
             self.retractions.settle(key)
 
     async def _append_command(self, key: bytes, value: bytes | None) -> None:
-        await self._in_time(self._append(key, value))
+        await self._in_time(self.append(key, value))
 
     async def _in_time(self, appending: Awaitable[None]) -> None:
         try:
@@ -82,7 +82,7 @@ class Journal:
             ) from None
 
     async def gap(self, gap: Gap) -> None:
-        await self._append(*gap_record(self.flow, gap))
+        await self.append(*gap_record(self.flow, gap))
 
     async def gaps(self, gaps: Iterable[Gap]) -> None:
         """Write many; they share requests."""
@@ -98,10 +98,10 @@ class Journal:
             # Write this first: with neither of the two records, auto.offset.reset would decide.
             await self.record(ZeroFact(partition=partition))
         key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
-        await self._append(key, encode_source_offset(position))
+        await self.append(key, encode_source_offset(position))
         if position:
-            await self._append(partition_key(self.flow.source, "zero", partition), None)
-        await self._append(partition_key(self.flow.source, "epochs", partition), None)
+            await self.append(partition_key(self.flow.source, "zero", partition), None)
+        await self.append(partition_key(self.flow.source, "epochs", partition), None)
 
     async def restore(self, partition: TopicPartition, position: int | None) -> None:
         """As `position`; None removes the partition's position from the log."""
@@ -109,8 +109,8 @@ class Journal:
             await self.position(partition, position)
             return
         key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
-        await self._append(key, None)
-        await self._append(partition_key(self.flow.source, "zero", partition), None)
+        await self.append(key, None)
+        await self.append(partition_key(self.flow.source, "zero", partition), None)
 
     async def move(self, partition: TopicPartition, position: int, gaps: Iterable[Gap]) -> None:
         """Store a move by an operator, of a partition that no task has, with its gaps, within
@@ -126,11 +126,11 @@ class Journal:
         try:
             async with asyncio.TaskGroup() as group:
                 for key, value in records:
-                    group.create_task(self._append(key, value), name="append to the positions topic")
+                    group.create_task(self.append(key, value), name="append to the positions topic")
         except* KafkaError as failures:
             raise failures.exceptions[0] from None
 
-    async def _append(self, key: bytes, value: bytes | None) -> None:
+    async def append(self, key: bytes, value: bytes | None) -> None:
         number = partition_for_key(key, self.partition_count)
         await self.writer.append(
             TopicPartition(self.topic, number), key=key, value=value, timestamp_ms=self.clock.now_ms()

@@ -58,7 +58,7 @@ class PositionsLog:
     """The log was read to its end at least once."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two concurrent readers would apply old records after new ones."""
-    _newest: NewestRecords = field(default_factory=NewestRecords)
+    newest: NewestRecords = field(default_factory=NewestRecords)
     _removed_gaps: set[bytes] = field(default_factory=set)
     """Keys that were removed from the ledger: a copy that is slower than retention keeps creating them."""
     _next: dict[int, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class PositionsLog:
             # The log's end, not the last stable offset: an open transaction of another slot would hide what
             # was committed behind its beginning.
             await self._read_up_to(OffsetSpec.LATEST)
-            self._newest.forget(self._removed_gaps)
+            self.newest.forget(self._removed_gaps)
             self._removed_gaps.clear()
             return self.known()
 
@@ -120,7 +120,7 @@ class PositionsLog:
                 partition, offset, max_wait_seconds=FETCH_WAIT_SECONDS, max_bytes=FETCH_MAX_BYTES
             )
             for record in fetched.records:
-                if not self._newest.is_superseded(
+                if not self.newest.is_superseded(
                     record.key,
                     partition.partition,
                     record.timestamp_ms,

@@ -18,12 +18,12 @@ _APART_SECONDS = 3.0
 class CatchUp:
     """Invariant: nothing counts from before the partition last caught up, or was moved."""
 
-    _seen: deque[tuple[float, int, int]] = field(default_factory=deque)
+    sightings: deque[tuple[float, int, int]] = field(default_factory=deque)
     """Time, position and end, rising."""
 
     def observe(self, position: int, end_offset: int, now: float) -> None:
         """Take the present position and end."""
-        seen = self._seen
+        seen = self.sightings
         if position >= end_offset:
             seen.clear()
             return
@@ -37,7 +37,7 @@ class CatchUp:
     def seconds(self, lag_records: int, now: float) -> float | None:
         """Seconds until `lag_records` are copied; None while the lag does not shrink, or was observed for too
         short a time."""
-        seen = [each for each in list(self._seen) if each[0] >= now - WINDOW_SECONDS]
+        seen = [each for each in list(self.sightings) if each[0] >= now - WINDOW_SECONDS]
         if len(seen) < 2 or seen[-1][0] - seen[0][0] < LEAST_SECONDS:
             return None
         (first, *before), (last, *after) = seen[0], seen[-1]

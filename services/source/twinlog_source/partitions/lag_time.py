@@ -17,7 +17,7 @@ MOST_SIGHTINGS = 32
 
 @dataclass(slots=True, kw_only=True)
 class LagTime:
-    _sightings: deque[tuple[float, int]] = field(default_factory=deque)
+    sightings: deque[tuple[float, int]] = field(default_factory=deque)
     """When the log was seen to end where, rising; all but the first are after the position."""
     _position: int = 0
     _caught_up: bool = False
@@ -26,7 +26,7 @@ class LagTime:
 
     def observe(self, position: int, end_offset: int, seen_at: float) -> None:
         """The partition is copied up to `position`; its log ended at `end_offset` at `seen_at`."""
-        seen = self._sightings
+        seen = self.sightings
         if seen and end_offset < seen[-1][1]:
             seen.clear()  # Another log of the same name, or a log that lost its tail.
             self._written = None
@@ -43,7 +43,7 @@ class LagTime:
         if len(seen) > MOST_SIGHTINGS:
             # Drop observations in the middle: a long lag is known less precisely.
             kept = list(seen)
-            self._sightings = deque([*kept[:-1:2], kept[-1]])
+            self.sightings = deque([*kept[:-1:2], kept[-1]])
 
     @property
     def needs_timestamp(self) -> bool:
@@ -58,10 +58,10 @@ class LagTime:
     def began(self, now: float) -> float | None:
         """The earliest time at which the oldest record that is not copied can have arrived; None when all are
         copied, or it is unknown."""
-        if self._caught_up or not self._sightings:
+        if self._caught_up or not self.sightings:
             return None
         if not self._is_unanchored:
-            return min(now, self._sightings[0][0])
+            return min(now, self.sightings[0][0])
         return None if self._written is None else min(now, self._written[1])
 
     def seconds(self, now: float) -> float | None:
@@ -74,4 +74,4 @@ class LagTime:
 
     @property
     def _is_unanchored(self) -> bool:
-        return not self._caught_up and bool(self._sightings) and self._sightings[0][1] > self._position
+        return not self._caught_up and bool(self.sightings) and self.sightings[0][1] > self._position

@@ -53,9 +53,9 @@ class SparkRunner:
     """PEM; tasks recognise the driver by it."""
     log_level: str
     clock: Clock
-    _context: Any = None
+    context: Any = None
     """The SparkContext; None while there is none."""
-    _output: JvmOutput | None = None
+    output: JvmOutput | None = None
     """The output of its JVM."""
     _launch: "asyncio.Future[None] | None" = None
     _warming: "asyncio.Future[None] | None" = None
@@ -71,7 +71,7 @@ class SparkRunner:
     def warm_up(self) -> None:
         """Start the JVM and the fork server of its Python workers in the background; both take seconds. Call
         it in the event loop."""
-        if self._context is None and self._launch is None:
+        if self.context is None and self._launch is None:
             self._begin_launch()
             self._warming = asyncio.ensure_future(self.load_workers())
 
@@ -127,7 +127,7 @@ class SparkRunner:
         """Kill the remaining tasks of an epoch; then its job fails, and with it the epochs that share it.
         Raises SparkUnavailableError."""
         first = self._shared.first_of(epoch)
-        context, group = self._context, job_group(str(first.flow), first.number)
+        context, group = self.context, job_group(str(first.flow), first.number)
         if context is None:
             return
         try:
@@ -143,18 +143,18 @@ class SparkRunner:
             await asyncio.wait([self._launch], timeout=LAUNCH_SECONDS)
         if self._warming is not None:
             self._warming.cancel()
-        context, self._context = self._context, None
+        context, self.context = self.context, None
         await self._in_thread(lambda: close_context(context))
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _open(self) -> Any:
         """Return the context; the first caller starts the JVM, which takes seconds. Raises
         SparkUnavailableError."""
-        while self._context is None:
+        while self.context is None:
             launch = self._launch or self._begin_launch()
             # Shielded, so that a caller that gives up does not leave an unknown JVM behind.
             await asyncio.shield(launch)
-        return self._context
+        return self.context
 
     def _begin_launch(self) -> "asyncio.Future[None]":
         self._launch = asyncio.ensure_future(self._launch_context())
@@ -165,7 +165,7 @@ class SparkRunner:
         began = self.clock.monotonic()
         environment = self.environment()
         async with self._changing:
-            self._context, self._output = await self._in_thread(
+            self.context, self.output = await self._in_thread(
                 lambda: open_context(
                     app_name="twinlog-source",
                     master=self.master,
@@ -191,7 +191,7 @@ class SparkRunner:
         except AttributeError as error:
             # pyspark accesses the JVM of a closed context. If two jobs lose one JVM, the first to notice
             # closes the context of both.
-            if self._context is context:
+            if self.context is context:
                 raise
             why, failure = JVM_GONE, error
         raise SparkUnavailableError(f"{doing} failed: {why or type(failure).__name__}") from failure
@@ -199,20 +199,20 @@ class SparkRunner:
     async def _check(self, context: Any) -> str:
         """Discard a context whose JVM no longer answers, or that Spark has stopped. Return the reason as far
         as it is known; empty for a healthy context."""
-        if self._context is not context:
+        if self.context is not context:
             return JVM_GONE  # Another job has already noticed it.
         try:
             if not await self._in_thread(lambda: is_stopped(context)):
                 return ""
-            output, lost = self._output, "stopped"
+            output, lost = self.output, "stopped"
         except (*SPARK_FAILURES, AttributeError) as error:
             # A killed JVM could not write a reason.
             output, lost = None, type(error).__name__
         why = JVM_GONE if output is None else await self._in_thread(output.last_words)
         log.warning("spark_lost", error=lost)
         async with self._changing:
-            if self._context is context:
-                self._context = None
+            if self.context is context:
+                self.context = None
                 await self._in_thread(lambda: close_context(context))
         return why
 

@@ -46,9 +46,9 @@ class SharedJobs:
     linger_seconds: float = LINGER_SECONDS
     pause: Callable[[asyncio.Event, float], Awaitable[bool]] = wait_or_stop
     """Wait this many seconds; True = the event came first."""
-    _gathering: dict[int, _Job] = field(default_factory=dict)
+    gathering: dict[int, _Job] = field(default_factory=dict)
     """Jobs that have not begun, by worker."""
-    _jobs: dict[str, _Job] = field(default_factory=dict)
+    waiting_or_running: dict[str, _Job] = field(default_factory=dict)
     """Jobs that have not ended, by epoch."""
     _running: set["asyncio.Future[None]"] = field(default_factory=set)
     _closing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -71,7 +71,7 @@ class SharedJobs:
     def first_of(self, epoch: Epoch) -> Epoch:
         """The epoch that gives its job the name: the first of the job, or the epoch itself if it has no
         job."""
-        job = self._jobs.get(_name(epoch))
+        job = self.waiting_or_running.get(_name(epoch))
         return epoch if job is None else job.epochs[0]
 
     async def close(self) -> None:
@@ -85,21 +85,21 @@ class SharedJobs:
     def _join(self, epoch: Epoch) -> _Job:
         worker = epoch.shared_worker
         assert worker is not None
-        job = self._gathering.get(worker)
+        job = self.gathering.get(worker)
         if job is None:
-            job = self._gathering[worker] = _Job([])
+            job = self.gathering[worker] = _Job([])
             # Not in a task group: the job outlives the epoch that was its first.
             running = asyncio.ensure_future(self._lead(worker, job))
             self._running.add(running)
             running.add_done_callback(self._running.discard)
         job.epochs.append(epoch)
-        self._jobs[_name(epoch)] = job
+        self.waiting_or_running[_name(epoch)] = job
         return job
 
     async def _lead(self, worker: int, job: _Job) -> None:
         try:
             is_closing = await self._gather(job)
-            del self._gathering[worker]
+            del self.gathering[worker]
             if not is_closing:
                 async with asyncio.TaskGroup() as group:
                     lingering = group.create_task(self._end_lingering(job), name="end of a shared job")
@@ -108,7 +108,7 @@ class SharedJobs:
         finally:
             job.ended.set()
             for epoch in job.epochs:
-                self._jobs.pop(_name(epoch), None)
+                self.waiting_or_running.pop(_name(epoch), None)
 
     async def _gather(self, job: _Job) -> bool:
         """Wait until no more epochs join the job. Return whether it must not begin."""

@@ -8,7 +8,6 @@ Invariant: a task whose lease is over (`may_write`) writes nothing and initialis
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +20,6 @@ from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, KafkaError, WireFormatError
 from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
-from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, TIMEOUT, translate
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
@@ -30,16 +28,14 @@ from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.produce.routes import Routes
 from twinlog.kafka.raw.produce.wire import ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
-from twinlog_source.log.fencing import FENCED
-from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Fill, ReadEnd, Send, Tail
 from twinlog_source.preserved.fillers import HoleFiller
-from twinlog_source.preserved.hole_cost import HoleCost
+from twinlog_source.preserved.hole_filling import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, HoleFilling
+from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.tails import CopyTails
 from twinlog_source.reasons import EndReason
 
-FIRST_PAUSE_SECONDS = 0.02
-LONGEST_PAUSE_SECONDS = 5.0
 MOST_IN_FLIGHT_BYTES = 48 << 20
 LEAST_IN_FLIGHT_BYTES = 256 << 10
 SLOW_SECONDS = 5.0
@@ -58,41 +54,6 @@ _ABOUT_THE_SEQUENCE = frozenset(
 which."""
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class PreservedPartition:
-    """One partition of the target in its writer."""
-
-    target: TopicPartition
-    appends: AppendLog[OutgoingBatch]
-    connection: DataConnection | None = None
-    """The connection to its leader, by which its end was read or a batch was last sent. Only on one
-    connection does the leader get the batches in flight in order."""
-    retry_at: float = 0.0
-    """Nothing is done before this time, in monotonic seconds."""
-    failures: int = 0
-    """The number of failures in a row."""
-    problem: KafkaError | None = None
-    """Why nothing is written; None while there is no problem."""
-    problem_since: float = 0.0
-    """Since when, in monotonic seconds."""
-    lost_at: float = -math.inf
-    """Monotonic seconds: when an answer was lost last. Until its request has timed out, the batch may still
-    come."""
-    filling_since: float = 0.0
-    hole_cost: HoleCost = field(default_factory=HoleCost)
-    topic_id: str = ""
-    """The id of the target topic that the driver knows; "" = brokers without topic ids."""
-    common_until: int = 0
-    """Below this offset, records of other producers are copies of the source's."""
-
-
-Changed = Callable[[PreservedPartition], None]
-"""Called when the position, the problem or `wanted` has changed."""
-Failed = Callable[[PreservedPartition, KafkaError], float | None]
-"""Called after a failed write, fill or read of the end; returns for how many seconds to leave the partition
-alone, None = briefly."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,6 +75,7 @@ class PreservedWriter:
     and bytes, and why it failed as a whole."""
     partitions: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
     """By target partition."""
+    holes: HoleFilling = field(init=False)
     _ready: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
     """Partitions that may have something to do, in order."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -121,11 +83,6 @@ class PreservedWriter:
     _spawned: set[asyncio.Task[None]] = field(default_factory=set)
     _over: KafkaError | None = None
     """Why this task may no longer write."""
-    _took_over: bool = False
-    """The filler's id is initialised: only from then on do logs end where they seem to (rule 5 of
-    docs/adr/0008)."""
-    _filling: bool = False
-    _holes: dict[TopicPartition, Fill] = field(default_factory=dict)
     _to_read: dict[DataConnection, dict[TopicPartition, ReadEnd]] = field(default_factory=dict)
     _in_flight_bytes: int = 0
     _window: Window = field(
@@ -134,6 +91,17 @@ class PreservedWriter:
         )
     )
     """Limits the unanswered bytes of all brokers together."""
+
+    def __post_init__(self) -> None:
+        self.holes = HoleFilling(
+            filler=self.filler,
+            partitions=self.partitions,
+            clock=self.clock,
+            may_write=lambda: self._over is None and self._has_lease(),
+            fenced=self._end,
+            back_off=self.back_off,
+            moved=self._moved,
+        )
 
     def add(self, partition: PreservedPartition) -> None:
         self.partitions[partition.target] = partition
@@ -150,21 +118,13 @@ class PreservedWriter:
             self._ready[partition.target] = partition
             self._wake.set()
 
+    def _moved(self, partition: PreservedPartition) -> None:
+        self.changed(partition)
+        self.wake(partition)
+
     @property
     def is_idle(self) -> bool:
         return all(each.appends.is_idle for each in self.partitions.values())
-
-    def fill_soon(self, partition: PreservedPartition, hole: Fill) -> None:
-        """Fill a hole in the filler's next run."""
-        partition.filling_since = self.clock.monotonic()
-        self._holes[partition.target] = hole
-
-    def leave_holes(self) -> None:
-        """Fill none of the holes that are not begun."""
-        holes, self._holes = self._holes, {}
-        for target in holes:
-            if target in self.partitions:
-                self.partitions[target].appends.not_filled()
 
     async def get_ready(self) -> None:
         """Initialise the filler's id before there is anything to write, so that no copy has to wait for it
@@ -217,7 +177,7 @@ class PreservedWriter:
         try:
             client = await self.session.client("write preserved copies")
         except KafkaError as error:
-            self._back_off(self._ready.values(), error)
+            self.back_off(self._ready.values(), error)
             return
         if not self._has_lease():
             return
@@ -262,7 +222,7 @@ class PreservedWriter:
                         read, topic_id=each.topic_id, common_until=each.common_until
                     )
                 case Fill() as fill:
-                    self.fill_soon(each, fill)
+                    self.holes.add(each, fill)
                 case None:
                     del self._ready[target]
         return chosen
@@ -329,14 +289,13 @@ class PreservedWriter:
             doing, alias = "write a preserved copy", self.session.alias
             refusal = partition_error(code, each.target, doing, alias=alias, detail=detail)
             heals = code in LEADER_MOVED or code in _ABOUT_THE_SEQUENCE
-            self._back_off([each], refusal, heals=heals)
+            self.back_off([each], refusal, heals=heals)
 
     def _acknowledge(self, each: PreservedPartition, send: Send[OutgoingBatch], base_offset: int) -> None:
         each.appends.answered(send, base_offset)
         if each.appends.phase is not Phase.FOREIGN:
             each.failures, each.problem = 0, None
-        self.changed(each)
-        self.wake(each)
+        self._moved(each)
 
     def _lost(self, posted: "_Posted", error: BaseException, routes: Routes) -> None:
         """The connection is closed: the log may or may not have what was sent on it."""
@@ -350,37 +309,17 @@ class PreservedWriter:
         for each, send in posted.sends:
             each.lost_at = now
             each.appends.refused(send)
-        self._back_off([each for each, _ in posted.sends], failure)
+        self.back_off([each for each, _ in posted.sends], failure)
 
     # ------------------------------------------------------------------------------------ ends and holes
 
     async def _take_over(self) -> None:
-        if self.filler.is_open or await self._open_filler():
-            self._took_over = True
-            self._wake.set()
-
-    async def _open_filler(self) -> bool:
-        """Initialise the filler's id, which ends what its former owner, or this one, left open. Retried until
-        it succeeds; False when this task may no longer write."""
-        pause_seconds = FIRST_PAUSE_SECONDS
-        while self._has_lease():
-            try:
-                await self.filler.open()
-            except KafkaError as error:
-                if error.reason == FENCED:
-                    self._end(error)
-                    return False
-                waiting = [each for each in self.partitions.values() if each.appends.phase is not Phase.SURE]
-                self._back_off(waiting, error)
-                await pause(pause_seconds)
-                pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
-            else:
-                return True
-        return False
+        await self.holes.open()
+        self._wake.set()
 
     def _start_reading(self) -> None:
         """Read the ends, with one request to each leader: a slow one delays only its own partitions."""
-        if self._took_over:
+        if self.holes.is_open:
             to_read, self._to_read = self._to_read, {}
             for asked in to_read.values():
                 self._spawn(self._read_ends(asked), "read the ends of copies")
@@ -394,76 +333,21 @@ class PreservedWriter:
             return
         if isinstance(tail, KafkaError):
             each.appends.end_not_read()
-            self._back_off([each], tail)
+            self.back_off([each], tail)
             return
         each.appends.end_read(tail)
         if each.appends.is_idle:
             each.failures, each.problem = 0, None
-        self.changed(each)
-        self.wake(each)
+        self._moved(each)
 
     def _start_filling(self) -> None:
-        if self._holes and not self._filling:
-            self._filling = True
-            self._spawn(self._fill_holes(), "fill holes")
-
-    async def _fill_holes(self) -> None:
-        try:
-            # A task that may no longer write has no filler either.
-            while self._holes and self._over is None:
-                holes, self._holes = self._holes, {}
-                await self._fill(holes)
-        finally:
-            self._filling = False
-
-    async def _fill(self, holes: Mapping[TopicPartition, Fill]) -> None:
-        left = dict(holes)
-        if not self._has_lease():
-            return
-
-        def ended(target: TopicPartition, is_filled: bool) -> None:
-            del left[target]
-            self._filled(target, for_certain=is_filled)
-
-        def left_out(target: TopicPartition, error: KafkaError) -> None:
-            self._back_off([self.partitions[target]], error)
-            ended(target, False)
-
-        try:
-            await self.filler.fill(
-                {target: (hole.first, hole.count) for target, hole in holes.items()}, ended, left_out
-            )
-        except KafkaError as error:
-            if error.reason == FENCED:
-                self._end(error)
-                return
-            self._blame(left, error)
-            # First wait: what the failed transaction left open ends with a marker in each of these logs.
-            if not await self._open_filler():
-                return
-        for target in left:
-            self._filled(target, for_certain=False)
-
-    def _filled(self, target: TopicPartition, *, for_certain: bool) -> None:
-        each = self.partitions.get(target)
-        if each is None:
-            return
-        each.appends.filled(for_certain=for_certain)
-        if for_certain:
-            each.hole_cost.filled(each.filling_since, self.clock.monotonic())
-            each.failures, each.problem = 0, None
-        self.changed(each)
-        self.wake(each)
-
-    def _blame(self, holes: Mapping[TopicPartition, Fill], error: KafkaError) -> None:
-        """The partition that caused the error; the others only shared its transaction."""
-        about = error.metadata.get("topic"), error.metadata.get("partition")
-        at_fault = [target for target in holes if (target.topic, str(target.partition)) == about]
-        self._back_off([self.partitions[target] for target in at_fault or holes], error)
+        filling = self.holes.begin()
+        if filling is not None:
+            self._spawn(filling, "fill holes")
 
     # ------------------------------------------------------------------------------------ failures
 
-    def _back_off(
+    def back_off(
         self, partitions: Iterable[PreservedPartition], error: KafkaError, *, heals: bool = False
     ) -> None:
         """Leave them alone for a moment, longer after each failure, or as long as `failed` returns."""
@@ -484,14 +368,13 @@ class PreservedWriter:
             each.failures += 1
             each.retry_at = now + pause_seconds
             asyncio.get_running_loop().call_later(pause_seconds + 0.001, self._wake.set)
-            self.wake(each)
-            self.changed(each)
+            self._moved(each)
 
     def _refuse(self, refused: dict[TopicPartition, KafkaError]) -> None:
         for target, error in refused.items():
             each = self.partitions.get(target)
             if each is not None:
-                self._back_off([each], error)
+                self.back_off([each], error)
 
 
 def _batch_of(send: Send[OutgoingBatch]) -> OutgoingBatch:

@@ -28,8 +28,9 @@ from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.fillers import ChosenFiller, HoleFiller
 from twinlog_source.preserved.leader_filler import LeaderFiller
+from twinlog_source.preserved.partition import Changed, Failed
 from twinlog_source.preserved.tails import KafkaCopyTails
-from twinlog_source.preserved.writer import Changed, Failed, PreservedWriter
+from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
 from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.getting_ready import make_ready

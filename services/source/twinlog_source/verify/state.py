@@ -103,7 +103,7 @@ class ProvenRanges:
     """The source offset and the number of bytes of the newest note."""
     memory: dict[str, str] | None = None
     """Where lines are kept instead of a file: the newest of each partition."""
-    _stream: IO[str] | None = None
+    stream: IO[str] | None = None
 
     @classmethod
     def open(
@@ -120,7 +120,7 @@ class ProvenRanges:
         if memory is not None:
             kept = cls(file=None, topic_ids=ids, read_committed=read_committed, memory=memory)
             for line in memory.values():
-                kept._take(line)
+                kept.take_line(line)
             return kept
         if request.state_directory is None or not request.is_whole:
             return cls(file=None, topic_ids=ids)
@@ -136,9 +136,9 @@ class ProvenRanges:
             ) from error
         if lines and not lines[-1].endswith("}"):
             stream.write("\n")  # A kill truncated the last line.
-        state = cls(file=file, topic_ids=ids, read_committed=read_committed, _stream=stream)
+        state = cls(file=file, topic_ids=ids, read_committed=read_committed, stream=stream)
         for line in lines:
-            state._take(line)
+            state.take_line(line)
         return state
 
     def narrowed(self, bounds: Bounds) -> Begun:
@@ -231,7 +231,7 @@ class ProvenRanges:
         self._put(told)
 
     def close(self) -> None:
-        stream, self._stream = self._stream, None
+        stream, self.stream = self.stream, None
         if stream is not None:
             with contextlib.suppress(OSError):  # What it still has was noted when it was written.
                 stream.close()
@@ -252,7 +252,7 @@ class ProvenRanges:
 
     @property
     def _keeps(self) -> bool:
-        return self._stream is not None or self.memory is not None
+        return self.stream is not None or self.memory is not None
 
     def _write(self, proof: PartitionProof, cuts: tuple[int, ...]) -> None:
         """Both ends must belong to the same record: the copy's end alone may lie behind records that arrived
@@ -289,18 +289,18 @@ class ProvenRanges:
             if "partition" in told:
                 self.memory[range_key(TopicPartition(told["topic"], told["partition"]))] = json.dumps(told)
             return
-        if self._stream is None:
+        if self.stream is None:
             return
         try:
-            self._stream.write(json.dumps(told) + "\n")
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
+            self.stream.write(json.dumps(told) + "\n")
+            self.stream.flush()
+            os.fsync(self.stream.fileno())
         except OSError as error:
             # The comparison stays valid; only the next run cannot continue behind it.
             log.warning("state_not_kept", file=str(self.file), message=error.strerror or str(error))
             self.close()
 
-    def _take(self, line: str) -> None:
+    def take_line(self, line: str) -> None:
         """A line that a kill truncated counts for nothing."""
         try:
             told: dict[str, Any] = json.loads(line)

@@ -61,7 +61,7 @@ def cells(status: pb2.PartitionStatus, *, now_ms: int) -> list[str]:
         shown_bytes(status.bytes_per_second),
         "" if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_"),
         f"{status.offsets} {status.offsets_reason}".strip(),
-        _proof_words(status),
+        proof_words(status),
         f"{status.replication_latency.ToMilliseconds()} ms" if known_delay else "",
         _until(status, now_ms),
         f"{status.reason} {status.message}".strip() or _foreign_words(status),
@@ -171,7 +171,7 @@ def _proof_json(status: pb2.PartitionStatus) -> dict[str, Any] | None:
     }
 
 
-def _proof_words(status: pb2.PartitionStatus) -> str:
+def proof_words(status: pb2.PartitionStatus) -> str:
     proof = status.proof
     if not proof.verdict:
         return ""

@@ -58,7 +58,7 @@ def fetch_offsets_request(group_ids: Collection[str]) -> HandWrittenRequest[Mapp
         return [b"".join((compact_length(len(groups)), *groups, _NOT_STABLE_ONLY, NO_TAGS))]
 
     versions = range(_OFFSET_FETCH_VERSION, _OFFSET_FETCH_VERSION + 1)
-    return HandWrittenRequest(_OFFSET_FETCH, versions, encode, _read_offsets, flexible_from=versions[0])
+    return HandWrittenRequest(_OFFSET_FETCH, versions, encode, read_group_offsets, flexible_from=versions[0])
 
 
 def find_coordinators_request(
@@ -72,11 +72,11 @@ def find_coordinators_request(
 
     versions = range(_FIND_COORDINATOR_VERSION, _FIND_COORDINATOR_VERSION + 1)
     return HandWrittenRequest(
-        _FIND_COORDINATOR, versions, encode, _read_coordinators, flexible_from=versions[0]
+        _FIND_COORDINATOR, versions, encode, read_coordinators, flexible_from=versions[0]
     )
 
 
-def _read_offsets(data: Frame, position: int, version: int) -> Mapping[str, FetchedGroup]:
+def read_group_offsets(data: Frame, position: int, version: int) -> Mapping[str, FetchedGroup]:
     groups: dict[str, FetchedGroup] = {}
     count, position = take_compact_length(data, position + _THROTTLE_BYTES)
     for _ in range(count):
@@ -104,7 +104,7 @@ def _read_offsets(data: Frame, position: int, version: int) -> Mapping[str, Fetc
     return groups
 
 
-def _read_coordinators(data: Frame, position: int, version: int) -> Mapping[str, FoundCoordinator]:
+def read_coordinators(data: Frame, position: int, version: int) -> Mapping[str, FoundCoordinator]:
     found: dict[str, FoundCoordinator] = {}
     count, position = take_compact_length(data, position + _THROTTLE_BYTES)
     for _ in range(count):

@@ -55,11 +55,16 @@ def broker_features_request() -> HandWrittenRequest[BrokerFeatures]:
         return [compact_string(_SOFTWARE), compact_string(__version__), NO_TAGS]
 
     return HandWrittenRequest(
-        _API_VERSIONS, range(4), encode, _read, flexible_from=_FIRST_WITH_FEATURES, throttle_of=no_throttle
+        _API_VERSIONS,
+        range(4),
+        encode,
+        read_broker_features,
+        flexible_from=_FIRST_WITH_FEATURES,
+        throttle_of=no_throttle,
     )
 
 
-def _read(data: Frame, position: int, version: int) -> BrokerFeatures:
+def read_broker_features(data: Frame, position: int, version: int) -> BrokerFeatures:
     (error_code,) = INT16.unpack_from(data, position)
     if error_code or version < _FIRST_WITH_FEATURES:
         return _NOTHING

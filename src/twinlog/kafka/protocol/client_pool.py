@@ -36,13 +36,13 @@ class DataClientPool:
         """`options` are those of `aiokafka_client_options`, the arguments of `new_client`."""
         self.alias = alias
         self._new_client = new_client
-        self._options = {"request_timeout_ms": request_timeout_ms(timeout_seconds), **options}
+        self.options = {"request_timeout_ms": request_timeout_ms(timeout_seconds), **options}
         self.timeout_seconds = timeout_seconds
         self._client: DataClient | None = None
         self._suspect = False
         self._opening = asyncio.Lock()
-        self._busy: set[tuple[int, int]] = set()
-        self._throttled_until: dict[tuple[int, int], float] = {}
+        self.busy: set[tuple[int, int]] = set()
+        self.throttled_until: dict[tuple[int, int], float] = {}
         """By broker and API key, loop time."""
 
     async def client(self, doing: str) -> DataClient:
@@ -53,7 +53,7 @@ class DataClientPool:
             if self._client is not None and self._suspect and not await self._answers(self._client):
                 await self._drop()
             if self._client is None:
-                client = self._new_client(**self._options)
+                client = self._new_client(**self.options)
                 try:
                     await client.bootstrap()
                 except KAFKA_CLIENT_ERRORS as error:
@@ -107,10 +107,10 @@ class DataClientPool:
         if throttled_seconds > 0:
             await pause(throttled_seconds)
         lane = FIRST_CONNECTION_GROUP
-        while (node_id, lane) in self._busy or _is_muted(client._conns.get((node_id, lane))):
+        while (node_id, lane) in self.busy or _is_muted(client._conns.get((node_id, lane))):
             lane += 1
         place = node_id, lane
-        self._busy.add(place)
+        self.busy.add(place)
         try:
             connection: DataConnection | None = client._conns.get(place)
             if connection is not None and connection.connected() and isinstance(request, HandWrittenRequest):
@@ -119,7 +119,7 @@ class DataClientPool:
                 answer = await client.send(node_id, request, group=lane)
             connection = client._conns.get(place)
             if _is_muted(connection):
-                self._throttled_until[node_id, api_key] = (
+                self.throttled_until[node_id, api_key] = (
                     asyncio.get_running_loop().time() + connection.throttled_seconds
                 )
             return answer
@@ -133,11 +133,11 @@ class DataClientPool:
                 connection.close()
             raise
         finally:
-            self._busy.discard(place)
+            self.busy.discard(place)
 
     def throttled_seconds(self, node_id: int, api_key: int) -> float:
         """For how much longer a broker throttles such requests, at most a minute; 0 if it does not."""
-        until = self._throttled_until.get((node_id, api_key), 0.0)
+        until = self.throttled_until.get((node_id, api_key), 0.0)
         return max(0.0, until - asyncio.get_running_loop().time()) if until else 0.0
 
     @property
@@ -146,9 +146,7 @@ class DataClientPool:
         producers use them."""
         now = asyncio.get_running_loop().time()
         connections = () if self._client is None else self._client._conns.values()
-        return any(until > now for until in self._throttled_until.values()) or any(
-            map(_is_muted, connections)
-        )
+        return any(until > now for until in self.throttled_until.values()) or any(map(_is_muted, connections))
 
     async def close(self) -> None:
         """Close the client. Takes at most about a second."""

@@ -63,7 +63,7 @@ class Metadata(NamedTuple):
 
 def metadata_request(topics: Collection[str] | None) -> HandWrittenRequest[Metadata]:
     """The metadata of these topics, or of all that the principal may see (None). Creates no topic."""
-    return _request(topics, _read)
+    return _request(topics, read_metadata)
 
 
 def topic_ids_request(
@@ -73,7 +73,7 @@ def topic_ids_request(
     broker has none, before Kafka 2.8)."""
 
     def decode(data: Frame, position: int, version: int) -> list[tuple[TopicPartition, int, str]]:
-        topics = {topic.name: topic for topic in _read(data, position, version).topics}
+        topics = {topic.name: topic for topic in read_metadata(data, position, version).topics}
         return [
             (each, topics[each.topic].error_code, topics[each.topic].topic_id)
             for each in partitions
@@ -106,7 +106,7 @@ def _flags(version: int) -> Pieces:
     return [bytes(1 + rights)]
 
 
-def _read(data: Frame, position: int, version: int) -> Metadata:
+def read_metadata(data: Frame, position: int, version: int) -> Metadata:
     flexible = version >= _FLEXIBLE
     take_count = take_compact_length if flexible else _take_array_length
     take_text = take_compact_string if flexible else take_string

@@ -52,10 +52,10 @@ def _request(epochs: Mapping[TopicPartition, int]) -> HandWrittenRequest[LeaderA
             pieces += [_ASKED.pack(number, _ANY_CURRENT_EPOCH, epoch) for number, epoch in wanted]
         return pieces
 
-    return HandWrittenRequest(_OFFSET_FOR_LEADER_EPOCH, range(2, 4), encode, _read)
+    return HandWrittenRequest(_OFFSET_FOR_LEADER_EPOCH, range(2, 4), encode, read_epoch_ends)
 
 
-def _read(data: Frame, position: int, _version: int) -> LeaderAnswers[EpochEnd]:
+def read_epoch_ends(data: Frame, position: int, _version: int) -> LeaderAnswers[EpochEnd]:
     answers: LeaderAnswers[EpochEnd] = []
     topic_count, position = take_int32(data, position + 4)  # After the throttle time.
     for _ in range(topic_count):

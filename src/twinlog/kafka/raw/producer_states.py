@@ -88,13 +88,14 @@ def describe_producers(
 
     def read(data: Frame, position: int, version: int) -> LeaderAnswers[T]:
         return [
-            (partition, code, answer(entries)) for partition, code, entries in _read(data, position, version)
+            (partition, code, answer(entries))
+            for partition, code, entries in read_producer_states(data, position, version)
         ]
 
     return HandWrittenRequest(_DESCRIBE_PRODUCERS, range(1), encode, read, flexible_from=0)
 
 
-def _read(data: Frame, position: int, _version: int) -> LeaderAnswers[list[ProducerEntry]]:
+def read_producer_states(data: Frame, position: int, _version: int) -> LeaderAnswers[list[ProducerEntry]]:
     answers: LeaderAnswers[list[ProducerEntry]] = []
     topic_count, position = take_compact_length(data, position + _THROTTLE_BYTES)
     for _ in range(topic_count):

@@ -80,7 +80,7 @@ class FlowLease:
         self._limiter = RepeatLimiter(interval_seconds=60.0)
         self._state = LeaseState.UNKNOWN
         self._owner = ""
-        self._problem: TwinlogError | None = None
+        self.problem: TwinlogError | None = None
         self._valid_until = 0.0
         self._heard_at = 0.0
         self._alone = False
@@ -93,7 +93,7 @@ class FlowLease:
     def state(self) -> LeaseState:
         if self._state is LeaseState.OWNER and not self._alone and self._seconds_left() <= 0:
             return LeaseState.UNKNOWN
-        if self._state is LeaseState.ELSEWHERE and self._problem is not None and self._is_hearsay():
+        if self._state is LeaseState.ELSEWHERE and self.problem is not None and self._is_hearsay():
             return LeaseState.UNKNOWN
         return self._state
 
@@ -122,7 +122,7 @@ class FlowLease:
             case LeaseState.ELSEWHERE:
                 return self._owned_elsewhere()
             case LeaseState.UNKNOWN:
-                return self._problem or self._unknown()
+                return self.problem or self._unknown()
 
     def _owned_elsewhere(self) -> StateError:
         address = OwnerName.parse(self._owner).address_from(socket.gethostname())
@@ -255,8 +255,8 @@ class FlowLease:
             event = "flow_owned" if standing.leads else "flow_owned_elsewhere"
             _log.info(event, flow=str(self.flow), owner=standing.leader, group=self._group)
             self._tell_twin(standing)
-        is_news |= self._problem is not None or self._alone
-        self._state, self._owner, self._problem = state, standing.leader, None
+        is_news |= self.problem is not None or self._alone
+        self._state, self._owner, self.problem = state, standing.leader, None
         self._alone = False
         self._valid_until, self._heard_at = asked_at + self._valid_seconds, asked_at
         if is_news:
@@ -289,7 +289,7 @@ class FlowLease:
             )
         if works_alone:
             self._state, self._alone = LeaseState.OWNER, True
-        self._problem = error
+        self.problem = error
         self._tell()
 
     def _tell(self) -> None:

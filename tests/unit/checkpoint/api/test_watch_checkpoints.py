@@ -47,14 +47,14 @@ class Watcher:
             self.seen.see(Restarted())
         request = pb2.WatchCheckpointsRequest(group=self.group, resume_token=self.token)
         async with aclosing(aiter_of(self.service, request)) as responses:
-            while (most is None or len(taken) < most) and not self._is_up_to_date():
+            while (most is None or len(taken) < most) and not self.is_up_to_date():
                 response = await anext(responses)
                 self.seen.see(Received(response))
                 self.token = response.resume_token
                 taken.append(response)
         return taken
 
-    def _is_up_to_date(self) -> bool:
+    def is_up_to_date(self) -> bool:
         return self.token == self.service.board.token
 
 
@@ -101,7 +101,7 @@ async def test_cut_at_every_point_equals_uninterrupted(messages_between_cuts: in
             await happen(served, happening)
             await whole.take()
             await cut.take(messages_between_cuts)
-        while not cut._is_up_to_date():
+        while not cut.is_up_to_date():
             await cut.take(max(messages_between_cuts, 4))
         listed = await served.list_groups()
     assert cut.seen.rows() == whole.seen.rows()

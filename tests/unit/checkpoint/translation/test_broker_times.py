@@ -36,7 +36,7 @@ def mirrored(values: Sequence[int], *, copied: Collection[int], synced: Collecti
         at = target.end
         target.append(Record(offset=-1, timestamp_ms=index, key=None, value=b"%d" % values[index]))
         if at - last_sync >= SYNC_EVERY or index in synced:
-            logs._send(OffsetPair(index, at))
+            logs.send(OffsetPair(index, at))
             last_sync = at
     return logs
 

@@ -31,7 +31,7 @@ async def test_far_from_any_sync_duplicates_do_not_move_answers() -> None:
     logs = MirroredLogs(seed=4, exactly_once=False, offset_lag_max=1 << 40)
     logs.produce(4000)
     logs.copy(2500)
-    logs._copied_to -= 300
+    logs.copied_to -= 300
     logs.copy()
     end = logs.source.log(ORIGIN, "end").end
     await check_all(logs, [end - 1, end - 700, end // 2])
@@ -46,11 +46,11 @@ async def test_a_long_stretch_that_was_copied_twice_between_two_syncs_is_passed(
     logs = MirroredLogs(seed=5, exactly_once=False, offset_lag_max=1 << 40)
     logs.produce(11_000)
     logs.copy(7_000)
-    twice, back = logs._copied_to, 6_500
-    logs._copied_to -= back
+    twice, back = logs.copied_to, 6_500
+    logs.copied_to -= back
     logs.copy(back)
     logs.rest()
-    synced = logs._copied_to
+    synced = logs.copied_to
     logs.copy()
     await check_all(logs, [0, twice - back, twice - 500, twice - 1, twice, synced - 300, synced - 1, synced])
 
@@ -59,7 +59,7 @@ async def test_far_from_any_sync_gaps_do_not_move_answers_ahead() -> None:
     logs = MirroredLogs(seed=5, exactly_once=False, offset_lag_max=1 << 40)
     logs.produce(4000)
     logs.copy(1000)
-    logs._copied_to += 200
+    logs.copied_to += 200
     logs.copy()
     end = logs.source.log(ORIGIN, "end").end
     await check_all(logs, [end - 1, end - 700, end // 2])
@@ -89,7 +89,7 @@ async def test_a_walk_that_is_cut_off_goes_on_where_it_was() -> None:
     logs = MirroredLogs(seed=13, exactly_once=False, offset_lag_max=1 << 40, value_bytes=200)
     logs.produce(6000)
     logs.copy(5900)
-    logs._copied_to -= 5800
+    logs.copied_to -= 5800
     logs.copy()
     exact = translator(logs, max_bytes=1_200_000)
     wanted = logs.source.log(ORIGIN, "end").end - 2000
@@ -121,7 +121,7 @@ async def test_a_pair_whose_records_differ_is_not_trusted() -> None:
     logs.produce(600)
     logs.copy()
     second = MirroredLogs(seed=15, source=logs.source)
-    second._copied_to = 30
+    second.copied_to = 30
     second.copy()
     logs.target = second.target
     offsets = range(100, 500, 10)
@@ -297,7 +297,7 @@ async def test_a_group_before_the_log_start_gets_the_first_record_that_it_could_
     logs = MirroredLogs(seed=8, offset_lag_max=lag_max)
     logs.produce(500)
     logs.source.log(ORIGIN, "expire").delete_before(300)
-    logs._copied_to = 300
+    logs.copied_to = 300
     logs.copy()
     found = await translate(translator(logs), [0, 100, 299, 300])
     first = logs.visible_target()[0].offset
@@ -379,7 +379,7 @@ async def test_there_is_no_answer_where_the_copy_holds_other_records() -> None:
     logs.produce(300)
     logs.copy()
     other = MirroredLogs(seed=12)
-    other._next_name = 100_000
+    other.next_name = 100_000
     other.produce(300)
     other.copy()
     logs.target = other.target

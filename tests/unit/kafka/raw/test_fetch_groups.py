@@ -18,13 +18,13 @@ def partitions(count: int) -> list[TopicPartition]:
 def fetcher_with(busy: list[TopicPartition], *, max_wait_ms: int = 5000) -> RawFetcher:
     fetcher = RawFetcher(DataClientPool("A", {}, timeout_seconds=30), FetchOptions(max_wait_ms=max_wait_ms))
     for partition in busy:
-        fetcher._answers.standing(partition).is_busy = True
+        fetcher.answers.standing(partition).is_busy = True
     return fetcher
 
 
 async def test_the_answers_of_busy_partitions_do_not_name_a_thousand_quiet_ones() -> None:
     everything = partitions(1000)
-    busy, quiet = fetcher_with(everything[3:5])._apart(1, everything)
+    busy, quiet = fetcher_with(everything[3:5]).grouped(1, everything)
     assert busy == everything[3:5]
     assert sorted([*busy, *quiet]) == everything
 
@@ -56,18 +56,18 @@ def test_a_batch_that_is_too_large_for_any_answer_faults_its_partition_and_no_ot
 
 async def test_few_partitions_all_busy_ones_and_all_quiet_ones_share_a_request() -> None:
     few, many = partitions(_FEW_PARTITIONS), partitions(1000)
-    assert fetcher_with(few[:1])._apart(1, few) == [few]
-    assert fetcher_with(many)._apart(1, many) == [many]
-    assert fetcher_with([])._apart(1, many) == [many]
+    assert fetcher_with(few[:1]).grouped(1, few) == [few]
+    assert fetcher_with(many).grouped(1, many) == [many]
+    assert fetcher_with([]).grouped(1, many) == [many]
 
 
 async def test_only_a_request_whose_end_nobody_waits_for_waits_long_itself() -> None:
     few = partitions(3)
     fetcher = fetcher_with([])
-    assert fetcher._max_wait_ms(few, others=0) == _BRIEF_WAIT_MS
+    assert fetcher.wait_ms(few, others=0) == _BRIEF_WAIT_MS
     for partition in few:
-        fetcher._answers.standing(partition).has_answered = True
-    waits = [fetcher._max_wait_ms(few, others=others) for others in range(_REQUESTS_PER_BROKER)]
+        fetcher.answers.standing(partition).has_answered = True
+    waits = [fetcher.wait_ms(few, others=others) for others in range(_REQUESTS_PER_BROKER)]
     assert waits == [*[FetchOptions().max_wait_ms] * (_REQUESTS_PER_BROKER - 1), _BRIEF_WAIT_MS]
 
 
@@ -75,15 +75,15 @@ async def test_only_a_request_whose_end_nobody_waits_for_waits_long_itself() -> 
 async def test_no_long_poll_outlasts_the_time_out_of_its_request(wanted: int, waits: int) -> None:
     few = partitions(1)
     fetcher = fetcher_with(few, max_wait_ms=wanted)
-    fetcher._answers.standing(few[0]).has_answered = True
-    assert fetcher._max_wait_ms(few, others=0) == waits < request_timeout_ms(30)
+    fetcher.answers.standing(few[0]).has_answered = True
+    assert fetcher.wait_ms(few, others=0) == waits < request_timeout_ms(30)
 
 
 async def test_no_more_requests_than_a_broker_may_have() -> None:
     many = partitions(1000)
     fetcher = fetcher_with(many[:1])
-    fetcher._requests[1] = _REQUESTS_PER_BROKER - 1
-    assert fetcher._apart(1, many) == [many]
+    fetcher.requests_in_flight[1] = _REQUESTS_PER_BROKER - 1
+    assert fetcher.grouped(1, many) == [many]
 
 
 def test_what_all_brokers_may_bring_together_does_not_grow_with_their_number() -> None:

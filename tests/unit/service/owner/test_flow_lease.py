@@ -38,7 +38,7 @@ async def test_an_owner_that_hears_nothing_stops_before_its_session_ends() -> No
     async with running(process):
         await until(lambda: process.works)
         cluster.take_away()
-        await until(lambda: process.lease._problem is not None)
+        await until(lambda: process.lease.problem is not None)
         assert process.works
         clock.advance(SESSION_SECONDS * 0.71)
         await until(lambda: not process.works)
@@ -69,7 +69,7 @@ async def test_what_fences_its_rivals_does_not_begin_in_doubt() -> None:
     cluster.take_away()
     process = Process("one", cluster, clock)
     async with running(process):
-        await until(lambda: process.lease._problem is not None and process.draws)
+        await until(lambda: process.lease.problem is not None and process.draws)
         assert not process.fences
         cluster.bring_back()
         await until(lambda: process.fences)
@@ -105,7 +105,7 @@ async def test_losing_the_right_to_elect_makes_no_stand_by_an_owner() -> None:
         async with running(two):
             await until(lambda: two.stands_by and two.lease.state is LeaseState.ELSEWHERE)
             cluster.intercept("stand", refuse)
-            await until(lambda: two.lease._problem is not None and one.lease._problem is not None)
+            await until(lambda: two.lease.problem is not None and one.lease.problem is not None)
             assert two.lease.state is LeaseState.ELSEWHERE
             assert two.stands_by
             assert not two.works
@@ -127,7 +127,7 @@ async def test_an_owner_that_cannot_be_asked_about_any_more_is_not_said_to_serve
             await until(lambda: two.stands_by and two.lease.state is LeaseState.ELSEWHERE)
             undo = cluster.intercept("stand", refuse)
             stop_of(one).set()
-            await until(lambda: two.lease._problem is not None)
+            await until(lambda: two.lease.problem is not None)
             clock.advance(3 * SESSION_SECONDS + 0.01)
             refusal = two.lease.refusal()
             assert refusal is not None

@@ -30,7 +30,7 @@ async def test_a_position_of_0_wins_over_the_reset(rig: FlowRig) -> None:
     await second.journal.position(P, 5)
     assert (await rig.owner(latest)).table.rows[P].position == 5
     # MM2's own tools take a position away: then the reset holds, and no old mark of ours.
-    await second.journal._append(source_offset_key("A", P), None)
+    await second.journal.append(source_offset_key("A", P), None)
     assert (await rig.owner(latest)).table.rows[P].position == 7
 
 

@@ -196,7 +196,7 @@ async def test_gaps_that_left_the_ledger_are_not_remembered_for_ever() -> None:
         log.put(gap_key(Flow("A", "B"), gap.identity), None, at_ms=begin)
         await positions.refresh()
         assert not positions.gaps
-        assert len(positions._newest) == 0
+        assert len(positions.newest) == 0
 
 
 async def test_a_gap_that_was_removed_stays_so_in_a_topic_that_was_given_more_partitions() -> None:

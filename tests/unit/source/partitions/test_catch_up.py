@@ -70,4 +70,4 @@ def test_it_is_never_negative_and_holds_no_more_than_a_half_minute(
         catch_up.observe(position, end, now)
         left = catch_up.seconds(end - position, now)
         assert left is None or left >= 0
-        assert len(catch_up._seen) <= WINDOW_SECONDS + 1
+        assert len(catch_up.sightings) <= WINDOW_SECONDS + 1

@@ -68,4 +68,4 @@ def test_a_lag_is_never_shorter_than_the_oldest_missing_record_is_old(
         told = lag.seconds(float(second + 1))
         assert told is not None
         assert told >= oldest - 1
-        assert len(lag._sightings) <= MOST_SIGHTINGS + 1
+        assert len(lag.sightings) <= MOST_SIGHTINGS + 1

@@ -78,7 +78,7 @@ def runner_on(context: Any) -> SparkRunner:
         log_level="INFO",
         clock=SystemClock(),
     )
-    runner._context = context
+    runner.context = context
     return runner
 
 
@@ -156,11 +156,11 @@ async def test_a_context_that_spark_has_stopped_is_replaced_and_said_why() -> No
     """Its JVM lives on and answers: a master that is away for a minute would else end the copy for good."""
     context = FailingContext(is_stopped=True)
     runner = runner_on(context)
-    runner._output = JvmOutput(io.BytesIO(b"All masters are unresponsive! Giving up.\n"))
+    runner.output = JvmOutput(io.BytesIO(b"All masters are unresponsive! Giving up.\n"))
     with pytest.raises(SparkUnavailableError, match="epoch 1 failed: All masters are unresponsive"):
         await runner.run(epoch_of(1))
     assert context.closed
-    assert runner._context is None
+    assert runner.context is None
     await runner.close()
 
 
@@ -170,5 +170,5 @@ async def test_a_job_that_fails_alone_leaves_its_context_be() -> None:
     with pytest.raises(SparkUnavailableError, match="epoch 1 failed: Py4JError"):
         await runner.run(epoch_of(1))
     assert not context.closed
-    assert runner._context is context
+    assert runner.context is context
     await runner.close()

@@ -132,7 +132,7 @@ async def test_no_job_begins_once_spark_is_closed() -> None:
     jobs = SharedJobs(run_together=spark.run_together, cancel=spark.cancel, gather_seconds=3600.0)
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(jobs.run(epoch_of("a")), name="a")
-        await eventually(lambda: jobs._gathering)
+        await eventually(lambda: jobs.gathering)
         async with asyncio.timeout(60):
             await jobs.close()
             await waiting
@@ -173,9 +173,9 @@ async def test_a_job_begins_once_no_flow_joins_it_any_more_or_it_has_waited_long
 
     async def pause(_: asyncio.Event, __: float) -> bool:
         if late:
-            waiting = len(jobs._jobs)
+            waiting = len(jobs.waiting_or_running)
             group.create_task(jobs.run(late.pop()), name="late")
-            await eventually(lambda: len(jobs._jobs) > waiting)
+            await eventually(lambda: len(jobs.waiting_or_running) > waiting)
         return False
 
     jobs = SharedJobs(

@@ -140,7 +140,7 @@ class Leader:
         elif isinstance(request, EmptyRecords):
             request.outcome = self._append_empty(request)
         else:
-            request.outcome = self._append(request)
+            request.outcome = self.append(request)
         connection.answers.append(request)
 
     def has_answer(self, connection: Connection) -> bool:
@@ -263,7 +263,7 @@ class Leader:
         known = self.producers.get(writer)
         return None if known is None else known.last_sequence
 
-    def _append(self, request: Produce) -> int | Refusal:
+    def append(self, request: Produce) -> int | Refusal:
         known = self.producers.get(request.writer)
         last = (request.base_sequence + len(request.values) - 1) & MASK
         if known is not None:

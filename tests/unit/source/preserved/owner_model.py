@@ -43,7 +43,8 @@ from twinlog_source.preserved.own_batches import (
     is_marker_at,
     sequence_behind,
 )
-from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
+from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.orders import PreservedTerms, TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk

@@ -116,7 +116,7 @@ async def test_a_copy_whose_position_was_taken_away_continues_behind_what_the_ta
     await write(rig.source, P, [1, 2, 3, 4, 5, 6])
     await write(rig.target, COPY, [1, 2, 3, 4])
     state = await rig.owner(AUTO)
-    await state.journal._append(source_offset_key("A", P), None)
+    await state.journal.append(source_offset_key("A", P), None)
     again = await rig.owner(AUTO)
     assert (kind(again), assigned(again).position) == ((True, 0, "", 0, 0), 4)
 

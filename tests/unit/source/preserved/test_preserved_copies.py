@@ -14,7 +14,7 @@ from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.own_batches import ForeignWrite
-from twinlog_source.preserved.writer import PreservedPartition
+from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.task.orders import PreservedTerms, TaskAssignment
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.writing.preserved_copies import (
@@ -308,7 +308,7 @@ async def test_a_copy_is_judged_whose_batches_behind_a_misplaced_one_get_no_answ
     assert first.appends.phase is Phase.FOREIGN
     for send in sends[1:]:
         first.appends.refused(send)
-        rig.preserved.writer._back_off([first], TransientKafkaError("closed", reason="KAFKA_UNAVAILABLE"))
+        rig.preserved.writer.back_off([first], TransientKafkaError("closed", reason="KAFKA_UNAVAILABLE"))
     assert first.target in rig.preserved.judge.waiting
 
 
@@ -469,7 +469,7 @@ async def test_the_end_of_a_task_waits_for_no_hole_that_is_not_begun() -> None:
     rig.shown_nothing(FIRST, 5)
     fill = first.appends.next()
     assert isinstance(fill, Fill)
-    rig.preserved.writer.fill_soon(first, fill)
+    rig.preserved.writer.holes.add(first, fill)
     await rig.preserved.drain()
     assert first.appends.is_idle
     assert rig.copies[FIRST].committed == 0

@@ -10,7 +10,7 @@ from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.preserved.append_log import AppendLog
 from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Send, Tail
-from twinlog_source.preserved.writer import PreservedPartition
+from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.preserved_copy import PreservedCopy

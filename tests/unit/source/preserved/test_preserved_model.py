@@ -245,7 +245,7 @@ class Schedule:
     def _others_write(self) -> None:
         if self.foreign:
             self.leader.producers.pop("foreign", None)
-            self.leader._append(Produce("foreign", 0, (-1,), self.leader.connect()))
+            self.leader.append(Produce("foreign", 0, (-1,), self.leader.connect()))
         elif self.repeated:
             self.leader.repeat_marker()
 

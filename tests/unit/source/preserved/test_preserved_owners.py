@@ -149,7 +149,7 @@ class Schedule:
             leader.log.append(Entry(STRANGERS_MARKER, None, MARKER))
         else:
             leader.producers.pop(STRANGER, None)
-            leader._append(Produce(STRANGER, 0, (-1,), Connection()))
+            leader.append(Produce(STRANGER, 0, (-1,), Connection()))
 
     def _recreate(self) -> None:
         """The target topic is another one; what was sent to the one before may still arrive."""

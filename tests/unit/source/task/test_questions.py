@@ -121,7 +121,7 @@ def test_what_was_fetched_before_a_partition_was_moved_is_not_taken_after_it() -
         copies[ONE].restart_at(0)
         copies[ONE].pause(paused=True)
         answered.set()
-        await until(lambda: not source_reader._in_question)
+        await until(lambda: not source_reader.in_question)
         assert copies[ONE].fetched == 0
 
     reading(brokers, copies, story, on_other_leaders=other_leaders)

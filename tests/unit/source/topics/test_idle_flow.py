@@ -48,7 +48,7 @@ def test_offset_syncs_wake_up_only_while_there_is_something_to_publish() -> None
             group.create_task(syncs.run(stop), name="syncs")
             await wait_or_stop(stop, 3600)
             assert clock.asked < 5
-            syncs._reopen_at = 7200.0  # the syncs topic is away
+            syncs.reopen_at = 7200.0  # the syncs topic is away
             syncs.acknowledged(P, build_batch([NewRecord(None, b"x", 0)]), 0)
             await wait_or_stop(stop, 60)
             assert clock.asked > 60, "what waits is tried again and again"

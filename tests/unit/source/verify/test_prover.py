@@ -126,7 +126,7 @@ def test_a_verification_that_was_killed_still_knows_what_it_left_out(offsets_kep
     def opened() -> ProvenRanges:
         state = ProvenRanges(file=None, topic_ids=ids, memory=memory)
         for line in memory.values():
-            state._take(line)
+            state.take_line(line)
         return state
 
     state, reads = opened(), count(1)

@@ -210,8 +210,8 @@ def test_the_next_run_misses_nothing_of_what_came_after_the_goal_was_taken(opene
 
 def test_a_state_that_cannot_be_written_any_more_ends_no_verification(opened: Opened) -> None:
     state = opened()
-    assert state._stream is not None
-    os.close(state._stream.fileno())
+    assert state.stream is not None
+    os.close(state.stream.fileno())
     state.end(proof(), bounds())
     state.end(proof(), bounds())
     assert opened().narrowed(bounds()).bounds == bounds()

@@ -81,10 +81,10 @@ class SourceReader:
     """Why the source cluster as a whole cannot be read; None while it can."""
     failures: dict[str, int] = field(default_factory=dict)
     """Fetches that failed as a whole, by reason."""
-    _in_question: set[TopicPartition] = field(default_factory=set)
+    in_question: set[TopicPartition] = field(default_factory=set)
     """Partitions whose leaders are being asked about their logs: they are neither fetched nor taken
     meanwhile."""
-    _buffered_bytes: int = 0
+    buffered_bytes: int = 0
     _most_buffered_bytes: int = field(init=False)
     _room: asyncio.Event = field(default_factory=asyncio.Event)
     _turns: FetchSchedule = field(init=False)
@@ -152,10 +152,10 @@ class SourceReader:
             # In the background: an answer may take as long as a broker hangs, and other partitions are read
             # meanwhile.
             if under_others:
-                self._in_question |= {answer.partition for answer in under_others}
+                self.in_question |= {answer.partition for answer in under_others}
                 ask(self._look_at_leaders(under_others), "look at leaders")
             if out_of_range:
-                self._in_question |= {copy.partition for copy in out_of_range}
+                self.in_question |= {copy.partition for copy in out_of_range}
                 ask(self._look_for_positions(out_of_range), "look for positions")
 
     def pop(self) -> PreparedChunk | None:
@@ -164,7 +164,7 @@ class SourceReader:
         while self.chunks:
             chunk = self.chunks.popleft()
             was_full = self._is_full
-            self._buffered_bytes -= chunk.fetched_bytes
+            self.buffered_bytes -= chunk.fetched_bytes
             self._room.set()
             if was_full and not self._is_full and self.offer is not None:
                 self.wake()
@@ -192,12 +192,12 @@ class SourceReader:
     @property
     def _is_full(self) -> bool:
         """Whether the buffer for rounds is full."""
-        return self._buffered_bytes >= self._most_buffered_bytes
+        return self.buffered_bytes >= self._most_buffered_bytes
 
     def _positions(self, now: float) -> dict[TopicPartition, int]:
         """The positions to fetch now."""
         positions = self._turns.next(now)
-        for partition in self._in_question:
+        for partition in self.in_question:
             positions.pop(partition, None)
         if self._is_full:
             self._leave_out_rounds(positions)
@@ -228,7 +228,7 @@ class SourceReader:
         try:
             refused = await self.on_other_leaders(copies)
         finally:
-            self._in_question -= {answer.partition for answer in answers}
+            self.in_question -= {answer.partition for answer in answers}
         for answer, copy, generation in zip(answers, copies, generations, strict=True):
             # A partition that was moved meanwhile may have the same position again, in another log.
             if answer.partition not in refused and copy.generation == generation:
@@ -239,7 +239,7 @@ class SourceReader:
         try:
             await self.on_out_of_range(copies)
         finally:
-            self._in_question -= {copy.partition for copy in copies}
+            self.in_question -= {copy.partition for copy in copies}
         self.wake()
 
     def _is_under_another_leader(self, answer: FetchedPartition) -> bool:
@@ -300,12 +300,12 @@ class SourceReader:
             self.offer(chunk)
         else:
             self.chunks.append(chunk)
-            self._buffered_bytes += size_bytes
+            self.buffered_bytes += size_bytes
             self.arrived.set()
         self._turns.served(
             answer.partition,
             size_bytes,
-            buffered_bytes=self._buffered_bytes,
+            buffered_bytes=self.buffered_bytes,
             now=self.clock.monotonic(),
         )
 

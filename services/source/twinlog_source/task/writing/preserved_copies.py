@@ -3,12 +3,10 @@ acknowledgements.
 
 Invariant A: a preserved copy is read only from where its end was seen.
 
-Invariant B: a copy that cannot keep the offsets is not written any more before its exact position is known.
-
-Invariant C: the position at which a copy ends, and the fact that it ends there, are stored in one
+Invariant B: the position at which a copy ends, and the fact that it ends there, are stored in one
 transaction: the end of its log is no longer its position, and the next owner must not take it for that.
 
-Invariant D: while a task has a copy, nothing else writes about it to the log.
+Invariant C: while a task has a copy, nothing else writes about it to the log.
 """
 
 import asyncio
@@ -27,11 +25,13 @@ from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.fill_limits import FillLimit, is_visible
 from twinlog_source.preserved.hole_cost import HoleCost, HoleCostBucket
 from twinlog_source.preserved.own_batches import ForeignWrite
+from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.reasons import PreservedReason
-from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.orders import TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk
+from twinlog_source.task.writing.copy_endings import CopyEndings
 from twinlog_source.task.writing.filled_beginnings import FilledBeginnings
 from twinlog_source.task.writing.foreign_judge import ForeignJudge
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
@@ -102,6 +102,7 @@ class PreservedCopies:
     """How long a task that lost its partitions may still write."""
     writer: PreservedWriter = field(init=False)
     positions: PreservedPositions = field(init=False)
+    endings: CopyEndings = field(init=False)
     judge: ForeignJudge = field(init=False)
     beginnings: FilledBeginnings = field(init=False)
     by_source: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
@@ -110,8 +111,6 @@ class PreservedCopies:
     """Partitions with records in flight."""
     _touched: set[TopicPartition] = field(default_factory=set)
     """Partitions that may have moved since positions were last stored."""
-    _ending: set[PreservedCopy] = field(default_factory=set)
-    """Those that end once nothing can lengthen them any more."""
     _is_draining: bool = False
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -120,12 +119,20 @@ class PreservedCopies:
         self.positions = PreservedPositions(
             source_alias=self.source_alias, store_position=self.store_position, clock=self.clock
         )
+        self.endings = CopyEndings(
+            writer=self.writer,
+            positions=self.positions,
+            clock=self.clock,
+            is_draining=lambda: self._is_draining,
+            is_over=lambda: self.judge.is_over,
+            ended=self._ended,
+        )
         self.judge = ForeignJudge(
             foreign_write=self.foreign_write,
             tell=self.tell_foreign,
             own_producer_id=self.writer.identity.producer_id,
             end_copy=self.end_at,
-            seconds_before_still=self._seconds_before_still,
+            seconds_before_still=self.endings.seconds_before_still,
         )
         self.beginnings = FilledBeginnings(delete_before=self.delete_before, clock=self.clock)
         self.flush_seconds = min(self.flush_seconds, LONGEST_FLUSH_SECONDS)
@@ -225,7 +232,7 @@ class PreservedCopies:
         other task knows about them. What was only queued is dropped. Raises KafkaError when a hole is still
         being filled, because its outcome is unknown."""
         self._is_draining = True
-        self.writer.leave_holes()
+        self.writer.holes.drop()
         now = self.clock.monotonic()
         for taken in self.by_source.values():
             taken.copy.is_full = True
@@ -314,9 +321,7 @@ class PreservedCopies:
 
     def doubt(self, partition: TopicPartition) -> None:
         """A copy at rest ends later than it was written: check it."""
-        at_target = self.by_source[partition].at_target
-        at_target.appends.doubt()
-        self.writer.wake(at_target)
+        self.endings.check(self.by_source[partition])
 
     def believe(self, partition: TopicPartition) -> bool:
         """Accept the end of a copy as its position, although the filled offsets before it were not compared
@@ -331,24 +336,14 @@ class PreservedCopies:
 
     def give_up(self, partition: TopicPartition, *, reason: str, message: str) -> None:
         """End the copy where it comes to rest: it does not keep the offsets from there on."""
-        taken = self.by_source[partition]
-        if taken.giving_up is None:
-            taken.giving_up = reason, message
-            taken.copy.is_full = True
-            self.forget_queued(partition)
-            self._end_at_rest(taken)
+        self.endings.give_up(self.by_source[partition], reason=reason, message=message)
 
     def end_at(
         self, partition: TopicPartition, position: int, *, until: int, reason: str, message: str
     ) -> None:
         """Write nothing more to a copy at rest: it has the source's offsets below `until`, and what follows
         from `position` on cannot have them."""
-        taken = self.by_source[partition]
-        self.writer.remove(taken.at_target)
-        taken.give_up(position, until=until, reason=reason, message=message)
-        self._active.discard(partition)
-        self.positions.store_end(taken, until=until, reason=reason)
-        self._progress.set()
+        self.endings.end(self.by_source[partition], position, until=until, reason=reason, message=message)
 
     # ----------------------------------------------------------------------------------------------
 
@@ -370,7 +365,7 @@ class PreservedCopies:
                 if appends.phase is Phase.SURE and not appends.is_proving:
                     # Also the rest of a hole that cannot be filled.
                     taken.forget_queued(now)
-                self._end_at_rest(taken)
+                self.endings.end_at_rest(taken)
             elif not taken.required and at_target.hole_cost.is_too_high(now):
                 self.give_up(
                     taken.copy.partition,
@@ -380,42 +375,9 @@ class PreservedCopies:
         self._bound(taken)
         self._progress.set()
 
-    def _end_at_rest(self, taken: PreservedCopy) -> None:
-        if taken.giving_up is None or taken.copy.needs_translation or self.judge.is_over:
-            return
-        if taken.copy.settling:
-            return  # Its position is being moved: it ends where it is moved to.
-        if self.is_at_rest(taken.copy.partition):
-            if self._seconds_before_still(taken) > 0:
-                self._end_later(taken)
-                return
-            if not taken.at_target.appends.is_end_read:
-                # The next owner recognises by the leader epoch of the end whether the copy loses records.
-                self.doubt(taken.copy.partition)
-                return
-            (reason, message), position = taken.giving_up, taken.copy.committed
-            self.end_at(taken.copy.partition, position, until=position, reason=reason, message=message)
-
-    def _end_later(self, taken: PreservedCopy) -> None:
-        """Once nothing can lengthen the copy any more: what comes late would be copied again. So the end is
-        read again then."""
-        if taken in self._ending:
-            return
-        self._ending.add(taken)
-
-        def end() -> None:
-            self._ending.discard(taken)
-            if not taken.copy.needs_translation and not self._is_draining:
-                self.doubt(taken.copy.partition)
-
-        wait_seconds = self._seconds_before_still(taken) + FILL_LOOK_SECONDS
-        asyncio.get_running_loop().call_later(wait_seconds, end)
-
-    def _seconds_before_still(self, taken: PreservedCopy) -> float:
-        """How long a batch of the task before, or of this one whose answer was lost, may still lengthen the
-        copy."""
-        answered_at = taken.at_target.lost_at + self.writer.settings.request_timeout_seconds
-        return max(0.0, max(taken.alone_at, answered_at) - self.clock.monotonic())
+    def _ended(self, partition: TopicPartition) -> None:
+        self._active.discard(partition)
+        self._progress.set()
 
     def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
         """Only a failure that retrying does not heal sets a partition aside: its records would be refused

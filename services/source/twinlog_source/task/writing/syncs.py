@@ -72,7 +72,7 @@ class OffsetSyncs:
     open_producer: Callable[[DataClientPool, ProducerSettings], SyncProducer] = RawProducer
     _producer: SyncProducer | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _reopen_at: float = 0.0
+    reopen_at: float = 0.0
     _queued: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be something to publish."""
 
@@ -114,7 +114,7 @@ class OffsetSyncs:
         if not self.topic:
             return
         if self._producer is None:
-            if self.clock.monotonic() < self._reopen_at or not self.paced.is_waiting:
+            if self.clock.monotonic() < self.reopen_at or not self.paced.is_waiting:
                 return
             await self._open()
         while self._producer is not None and (due := take(self.clock.monotonic())):
@@ -146,6 +146,6 @@ class OffsetSyncs:
 
     async def _lost(self, error: KafkaError) -> None:
         self.problem, self._producer = error, None
-        self._reopen_at = self.clock.monotonic() + REOPEN_AFTER_SECONDS
+        self.reopen_at = self.clock.monotonic() + REOPEN_AFTER_SECONDS
         log.warning("offset_syncs_unavailable", reason=error.reason, error=str(error))
         await self._stack.aclose()

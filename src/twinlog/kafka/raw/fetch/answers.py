@@ -43,7 +43,7 @@ class FetchAnswers:
         self._alias = alias
         self._standings: dict[TopicPartition, Standing] = {}
         self._asked: dict[TopicPartition, int] = {}
-        self._ready: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
+        self.ready: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
         self._served = 0
         self._groups = 0
         self._loop = asyncio.get_running_loop()
@@ -51,11 +51,11 @@ class FetchAnswers:
     def is_asked(self, partition: TopicPartition) -> bool:
         """Its fetch is in flight, or was answered since the last poll: leaving it out of the next one would
         discard the answer."""
-        return partition in self._asked or partition in self._ready
+        return partition in self._asked or partition in self.ready
 
     def is_missing(self, partition: TopicPartition, offset: int) -> bool:
         """Whether nothing is in flight or answered for this position."""
-        answer = self._ready.get(partition)
+        answer = self.ready.get(partition)
         is_ready = answer is not None and answer.fetch_offset == offset
         return not is_ready and self._asked.get(partition) != offset
 
@@ -95,7 +95,7 @@ class FetchAnswers:
         if standing.is_busy:
             self._served += 1
             standing.served_at = self._served
-        self._ready[partition] = FetchedPartition(
+        self.ready[partition] = FetchedPartition(
             partition=partition,
             fetch_offset=offset,
             records=answer.records,
@@ -109,13 +109,13 @@ class FetchAnswers:
         """Its fetch from this offset failed."""
         if self._asked.get(partition) != offset:
             return
-        self._ready[partition] = FetchFailure(partition=partition, fetch_offset=offset, error=error)
+        self.ready[partition] = FetchFailure(partition=partition, fetch_offset=offset, error=error)
 
     def collect(
         self, positions: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, FetchedPartition | FetchFailure]:
         """Return the answers for these positions, and discard all others."""
-        ready, self._ready = self._ready, {}
+        ready, self.ready = self.ready, {}
         return {
             partition: answer
             for partition, answer in ready.items()
@@ -124,7 +124,7 @@ class FetchAnswers:
 
     def discard(self) -> None:
         """Discard all answers."""
-        self._ready.clear()
+        self.ready.clear()
 
     def ask_apart(self, partitions: list[TopicPartition]) -> None:
         """Request these in two groups from now on: the records of one of them cannot be read."""

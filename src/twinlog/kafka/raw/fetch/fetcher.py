@@ -68,10 +68,10 @@ class RawFetcher:
         self._options = options
         self._topic_ids = topic_ids
         self._longest_wait_ms = min(options.max_wait_ms, longest_wait_ms(session.timeout_seconds))
-        self._answers = FetchAnswers(session.alias)
+        self.answers = FetchAnswers(session.alias)
         self._arrived = asyncio.Event()
         self._interrupted = False
-        self._requests: dict[int, int] = {}
+        self.requests_in_flight: dict[int, int] = {}
         self._windows: dict[int, Window] = {}
         self._tasks = OwnedTasks("a fetcher", self._failed)
         self._failure: Exception | None = None
@@ -95,7 +95,7 @@ class RawFetcher:
     def is_asked(self, partition: TopicPartition) -> bool:
         """Its fetch is in flight, or was answered since the last poll: leaving it out of the next one would
         discard the answer."""
-        return self._answers.is_asked(partition)
+        return self.answers.is_asked(partition)
 
     async def request(
         self, positions: Mapping[TopicPartition, int], sizes: FetchSizes = _AS_OPTIONS_SAY
@@ -106,7 +106,7 @@ class RawFetcher:
         Raises KafkaError when no broker can be reached.
         """
         wanted = [
-            partition for partition in positions if self._answers.is_missing(partition, positions[partition])
+            partition for partition in positions if self.answers.is_missing(partition, positions[partition])
         ]
         if not wanted:
             return
@@ -114,24 +114,24 @@ class RawFetcher:
         by_node: dict[int, list[TopicPartition]] = {}
         leaderless: list[FetchPart] = []
         for partition in wanted:
-            node = self._answers.node_for(client, partition)
+            node = self.answers.node_for(client, partition)
             if node is None:
                 leaderless.append(FetchPart(partition, positions[partition]))
             elif self._may_be_asked(node):
                 by_node.setdefault(node, []).append(partition)
         if leaderless:
-            self._answers.ask(leaderless)
+            self.answers.ask(leaderless)
             self._spawn(self._find_leaders(client, leaderless), "find leaders")
         for node in by_node:
             self._window(node)  # Each gets its share of the total.
         for node, partitions in by_node.items():
-            for together in self._apart(node, partitions):
-                if self._requests.get(node, 0) < _REQUESTS_PER_BROKER:
+            for together in self.grouped(node, partitions):
+                if self.requests_in_flight.get(node, 0) < _REQUESTS_PER_BROKER:
                     self._start(node, together, positions, sizes)
 
     def _may_be_asked(self, node: int) -> bool:
         return (
-            self._requests.get(node, 0) < _REQUESTS_PER_BROKER
+            self.requests_in_flight.get(node, 0) < _REQUESTS_PER_BROKER
             and self._session.throttled_seconds(node, FETCH) <= 0
         )
 
@@ -143,36 +143,36 @@ class RawFetcher:
         sizes: FetchSizes,
     ) -> None:
         # The least recently served come first, because the broker fills the answer in this order.
-        partitions.sort(key=lambda partition: self._answers.standing(partition).served_at)
+        partitions.sort(key=lambda partition: self.answers.standing(partition).served_at)
         parts = [
             FetchPart(partition, positions[partition], self._most_bytes(partition, sizes))
             for partition in partitions
         ]
-        self._answers.ask(parts)
-        others = self._requests.get(node, 0)
-        self._requests[node] = others + 1
-        max_wait_ms = self._max_wait_ms(partitions, others=others)
+        self.answers.ask(parts)
+        others = self.requests_in_flight.get(node, 0)
+        self.requests_in_flight[node] = others + 1
+        max_wait_ms = self.wait_ms(partitions, others=others)
         self._spawn(self._fetch(node, parts, sizes.max_bytes, max_wait_ms), f"fetch from {node}")
 
-    def _max_wait_ms(self, partitions: list[TopicPartition], *, others: int) -> int:
+    def wait_ms(self, partitions: list[TopicPartition], *, others: int) -> int:
         """How long a request may wait at a broker that already has `others` of ours."""
         is_urgent = others >= _REQUESTS_PER_BROKER - 1 or any(
-            not self._answers.standing(partition).has_answered for partition in partitions
+            not self.answers.standing(partition).has_answered for partition in partitions
         )
         return min(self._longest_wait_ms, _BRIEF_WAIT_MS) if is_urgent else self._longest_wait_ms
 
-    def _apart(self, node: int, partitions: list[TopicPartition]) -> list[list[TopicPartition]]:
+    def grouped(self, node: int, partitions: list[TopicPartition]) -> list[list[TopicPartition]]:
         """Put busy partitions into a separate request; otherwise each of their answers would also name all
         the quiet ones."""
         groups: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
-            groups.setdefault(self._answers.standing(partition).group, []).append(partition)
+            groups.setdefault(self.answers.standing(partition).group, []).append(partition)
         if groups.keys() != {0}:
             # The newest first; otherwise those that wait long would keep all places, and the search would not
             # end.
             return [groups[number] for number in sorted(groups, reverse=True)]
-        busy = [partition for partition in partitions if self._answers.standing(partition).is_busy]
-        is_room_for_two = self._requests.get(node, 0) <= _REQUESTS_PER_BROKER - 2
+        busy = [partition for partition in partitions if self.answers.standing(partition).is_busy]
+        is_room_for_two = self.requests_in_flight.get(node, 0) <= _REQUESTS_PER_BROKER - 2
         if (
             len(partitions) <= _FEW_PARTITIONS
             or not busy
@@ -182,7 +182,7 @@ class RawFetcher:
             return [partitions]
         return [
             busy,
-            [partition for partition in partitions if not self._answers.standing(partition).is_busy],
+            [partition for partition in partitions if not self.answers.standing(partition).is_busy],
         ]
 
     async def poll(
@@ -205,7 +205,7 @@ class RawFetcher:
                 # A bug is raised in the task that fetches, not in the one that opened this.
                 raise self._failure
             await self.request(positions, sizes)
-            answers = self._answers.collect(positions)
+            answers = self.answers.collect(positions)
             left = give_up_at - self._loop.time()
             if answers or left <= 0 or self._interrupted:
                 self._interrupted = False
@@ -221,7 +221,7 @@ class RawFetcher:
 
         Discards all answers, like a poll, because the log may be another one by the time they are wanted.
         """
-        self._answers.discard()
+        self.answers.discard()
         self._arrived.clear()
         if not self._interrupted:
             with contextlib.suppress(TimeoutError):
@@ -264,7 +264,7 @@ class RawFetcher:
                 offset = offsets.pop(answer.partition, None)
                 if offset is not None:
                     moved |= answer.error_code in LEADER_MOVED
-                    self._answers.take(answer, offset, node)
+                    self.answers.take(answer, offset, node)
             received = sum(len(answer.records) for answer in response.answers)
             throttled_seconds = self._session.throttled_seconds(node, FETCH)
             if throttled_seconds > _LONG_THROTTLE_SECONDS:
@@ -285,17 +285,17 @@ class RawFetcher:
                 window.shrink(most, began=began, now=self._loop.time())
             self._request_failed(offsets, error)
         finally:
-            self._requests[node] -= 1
+            self.requests_in_flight[node] -= 1
             self._over(parts)
 
     def _request_failed(self, offsets: Mapping[TopicPartition, int], error: KafkaError) -> None:
         """Partitions without an answer, each with the requested position."""
         if error.reason == ANSWER_TOO_LARGE.name and len(offsets) > 1:
-            self._answers.ask_apart(list(offsets))
+            self.answers.ask_apart(list(offsets))
             return
         for partition, offset in offsets.items():
-            self._answers.standing(partition).preferred_replica = NO_REPLICA
-            self._answers.fail(partition, offset, about(partition, again(error)))
+            self.answers.standing(partition).preferred_replica = NO_REPLICA
+            self.answers.fail(partition, offset, about(partition, again(error)))
 
     def _window(self, node: int) -> Window:
         window = self._windows.get(node)
@@ -324,15 +324,15 @@ class RawFetcher:
             await refresh_metadata(self._session, client, {part.partition.topic for part in parts})
             for partition, offset, _ in parts:
                 if leader_of(client, partition) is None:
-                    self._answers.fail(partition, offset, no_leader(self._session, client, partition))
+                    self.answers.fail(partition, offset, no_leader(self._session, client, partition))
         except KafkaError as error:
             for partition, offset, _ in parts:
-                self._answers.fail(partition, offset, about(partition, again(error)))
+                self.answers.fail(partition, offset, about(partition, again(error)))
         finally:
             self._over(parts)
 
     def _over(self, parts: list[FetchPart]) -> None:
-        self._answers.no_longer_asked(parts)
+        self.answers.no_longer_asked(parts)
         self._arrived.set()
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:

@@ -111,9 +111,9 @@ def fetch_request(
 
     def decode(data: Frame, position: int, version: int) -> FetchResponse:
         if version < _FLEXIBLE:
-            return _read(data, position, version)
+            return read_fetch_response(data, position, version)
         topics = {raw_id: topic for topic, raw_id in ids.items()} if version >= _WITH_TOPIC_IDS else None
-        return _read_flexible(data, position, topics)
+        return read_flexible_fetch_response(data, position, topics)
 
     return HandWrittenRequest(
         FETCH,
@@ -216,7 +216,7 @@ _SESSION_BYTES = 6
 """Error code and session id."""
 
 
-def _read(data: Frame, position: int, version: int) -> FetchResponse:
+def read_fetch_response(data: Frame, position: int, version: int) -> FetchResponse:
     throttle_ms, position = take_int32(data, position)
     error_code = 0
     if version >= 7:
@@ -262,7 +262,9 @@ def _read(data: Frame, position: int, version: int) -> FetchResponse:
     return FetchResponse(error_code, answers, throttle_ms)
 
 
-def _read_flexible(data: Frame, position: int, topics: Mapping[bytes, str] | None) -> FetchResponse:
+def read_flexible_fetch_response(
+    data: Frame, position: int, topics: Mapping[bytes, str] | None
+) -> FetchResponse:
     """`topics`: by id, for an answer that names topics by their ids."""
     throttle_ms, position = take_int32(data, position)
     (error_code,) = INT16.unpack_from(data, position)

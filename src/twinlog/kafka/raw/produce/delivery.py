@@ -81,8 +81,8 @@ class Delivery:
         self._transactional_id = transactional_id
         # A broker forgets a producer by the timestamps of its records, also while the producer sends old
         # records; then it would accept a batch out of order. Within a transaction it forgets no producer.
-        self._batches = OpenBatches(max_in_flight=settings.max_in_flight if transactional_id else 1)
-        self.idle = self._batches.idle
+        self.batches = OpenBatches(max_in_flight=settings.max_in_flight if transactional_id else 1)
+        self.idle = self.batches.idle
         """Set while everything is acknowledged."""
         self._identity = ProducerIdentity(-1, -1)
         self._stopped = False
@@ -90,7 +90,7 @@ class Delivery:
         self._ways = BrokerWays(settings, self._wake.set)
         self._children: set[asyncio.Task[None]] = set()
         self._deadlines = Deadlines(
-            self._batches,
+            self.batches,
             self._ways,
             delivery_timeout_seconds=settings.delivery_timeout_seconds,
             alias=session.alias,
@@ -125,7 +125,7 @@ class Delivery:
             latest=now + settings.longest_delivery_seconds,
             acknowledged=self._loop.create_future(),
         )
-        self._batches.put(pending)
+        self.batches.put(pending)
         self._deadlines.watch(pending)
         self._wake.set()
         return pending.acknowledged
@@ -141,9 +141,9 @@ class Delivery:
         if self._stopped:
             return
         if identity.producer_id != self._identity.producer_id:
-            self._batches.forget()
+            self.batches.forget()
         elif identity != self._identity:
-            self._batches.begin_epoch(self._transaction.added)
+            self.batches.begin_epoch(self._transaction.added)
         self._transaction.ended(identity)
         self._identity = identity
 
@@ -171,7 +171,7 @@ class Delivery:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self._batches.busy and not self._stopped:
+            if self.batches.busy and not self._stopped:
                 await self._dispatch()
 
     async def _dispatch(self) -> None:
@@ -186,11 +186,11 @@ class Delivery:
             return
         entering: set[TopicPartition] = set()
         if self._transactional_id is not None:
-            entering = self._transaction.enter(client, self._batches.busy.keys())
+            entering = self._transaction.enter(client, self.batches.busy.keys())
         while round_ := self._next_round(client, entering):
             for (node, connection), pending_batches in round_.items():
                 self._produce(node, connection, pending_batches)
-        self._routes.refresh_if_stale(client, self._batches.busy, self._refuse, self._loop.time())
+        self._routes.refresh_if_stale(client, self.batches.busy, self._refuse, self._loop.time())
 
     def _next_round(
         self, client: DataClient, entering: set[TopicPartition]
@@ -201,7 +201,7 @@ class Delivery:
         chosen: dict[tuple[int, DataConnection], list[PendingBatch]] = {}
         sizes: dict[int, int] = {}
         is_open_to_all = self._transactional_id is None
-        for partition, queue in self._batches.in_turn():
+        for partition, queue in self.batches.in_turn():
             if not (is_open_to_all or partition in self._transaction.added or partition in entering):
                 continue
             route = self._routes.find(client, partition)
@@ -226,7 +226,7 @@ class Delivery:
             if self._transactional_id is not None:
                 self._transaction.taken(partition)
             sizes[leader] = size
-            self._batches.had_turn(partition)
+            self.batches.had_turn(partition)
         return chosen
 
     def _produce(self, node: int, connection: DataConnection, pending_batches: list[PendingBatch]) -> None:
@@ -282,9 +282,9 @@ class Delivery:
             code = answer.error_code
             refusal = refusal_of(answer, alias=self._session.alias)
             if refusal is None:
-                self._batches.queue_of(partition).acknowledge(pending)
-                self._batches.finish(pending, answer.base_offset)
-            elif may_retry(pending, self._batches.queue_of(partition), code):
+                self.batches.queue_of(partition).acknowledge(pending)
+                self.batches.finish(pending, answer.base_offset)
+            elif may_retry(pending, self.batches.queue_of(partition), code):
                 if code in LEADER_MOVED:
                     self._routes.suspect(connection=False)
                 self._send_again(pending, refusal)
@@ -305,7 +305,7 @@ class Delivery:
         pending.last_error = error
         first = self._settings.retry_pause_seconds
         pause_seconds = backoff_seconds(pending.attempts - 1, first=first, longest=_LONGEST_PAUSE * first)
-        self._batches.queue_of(pending.partition).give_back(pending, self._loop.time() + pause_seconds)
+        self.batches.queue_of(pending.partition).give_back(pending, self._loop.time() + pause_seconds)
         self._loop.call_later(pause_seconds + TIMER_MARGIN_SECONDS, self._wake.set)
 
     # ------------------------------------------------------------------------------------ around it
@@ -318,7 +318,7 @@ class Delivery:
     def _stop_with(self, error: KafkaError) -> None:
         self._stopped = True
         self._transaction.stop()
-        self._batches.fail_all(error, self.partition_failures)
+        self.batches.fail_all(error, self.partition_failures)
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         child = self._tasks.create_task(work, name=name)

@@ -61,7 +61,7 @@ class RawProducer:
         self._coordinator = TransactionCoordinator(
             session, transactional_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
         )
-        self._delivery = Delivery(session, settings, self._coordinator, transactional_id, on_failure)
+        self.delivery = Delivery(session, settings, self._coordinator, transactional_id, on_failure)
         self._tasks = OwnedTasks("a producer", self._failed)
 
     async def __aenter__(self) -> Self:
@@ -72,30 +72,30 @@ class RawProducer:
         if self.transactional_id is not None:
             await self._coordinator.agree(timeout_seconds=self._settings.delivery_timeout_seconds)
         await self._tasks.open()
-        self._delivery.start(self._tasks, self._identity)
+        self.delivery.start(self._tasks, self._identity)
         self._state = ProducerState.READY
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop at once; unacknowledged batches fail. An open transaction is left to the id's next owner."""
         self._state = ProducerState.CLOSED
-        self._delivery.stop()
+        self.delivery.stop()
         await self._tasks.close()
 
     @property
     def state(self) -> ProducerState:
-        if self._state is not ProducerState.CLOSED and self._delivery.failure is not None:
+        if self._state is not ProducerState.CLOSED and self.delivery.failure is not None:
             return ProducerState.FAILED
         return self._state
 
     @property
     def failure(self) -> KafkaError | None:
-        return self._delivery.failure
+        return self.delivery.failure
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
         """The partitions of the target that caused `failure`; empty if it is not about partitions."""
-        return self._delivery.partition_failures
+        return self.delivery.partition_failures
 
     def begin(self) -> None:
         """Open a transaction; nothing is sent yet. Raises StateError, or the earlier failure."""
@@ -112,12 +112,12 @@ class RawProducer:
         the records exist only after `commit`. Raises StateError, or the earlier failure.
         """
         self._expect(ProducerState.IN_TRANSACTION if self.transactional_id else ProducerState.READY)
-        return self._delivery.put(partition, batch)
+        return self.delivery.put(partition, batch)
 
     async def flush(self) -> None:
         """Wait until everything is acknowledged, at most as long as the longest delivery takes. Raises the
         failure."""
-        await self._delivery.idle.wait()
+        await self.delivery.idle.wait()
         if self.failure is not None:
             raise self.failure
         if self._state is ProducerState.CLOSED:
@@ -129,21 +129,21 @@ class RawProducer:
         time-out."""
         self._expect(ProducerState.IN_TRANSACTION)
         await self.flush()
-        if self._delivery.has_transaction:
+        if self.delivery.has_transaction:
             self._state = ProducerState.ENDING
             try:
                 self._identity = await self._coordinator.end(
                     self._identity, commit=True, timeout_seconds=self._settings.delivery_timeout_seconds
                 )
             except KafkaError as error:
-                self._delivery.fail(error)
+                self.delivery.fail(error)
                 raise
-            self._delivery.transaction_ended(self._identity)
+            self.delivery.transaction_ended(self._identity)
         self._state = ProducerState.READY
 
     def _failed(self, error: Exception) -> None:
         """A bug ended the sending task: nothing more would be acknowledged."""
-        self._delivery.fail(KafkaError(f"{type(error).__name__}: {error}", reason="INTERNAL"))
+        self.delivery.fail(KafkaError(f"{type(error).__name__}: {error}", reason="INTERNAL"))
 
     def _expect(self, state: ProducerState) -> None:
         if self.state is state:

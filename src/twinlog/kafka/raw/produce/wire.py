@@ -82,7 +82,7 @@ def produce_request(
         PRODUCE,
         versions,
         encode,
-        _read_produce_response,
+        read_produce_response,
         flexible_from=_FLEXIBLE_PRODUCE,
         throttle_of=_throttle_of_produce,
     )
@@ -126,9 +126,9 @@ _PRODUCED = struct.Struct(">ihqq")
 """partition, error code, base offset, log append time."""
 
 
-def _read_produce_response(data: Frame, position: int, version: int) -> ProduceResponse:
+def read_produce_response(data: Frame, position: int, version: int) -> ProduceResponse:
     if version >= _FLEXIBLE_PRODUCE:
-        return _read_flexible_produce_response(data, position)
+        return read_flexible_produce_response(data, position)
     answers = []
     topic_count, position = take_int32(data, position)
     for _ in range(topic_count):
@@ -156,7 +156,7 @@ def _take_record_errors(data: Frame, position: int) -> tuple[str, int]:
     return message or first, position
 
 
-def _read_flexible_produce_response(data: Frame, position: int) -> ProduceResponse:
+def read_flexible_produce_response(data: Frame, position: int) -> ProduceResponse:
     answers = []
     topic_count, position = take_compact_length(data, position)
     for _ in range(topic_count):

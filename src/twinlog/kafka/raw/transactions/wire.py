@@ -57,10 +57,10 @@ def add_partitions_request(
             pieces += (string(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
         return pieces
 
-    return HandWrittenRequest(_ADD_PARTITIONS, range(3), encode, _read_added)
+    return HandWrittenRequest(_ADD_PARTITIONS, range(3), encode, read_added_partitions)
 
 
-def _read_added(data: Frame, position: int, _version: int) -> dict[TopicPartition, int]:
+def read_added_partitions(data: Frame, position: int, _version: int) -> dict[TopicPartition, int]:
     codes: dict[TopicPartition, int] = {}
     topic_count, position = take_int32(data, position + _THROTTLE_BYTES)
     for _ in range(topic_count):
@@ -85,10 +85,10 @@ def end_request(
         return [string(transactional_id), body]
 
     versions = range(_BUMPING_END, _BUMPING_END + 1) if gives_identity else range(3)
-    return HandWrittenRequest(_END, versions, encode, _read_end, flexible_from=_FLEXIBLE_END)
+    return HandWrittenRequest(_END, versions, encode, read_end, flexible_from=_FLEXIBLE_END)
 
 
-def _read_end(data: Frame, position: int, version: int) -> EndAnswer:
+def read_end(data: Frame, position: int, version: int) -> EndAnswer:
     _, error_code = _ENDED.unpack_from(data, position)
     if version < _BUMPING_END or error_code:
         return EndAnswer(error_code, None)

@@ -7,7 +7,7 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Lane
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog_source.preserved.append_log import AppendLog
-from twinlog_source.preserved.writer import PreservedPartition
+from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.stream.reports import EVERYTHING_SECONDS, SLOW_SECONDS, Reporter
 from twinlog_source.task.writing.preserved_copy import PreservedCopy

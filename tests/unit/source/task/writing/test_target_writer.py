@@ -171,7 +171,7 @@ async def test_reading_that_waits_for_room_leaves_writing_its_turn() -> None:
     rig.source_reader.limit_buffer(10)
     for end in range(1, 6):
         rig.fetched(GOOD, end)
-        rig.source_reader._buffered_bytes += 10
+        rig.source_reader.buffered_bytes += 10
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(rig.source_reader.run(stop), name="source_reader")

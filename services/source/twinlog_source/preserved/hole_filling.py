@@ -1,0 +1,136 @@
+"""Fills the holes of a task's preserved copies: several at a time, and a new run only after the last one.
+
+The filler's id is initialised before anything is written, because only then do logs end where they seem to
+(rule 5 of docs/adr/0008), and again after each failure.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.deadline import pause
+from twinlog.model import TopicPartition
+from twinlog_source.log.fencing import FENCED
+from twinlog_source.preserved.append_log import Phase
+from twinlog_source.preserved.append_steps import Fill
+from twinlog_source.preserved.fillers import HoleFiller
+from twinlog_source.preserved.partition import PreservedPartition
+
+FIRST_PAUSE_SECONDS = 0.02
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class HoleFilling:
+    """The part of `PreservedWriter` that fills holes. The callbacks are the writer's."""
+
+    filler: HoleFiller
+    partitions: Mapping[TopicPartition, PreservedPartition]
+    """Those of the writer, by target partition."""
+    clock: Clock
+    may_write: Callable[[], bool]
+    """Whether the task may still write."""
+    fenced: Callable[[KafkaError], None]
+    """Called when another owner has taken over the filler's id: the task may no longer write."""
+    back_off: Callable[[Iterable[PreservedPartition], KafkaError], None]
+    moved: Callable[[PreservedPartition], None]
+    """Called when the outcome for a partition is known."""
+    is_open: bool = False
+    """Whether the filler's id was initialised since the task began."""
+    _is_filling: bool = False
+    _holes: dict[TopicPartition, Fill] = field(default_factory=dict)
+    """Those of the next run."""
+
+    def add(self, partition: PreservedPartition, hole: Fill) -> None:
+        """Fill a hole in the next run."""
+        partition.filling_since = self.clock.monotonic()
+        self._holes[partition.target] = hole
+
+    def drop(self) -> None:
+        """Fill none of the holes that are not begun."""
+        holes, self._holes = self._holes, {}
+        for target in holes:
+            if target in self.partitions:
+                self.partitions[target].appends.not_filled()
+
+    async def open(self) -> None:
+        """Initialise the filler's id, once. Returns early when the task may no longer write."""
+        self.is_open = self.filler.is_open or await self._open()
+
+    def begin(self) -> Coroutine[None, None, None] | None:
+        """What fills the holes that were added, and those that are added meanwhile; the caller has to run it.
+        None = nothing was added, or the last run has not ended."""
+        if self._is_filling or not self._holes:
+            return None
+        self._is_filling = True
+        return self._run()
+
+    async def _run(self) -> None:
+        try:
+            while self._holes and self.may_write():
+                holes, self._holes = self._holes, {}
+                await self._fill(holes)
+        finally:
+            self._is_filling = False
+
+    async def _open(self) -> bool:
+        """Initialise the filler's id, which ends what its former owner, or this one, left open. Retried until
+        it succeeds; False when this task may no longer write."""
+        pause_seconds = FIRST_PAUSE_SECONDS
+        while self.may_write():
+            try:
+                await self.filler.open()
+            except KafkaError as error:
+                if error.reason == FENCED:
+                    self.fenced(error)
+                    return False
+                waiting = [each for each in self.partitions.values() if each.appends.phase is not Phase.SURE]
+                self.back_off(waiting, error)
+                await pause(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+            else:
+                return True
+        return False
+
+    async def _fill(self, holes: Mapping[TopicPartition, Fill]) -> None:
+        left = dict(holes)
+
+        def ended(target: TopicPartition, is_filled: bool) -> None:
+            del left[target]
+            self._ended(target, is_filled=is_filled)
+
+        def left_out(target: TopicPartition, error: KafkaError) -> None:
+            self.back_off([self.partitions[target]], error)
+            ended(target, False)
+
+        try:
+            await self.filler.fill(
+                {target: (hole.first, hole.count) for target, hole in holes.items()}, ended, left_out
+            )
+        except KafkaError as error:
+            if error.reason == FENCED:
+                self.fenced(error)
+                return
+            self._blame(left, error)
+            # First wait: what the failed transaction left open ends with a marker in each of these logs.
+            if not await self._open():
+                return
+        for target in left:
+            self._ended(target, is_filled=False)
+
+    def _ended(self, target: TopicPartition, *, is_filled: bool) -> None:
+        each = self.partitions.get(target)
+        if each is None:
+            return
+        each.appends.filled(for_certain=is_filled)
+        if is_filled:
+            each.hole_cost.filled(each.filling_since, self.clock.monotonic())
+            each.failures, each.problem = 0, None
+        self.moved(each)
+
+    def _blame(self, holes: Mapping[TopicPartition, Fill], error: KafkaError) -> None:
+        """The partition that caused the error; the others only shared its transaction."""
+        about = error.metadata.get("topic"), error.metadata.get("partition")
+        at_fault = [target for target in holes if (target.topic, str(target.partition)) == about]
+        self.back_off([self.partitions[target] for target in at_fault or holes], error)
