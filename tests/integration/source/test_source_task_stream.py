@@ -53,7 +53,7 @@ class Host:
     async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
         return Start()
 
-    async def reopened(self, epoch: Epoch) -> None:
+    async def reopened(self, epoch: Epoch, slot: Slot) -> None:
         """It may continue."""
 
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:

@@ -73,7 +73,13 @@ class MoveJournal:
             return None
         last = decode_record(newest)
         stood_at = {group: offsets for group, (chain, offsets) in groups.items() if chain == last.chain}
-        return replace(last, stood_at=stood_at, moved=tuple(sorted({*last.moved, *stood_at})))
+        before = {
+            group: offsets
+            for group, (chain, offsets) in groups.items()
+            if last.chain_before and chain == last.chain_before
+        }
+        moved = tuple(sorted({*last.moved, *stood_at}))
+        return replace(last, stood_at=stood_at, stood_before=before, moved=moved)
 
     async def store(self, record: MoveRecord, *, groups: Collection[str] = ()) -> None:
         """Store the record; return when the target has acknowledged it. `groups` names the groups of

@@ -76,6 +76,11 @@ class MoveRecord:
     chain: str = ""
     """Identifies the runs of one kind since the last move in the other direction. A group that one of them
     finished is not moved again."""
+    chain_before: str = ""
+    """The chain of the last move in the other direction."""
+    stood_before: Mapping[str, GroupOffsets] = field(default_factory=dict)
+    """The offsets at which the last move in the other direction found the groups, without those that this
+    chain has finished."""
     moved: tuple[str, ...] = ()
     """Groups that these runs have finished."""
     whole: bool = False
@@ -128,6 +133,7 @@ def encode_record(flow: Flow, record: MoveRecord) -> tuple[bytes, bytes]:
         "aborted": record.aborted,
         "on_target": record.on_target,
         "chain": record.chain,
+        "chain_before": record.chain_before,
         "whole": record.whole,
         "fences_before": [asdict(fence) for fence in record.fences_before],
         "left_behind": record.left_behind,
@@ -168,6 +174,7 @@ def decode_record(value: bytes) -> MoveRecord:
             aborted=aborted,
             on_target=fields.get("on_target", not back) is True,
             chain=_text(fields.get("chain", "")),
+            chain_before=_text(fields.get("chain_before", "")),
             whole=fields.get("whole", fields["state"] == MoveState.DONE and not fields["groups"]) is True,
             fences_before=_fences(fields.get("fences_before", [])),
             left_behind=_texts(fields.get("left_behind", [])),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
@@ -10,6 +11,18 @@ from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import LogBounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalEnds:
+    """Where the logs end on the cluster that a move leaves."""
+
+    ends: Mapping[TopicPartition, int]
+    open_transactions: frozenset[TopicPartition] = frozenset()
+    """Partitions with a transaction that was still open behind the fence. Its records may follow the ends."""
+    still_written: frozenset[TopicPartition] = frozenset()
+    """Partitions that kept growing behind the fence, for as long as it was waited for."""
+
 
 FENCE_SETTLE_SECONDS = 30.0
 """The longest time that logs may keep growing behind a fence; then their present ends are used."""
@@ -62,13 +75,13 @@ async def ends_behind_fence(
     clock: Clock,
     stop: asyncio.Event,
     look_seconds: float,
-) -> tuple[dict[TopicPartition, int], frozenset[TopicPartition]]:
-    """Wait until the logs no longer grow, then return their ends, and the partitions that still have an open
-    transaction. Raises KafkaError.
+) -> FinalEnds:
+    """Wait until the logs no longer grow, at most `FENCE_SETTLE_SECONDS`, then return their ends. Raises
+    KafkaError.
 
     Brokers apply a fence with a delay, and a fence does not keep an open transaction from being committed.
     """
-    ends = await ends_now(side, partitions)
+    before = ends = await ends_now(side, partitions)
     latest: Mapping[TopicPartition, int | KafkaError] = {}
     give_up_at = clock.monotonic() + FENCE_SETTLE_SECONDS
     while clock.monotonic() < give_up_at and not stop.is_set():
@@ -82,4 +95,7 @@ async def ends_behind_fence(
         for partition, end in latest.items()
         if isinstance(end, int) and end > ends.get(partition, end)
     }
-    return ends, frozenset(waiting)
+    growing = {partition for partition, end in ends.items() if end != before.get(partition)}
+    return FinalEnds(
+        ends=ends, open_transactions=frozenset(waiting), still_written=frozenset(growing - waiting)
+    )

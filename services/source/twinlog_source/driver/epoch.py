@@ -5,6 +5,7 @@ the epoch's token is served; the stream of an older one is closed.
 """
 
 import asyncio
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -79,7 +80,9 @@ class Slot:
     final: LastWords | None = None
     worker: str = ""
     heard_at: float = 0.0
-    """When its task was started, or reported last, in monotonic seconds."""
+    """When its task came, was started, or reported last, in monotonic seconds."""
+    waits_for_driver: bool = False
+    """The driver has to answer its task, and reads no reports meanwhile."""
     counted: TaskCounters = field(default_factory=TaskCounters)
     """The task's counters from its latest report."""
     limits: SlotLimits = field(default_factory=SlotLimits)
@@ -136,11 +139,20 @@ class Epoch:
     def cut_off(self, slot: Slot) -> None:
         """Stop serving the slot's task: close its stream. Another task may come unless the epoch is over."""
         slot.joined += 1
+        slot.waits_for_driver = False
         self.move(slot, SlotState.LOST)
 
-    def silent_slots(self, *, since: float) -> list[Slot]:
-        """The running slots whose task was not heard from since this time, in monotonic seconds."""
-        return [slot for slot in self.slots if slot.state is SlotState.RUNNING and slot.heard_at < since]
+    def silent_slots(self, *, since: float, lost_since: float) -> list[Slot]:
+        """The started slots whose task must be frozen: it runs and was not heard from since `since`, or it
+        was lost and no other task was heard from since `lost_since`. In monotonic seconds."""
+        limits = {SlotState.RUNNING: since, SlotState.LOST: lost_since}
+        return [
+            slot
+            for slot in self.slots
+            if slot.started
+            and not slot.waits_for_driver
+            and slot.heard_at < limits.get(slot.state, -math.inf)
+        ]
 
     def job_ended(self, failure: TwinlogError | None) -> None:
         """No more tasks will connect."""

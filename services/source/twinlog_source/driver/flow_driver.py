@@ -49,7 +49,7 @@ from twinlog_source.driver.gauges import FlowGauges
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.shared_workers import seconds_to_renewal
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.stream.stream_pace import frozen_seconds
+from twinlog_source.driver.stream.stream_pace import LONGEST_WITHOUT_TASK_SECONDS, frozen_seconds
 from twinlog_source.driver.stream.task_commands import Limit
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.log.fencing import FENCED
@@ -383,10 +383,14 @@ class FlowDriver:
             await wait_or_stop(stop, min(poll_seconds, span.seconds_left(self.clock.monotonic())))
 
     def _has_frozen_task(self, epoch: Epoch, now: float) -> bool:
-        """Cut off tasks that say nothing for so long that their worker must be frozen. Spark does not notice
-        that: the next epoch takes their partitions over, and fences them in case they wake up."""
+        """Cut off tasks that say nothing for so long that their worker must be frozen, also while they get
+        ready. Spark does not notice that: the next epoch takes their partitions over, and fences them in case
+        they wake up."""
         longest_seconds = frozen_seconds(self.state.flow.settings.stalled_seconds)
-        silent = epoch.silent_slots(since=now - longest_seconds)
+        silent = epoch.silent_slots(
+            since=now - longest_seconds,
+            lost_since=now - max(longest_seconds, LONGEST_WITHOUT_TASK_SECONDS),
+        )
         for slot in silent:
             log.warning("task_frozen", flow=str(self.flow), slot=slot.index, worker=slot.worker)
             epoch.cut_off(slot)

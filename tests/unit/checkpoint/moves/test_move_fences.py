@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from twinlog.errors import StateError, TransientKafkaError
+from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.policy.replication import IdentityReplicationPolicy
@@ -165,6 +166,70 @@ async def test_a_transaction_that_is_open_behind_the_fence_is_not_forgotten() ->
         log.finish(transaction, Transaction.ABORTED)
         _, over = await run(rig.served.failover, FENCED)
     assert over.left_behind == []
+
+
+async def test_a_writer_that_the_fence_does_not_stop_keeps_a_failover_from_being_complete() -> None:
+    """A super user, for example: what it writes after the final offsets would be lost with the cluster."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+
+        def writes_on(call: Call) -> None:
+            rig.logs.produce(1)
+            rig.fakes.clock.advance(1)
+
+        undo = rig.logs.source.intercept("list_offsets", writes_on)
+        _, report = await run(rig.served.failover, replace(FENCED, accept_loss=False))
+        undo()
+    assert any("still writes behind the fence" in reason for reason in report.left_behind)
+    assert any(str(ORIGIN) in reason for reason in report.left_behind)
+
+
+async def test_a_fence_that_somebody_removed_is_not_reported_as_present() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover, FENCED)
+        await rig.logs.source.delete_acls([FENCE])
+        steps, report = await run(rig.served.failover)
+        assert [step.message for step in steps if step.step is Step.FENCE] == [
+            "writes are already denied on 0 topics"
+        ]
+        (reason,) = [each for each in report.left_behind if "removed the fence" in each]
+        assert ORIGIN.topic in reason
+        _, again = await run(rig.served.failover, FENCED)
+    assert not any("removed the fence" in each for each in again.left_behind)
+
+
+@pytest.mark.parametrize("is_grouped", [True, False])
+async def test_a_failback_that_leaves_groups_behind_keeps_the_fence_and_the_grants(is_grouped: bool) -> None:
+    """Producers of the groups that stay still write to the copies."""
+    writer = AclBinding(
+        resource_type="TOPIC",
+        resource_name=ORIGIN.topic,
+        pattern_type="LITERAL",
+        principal="User:app",
+        host="*",
+        operation="WRITE",
+        permission="ALLOW",
+    )
+    async with move_rig() as rig:
+        for group in ("g", "other"):
+            rig.logs.source.set_group(group, {ORIGIN: 100})
+        await rig.logs.source.create_acls([writer])
+        await run(rig.served.failover, replace(FENCED, grant_write=True))
+        granted = set(rig.logs.target.acls)
+        assert granted
+        if not is_grouped:
+            place = await offset_of(rig.logs.target, "other", COPY)
+            rig.logs.target.set_group("other", {COPY: place or 0}, state="STABLE", member_count=1)
+        options = replace(NO_WAIT, groups=("g",)) if is_grouped else NO_WAIT
+        steps, _ = await run(rig.served.failback, options)
+        assert (Step.UNFENCE, StepState.SKIPPED) in [(step.step, step.state) for step in steps]
+        await run(rig.served.failback, options)
+        assert (rig.logs.source.acls, rig.logs.target.acls) == ({writer, FENCE}, granted)
+        if not is_grouped:
+            rig.logs.target.set_group("other", {COPY: place or 0})
+        await run(rig.served.failback)
+        assert (rig.logs.source.acls, rig.logs.target.acls) == ({writer}, set())
 
 
 def test_copies_are_left_out_for_only_twinlog_writes_to_them() -> None:

@@ -241,6 +241,26 @@ async def test_a_group_that_was_put_back_on_the_target_goes_home_to_where_it_is_
     assert home == next(record.offset for record in rig.logs.visible_source() if record.offset >= 40)
 
 
+async def test_an_interrupted_failback_still_knows_where_the_failover_found_the_groups() -> None:
+    """The next run moves a group that was put back to its place, as the interrupted one would have."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("early", {ORIGIN: 40})
+        await run(rig.served.failover)
+        lower = await offset_of(rig.logs.target, "early", COPY)
+        rig.logs.target.set_group("g", {COPY: lower or 0})
+        before = actions(await rig.served.failback.plan(NO_WAIT))
+        cut = rig.served.failback.run(NO_WAIT)
+        async for event in cut:
+            if isinstance(event, StepEvent) and (event.step, event.state) == (Step.CHECK, StepState.DONE):
+                break
+        await cut.aclose()
+        assert actions(await rig.served.failback.plan(NO_WAIT)) == before
+        await run(rig.served.failback)
+        home = await offset_of(rig.logs.source, "g", ORIGIN)
+    assert home == next(record.offset for record in rig.logs.visible_source() if record.offset >= 40)
+
+
 async def test_a_group_whose_way_home_is_not_exact_stays_where_it_left() -> None:
     """The floor is lower, but nobody put the group back."""
     async with move_rig() as rig:

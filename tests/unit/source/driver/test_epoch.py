@@ -50,11 +50,22 @@ def test_a_running_task_that_says_nothing_is_silent() -> None:
     epoch = Epoch(flow=Flow("A", "B"), number=1, plan=((P,), (Q,)))
     first, second = epoch.slots
     epoch.move(first, SlotState.RUNNING)
+    first.started = True
     first.heard_at, second.heard_at = 10.0, 0.0
-    assert epoch.silent_slots(since=10.0) == []
-    assert epoch.silent_slots(since=10.1) == [first], "a slot without a running task waits for one"
-    epoch.cut_off(first)
-    assert epoch.silent_slots(since=10.1) == []
+    assert epoch.silent_slots(since=10.0, lost_since=0.0) == []
+    assert epoch.silent_slots(since=10.1, lost_since=0.0) == [first], "the other one was not started"
+    first.waits_for_driver = True
+    assert epoch.silent_slots(since=10.1, lost_since=0.0) == [], "its driver owes it an answer"
+
+
+def test_a_lost_task_that_no_other_replaces_is_silent_in_the_end() -> None:
+    """Spark runs no frozen task again: neither one whose stream was closed, nor one that gets ready."""
+    epoch = Epoch(flow=Flow("A", "B"), number=1, plan=((P,),))
+    (slot,) = epoch.slots
+    slot.started, slot.heard_at = True, 10.0
+    epoch.cut_off(slot)
+    assert epoch.silent_slots(since=10.1, lost_since=10.0) == [], "another one may come"
+    assert epoch.silent_slots(since=10.1, lost_since=10.1) == [slot]
 
 
 @pytest.mark.parametrize("count", [1, 3])

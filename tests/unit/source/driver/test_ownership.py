@@ -193,12 +193,12 @@ async def test_a_task_with_new_ids_goes_on_only_while_its_epoch_lives_and_the_fl
     )
     living, over = (Epoch(flow=first.flow.flow, number=number, plan=((P,),)) for number in (2, 1))
     over.end("EPOCH_OVER")
-    await host.reopened(living)
+    await host.reopened(living, living.slots[0])
     with pytest.raises(StateError) as late:
-        await host.reopened(over)
+        await host.reopened(over, over.slots[0])
     assert late.value.reason == "EPOCH_OVER"
     await rig.owner()
-    for admission in (host.reopened(living), host.rejoin(living, living.slots[0])):
+    for admission in (host.reopened(living, living.slots[0]), host.rejoin(living, living.slots[0])):
         with pytest.raises(FatalKafkaError) as displaced:
             await admission
         assert displaced.value.reason == "PRODUCER_FENCED"

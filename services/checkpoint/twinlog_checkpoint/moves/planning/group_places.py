@@ -118,14 +118,15 @@ class GroupPlaces:
         """
         if last is None:
             return {}
-        if last.kind is not self.route.kind:
-            return {
-                (entry.group, entry.from_partition): last.stood_at.get(entry.group, {}).get(
-                    entry.to_partition
-                )
-                for entry in wanted
-                if entry.to_partition is not None and entry.translation.verdict in COMPARED
-            }
+        is_other_kind = last.kind is not self.route.kind
+        found_at = last.stood_at if is_other_kind else last.stood_before
+        found = {
+            (entry.group, entry.from_partition): found_at.get(entry.group, {}).get(entry.to_partition)
+            for entry in wanted
+            if entry.to_partition is not None and entry.translation.verdict in COMPARED
+        }
+        if is_other_kind:
+            return found
         stood = {
             (entry.group, entry.from_partition): SourcePosition(
                 partition=entry.from_partition, next_offset=then
@@ -135,7 +136,7 @@ class GroupPlaces:
             and (then := last.stood_at.get(entry.group, {}).get(entry.from_partition, 0)) > entry.from_offset
         }
         answers = await self.route.translate(set(stood.values())) if stood else {}
-        return {place: answers[position].downstream_offset for place, position in stood.items()}
+        return found | {place: answers[position].downstream_offset for place, position in stood.items()}
 
     async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
         """Return the groups' offsets as the cluster that they leave has them."""

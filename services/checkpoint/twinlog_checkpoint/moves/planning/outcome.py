@@ -79,9 +79,11 @@ def left_behind(
     drained: bool,
     accepted: bool,
     open_transactions: Collection[TopicPartition] = (),
+    still_written: Collection[TopicPartition] = (),
+    unfenced_topics: Collection[str] = (),
 ) -> list[str]:
     """Why the cluster that the groups left must not be switched off yet: groups with members, offsets without
-    a translation, records that are not copied.
+    a translation, records that are not copied, writers that the fence does not stop.
 
     Topics that no flow copies are no reason, because the rules exclude them. `accepted` means that missing
     records and groups without a translation are accepted.
@@ -106,6 +108,16 @@ def left_behind(
         reasons.append(
             f"transactions were still open when the ends of the logs were read, so their records may not be"
             f" copied: {names}: run it again when they have ended"
+        )
+    if still_written and not accepted:
+        names = _named([str(partition) for partition in sorted(still_written)])
+        reasons.append(
+            f"somebody still writes behind the fence: {names}: stop the producer (ACLs do not bind a super"
+            " user of the cluster), then run it again"
+        )
+    if unfenced_topics and not accepted:
+        reasons.append(
+            f"somebody removed the fence of {_named(sorted(unfenced_topics))}: run it again with --fence"
         )
     return reasons
 

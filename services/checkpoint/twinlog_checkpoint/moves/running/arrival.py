@@ -82,7 +82,12 @@ class Arrival:
         )
         await verify(cluster, partitions)
         yield step_event(self.clock, Step.VERIFY, StepState.DONE, "every committed offset was read back")
-        if record.former_fences:
+        newly = finished_with(partitions)
+        is_whole = finished(record, newly, partitions, options, now_ms=self.clock.now_ms()).whole
+        if record.former_fences and not is_whole:
+            message = f"the fence on {plan.to_alias} stays until every group has moved"
+            yield step_event(self.clock, Step.UNFENCE, StepState.SKIPPED, message)
+        elif record.former_fences:
             lifted = record.former_fences
             await self.duty.hold(lambda: delete_rules(cluster, lifted))
             record = replace(record, former_fences=()).after(Step.UNFENCE)
@@ -90,12 +95,11 @@ class Arrival:
             yield step_event(
                 self.clock, Step.UNFENCE, StepState.DONE, f"removed the fence on {plan.to_alias}"
             )
-        async for entry in self._rights(record, plan):
+        async for entry in self._rights(record, plan, is_whole=is_whole):
             if isinstance(entry, MoveRecord):
                 record = entry
             else:
                 yield entry
-        newly = finished_with(partitions)
         record = finished(record, newly, partitions, options, now_ms=self.clock.now_ms())
         await self.store(record, groups=newly)
         moved = len(going_on(partitions))
@@ -111,10 +115,12 @@ class Arrival:
         yield Arrived(record=record, plan=carried_out)
 
     async def _rights(
-        self, record: MoveRecord, plan: MovePlan
+        self, record: MoveRecord, plan: MovePlan, *, is_whole: bool
     ) -> AsyncGenerator[StepEvent | MoveRecord, None]:
         """Grant writers the right to write to the copies, or revoke it; yield the record last. Grants are
-        recorded before they are created, so that a killed run leaves no unknown grant."""
+        recorded before they are created, so that a killed run leaves no unknown grant.
+
+        Only a run after which every group has moved revokes: before, applications may still write there."""
         route = self.planner.route
         if plan.write_grants:
             grants = plan.write_grants
@@ -123,7 +129,10 @@ class Arrival:
             await self.duty.hold(lambda: create_rules(route.to_cluster, grants))
             message = f"granted rights to write to copies on {plan.to_alias}: {len(grants)}"
             yield step_event(self.clock, Step.GRANT, StepState.DONE, message)
-        if record.former_grants:
+        if record.former_grants and not is_whole:
+            message = f"the rights to write to copies on {plan.from_alias} stay until every group has moved"
+            yield step_event(self.clock, Step.REVOKE, StepState.SKIPPED, message)
+        elif record.former_grants:
             ours = [grant for grant in record.former_grants if route.is_copy(grant.resource_name)]
             await self.duty.hold(lambda: delete_rules(route.from_cluster, ours))
             record = replace(record, former_grants=())

@@ -11,7 +11,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal.record import MoveRecord, Step
-from twinlog_checkpoint.moves.ends import ends_behind_fence, ends_now
+from twinlog_checkpoint.moves.ends import FinalEnds, ends_behind_fence, ends_now
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState, step_event
@@ -37,6 +37,10 @@ class Departed:
     open_transactions: Collection[TopicPartition] = ()
     """Partitions with a transaction that was still open behind the fence. Its records may follow the final
     offsets."""
+    still_written: Collection[TopicPartition] = ()
+    """Partitions that somebody still wrote to behind the fence."""
+    unfenced_topics: Collection[str] = ()
+    """Topics of the recorded fence whose ACL somebody else has removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,18 +72,19 @@ class Departure:
         Raises StateError (BACKLOG_NOT_COPIED, STOPPING) or KafkaError.
         """
         fenced = options.fence and await self._unfenced(record)
+        removed: Collection[str] = ()
         if fenced:
             record = await self._fenced(record)
             message = f"writes are denied on {_topics(len(record.fences))}"
             yield step_event(self.clock, Step.FENCE, StepState.DONE, message)
         elif record.fences:
-            message = f"writes are already denied on {_topics(len(record.fences))}"
+            removed = await self._removed(record)
+            message = f"writes are already denied on {_topics(len(record.fences) - len(removed))}"
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, message)
         else:
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, "no fence was requested")
-        finals, unsettled = await self._final_offsets(fenced=bool(record.fences) or options.fence)
-        kept_out = {fence.resource_name for fence in record.fences}
-        unsettled = {partition for partition in unsettled if partition.topic in kept_out}
+        found = await self._final_offsets(fenced=bool(record.fences) or options.fence)
+        finals, kept_out = found.ends, {fence.resource_name for fence in record.fences}.difference(removed)
         if (recorded or fenced) and Step.FINAL_OFFSETS not in record.done:
             record = record.after(Step.FINAL_OFFSETS)
             await self.store(record)
@@ -90,7 +95,20 @@ class Departure:
         async for event in self._drain(finals, options):
             drained = drained or (event.step is Step.DRAIN and event.state is StepState.DONE)
             yield event
-        yield Departed(record=record, fenced=fenced, drained=drained, open_transactions=unsettled)
+        yield Departed(
+            record=record,
+            fenced=fenced,
+            drained=drained,
+            open_transactions={each for each in found.open_transactions if each.topic in kept_out},
+            still_written={each for each in found.still_written if each.topic in kept_out},
+            unfenced_topics=removed,
+        )
+
+    async def _removed(self, record: MoveRecord) -> Collection[str]:
+        """The topics of the recorded fence that are not fenced any more. Raises KafkaError."""
+        topics = {fence.resource_name for fence in record.fences}
+        missing = await missing_fences(self.planner.route.from_cluster, topics)
+        return topics if missing is None else {fence.resource_name for fence in missing}
 
     async def _unfenced(self, record: MoveRecord) -> bool:
         """Whether the writers of a topic are not fenced yet, or it is not known. Raises KafkaError."""
@@ -150,13 +168,11 @@ class Departure:
         await self.store(record)
         return record
 
-    async def _final_offsets(
-        self, *, fenced: bool
-    ) -> tuple[dict[TopicPartition, int], Collection[TopicPartition]]:
+    async def _final_offsets(self, *, fenced: bool) -> FinalEnds:
         route = self.planner.route
         partitions = {entry.here for entry in await route.written()}
         if not fenced:
-            return await ends_now(route.here, partitions), ()
+            return FinalEnds(ends=await ends_now(route.here, partitions))
         return await ends_behind_fence(
             route.here,
             partitions,

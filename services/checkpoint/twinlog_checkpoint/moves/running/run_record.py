@@ -42,6 +42,8 @@ def begun(
         former_grants=() if last is None else last.former_grants if same else last.grants,
         on_target=last is not None and last.on_target,
         chain=(last.chain or run_id) if last is not None and same else run_id,
+        chain_before="" if last is None else last.chain_before if same else last.chain,
+        stood_before={} if last is None else last.stood_before if same else last.stood_at,
         moved=tuple(sorted(kept)),
         stood_at=kept,
     )

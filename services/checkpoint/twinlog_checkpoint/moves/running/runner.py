@@ -39,7 +39,7 @@ from twinlog_checkpoint.moves.running.events import (
     step_event,
 )
 from twinlog_checkpoint.moves.running.recorded import failback_due, recorded_move
-from twinlog_checkpoint.moves.running.run_record import begun, given_up
+from twinlog_checkpoint.moves.running.run_record import begun, finished, given_up
 from twinlog_checkpoint.moves.write_block import delete_rules
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -75,13 +75,13 @@ class MoveRunner:
             raise _in_progress(f"a {self.planner.route.kind} of {self.planner.route.flow} is running")
         async with self.lock:
             last = await self.recorded()
-            finished: set[str] = set()
+            done_with: set[str] = set()
             if last is not None and last.kind is self.planner.route.kind:
-                finished = await self.planner.places.finished_with(last, options)
+                done_with = await self.planner.places.finished_with(last, options)
             record = begun(
                 self.planner.route.kind,
                 last,
-                finished,
+                done_with,
                 options,
                 run_id=uuid.uuid4().hex[:12],
                 now_ms=self.clock.now_ms(),
@@ -206,18 +206,20 @@ class MoveRunner:
             options, from_reachable=plan.from_reachable, without=record.moved, last=last
         )
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
-        unfinished = {entry.group for entry in partitions} - finished_with(partitions)
+        newly = finished_with(partitions)
+        unfinished = {entry.group for entry in partitions} - newly
+        is_whole = finished(record, newly, partitions, options, now_ms=self.clock.now_ms()).whole
+        undoes = is_whole and (record.former_fences or record.former_grants)
         if (
             again
             and last is not None
-            and not (departed.fenced or unfinished or writes(partitions) or record.former_fences)
-            and not (plan.write_grants or record.former_grants)
+            and not (departed.fenced or unfinished or writes(partitions) or undoes or plan.write_grants)
         ):
             if not (last.whole or options.groups):
                 last = replace(last, whole=True, on_target=last.kind is MoveKind.FAILOVER)
                 await self._store(last)
-            finished = await self.planner.done(fenced_plan(plan, record), partitions)
-            report = self._report(last, finished, options, departed, already_done=True)
+            carried_out = await self.planner.done(fenced_plan(plan, record), partitions)
+            report = self._report(last, carried_out, options, departed, already_done=True)
             await self._note_left_behind(last, report)
             yield report
             return
@@ -296,6 +298,8 @@ class MoveRunner:
                 drained=departed.drained,
                 accepted=options.accept_loss,
                 open_transactions=departed.open_transactions,
+                still_written=departed.still_written,
+                unfenced_topics=departed.unfenced_topics,
             ),
         )
 

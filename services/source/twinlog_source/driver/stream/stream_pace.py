@@ -32,6 +32,11 @@ def report_seconds(flows: int) -> float:
     return min(LONGEST_REPORT_SECONDS, max(SHORTEST_REPORT_SECONDS, flows / REPORTING_FLOWS_PER_SECOND))
 
 
+LONGEST_WITHOUT_TASK_SECONDS = 120.0
+"""How long a slot may be without a task: longer than Spark and a task that gets ready take, also while a
+cluster does not answer."""
+
+
 def frozen_seconds(stalled_seconds: float) -> float:
     """The silence after which a task counts as frozen; `stalled_seconds` is `twinlog.stalled.seconds`.
 

@@ -37,6 +37,7 @@ class TaskHost:
         return self.jobs.epoch_of(number)
 
     def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
+        slot.heard_at = self.clock.monotonic()
         prepare = self.tasks.prepare(
             epoch.number,
             slot.index,
@@ -57,8 +58,11 @@ class TaskHost:
         log.info("task_rejoined", flow=str(epoch.flow), epoch=epoch.number, slot=slot.index)
         return self.start(epoch, slot)
 
-    async def reopened(self, epoch: Epoch) -> None:
-        await self.state.confirm()
+    async def reopened(self, epoch: Epoch, slot: Slot) -> None:
+        try:
+            await self.state.confirm()
+        finally:
+            slot.heard_at = self.clock.monotonic()
         self._require_right(epoch)
 
     def _require_right(self, epoch: Epoch) -> None:

@@ -1,7 +1,7 @@
 """WorkerService: the driver's end of every task's control stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Protocol
 
 import structlog
@@ -43,7 +43,7 @@ class WorkerHost(Protocol):
         it."""
         ...
 
-    async def reopened(self, epoch: Epoch) -> None:
+    async def reopened(self, epoch: Epoch, slot: Slot) -> None:
         """A running task has initialised its ids again. Raises TwinlogError when it must not continue."""
         ...
 
@@ -107,7 +107,11 @@ class _Conversation:
         self._slot = slot
         self._context = context
         slot.joined += 1
+        slot.waits_for_driver = False
         self._serial = slot.joined
+        if slot.state in (SlotState.PREPARED, SlotState.RUNNING):
+            # The stream of the task before still looks alive. This one is not ready.
+            epoch.move(slot, SlotState.LOST if slot.started else SlotState.WAITING)
 
     @property
     def _is_served(self) -> bool:
@@ -168,10 +172,8 @@ class _Conversation:
             if not self._is_served:
                 return
             match report.WhichOneof("report"):
-                case "prepared":
-                    await self._prepared()
-                case "reopened":
-                    await self._reopened()
+                case "prepared" | "reopened" as asked:
+                    await self._answered(self._prepared if asked == "prepared" else self._reopened)
                 case "partitions":
                     self._host.observe(epoch, slot, task_report(report.partitions))
                     reports += 1
@@ -188,10 +190,19 @@ class _Conversation:
                 case _:
                     pass
 
+    async def _answered(self, answer: Callable[[], Awaitable[None]]) -> None:
+        """The task's reports are read after the answer, which takes as long as a transaction stays open."""
+        self._slot.waits_for_driver = True
+        try:
+            await answer()
+        finally:
+            if self._is_served:
+                self._slot.waits_for_driver = False
+
     async def _reopened(self) -> None:
         answer = Resume()
         try:
-            await self._host.reopened(self._epoch)
+            await self._host.reopened(self._epoch, self._slot)
         except TwinlogError as error:
             answer = Resume(reason=error.reason, message=str(error))
         if self._is_served:

@@ -18,7 +18,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
-from twinlog_source.driver.epoch import Epoch, Slot
+from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.stream.stream_pace import LONGEST_REPORT_SECONDS
 from twinlog_source.driver.stream.task_commands import Start
 from twinlog_source.driver.stream.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
@@ -87,9 +87,10 @@ class Host:
     """A driver that says nothing of its own accord."""
 
     lease_seconds: int
+    epoch: Epoch = field(default_factory=lambda: EPOCH)
 
     def epoch_of(self, number: int) -> Epoch | None:
-        return EPOCH
+        return self.epoch
 
     def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
         return pb.Prepare(lease=Duration(seconds=self.lease_seconds))
@@ -97,7 +98,7 @@ class Host:
     async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
         return Start()
 
-    async def reopened(self, epoch: Epoch) -> None:
+    async def reopened(self, epoch: Epoch, slot: Slot) -> None:
         """It may continue."""
 
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
@@ -119,6 +120,36 @@ async def task() -> AsyncIterator[pb.WorkerReport]:
     hello = pb.Hello(flow=flow, epoch=1, slot=0, token=EPOCH.token, version=__version__)
     yield pb.WorkerReport(hello=hello)
     await wait_or_stop(asyncio.Event(), 60.0)
+
+
+@pytest.mark.parametrize(
+    ("is_started", "before", "after"),
+    [(False, SlotState.PREPARED, SlotState.WAITING), (True, SlotState.RUNNING, SlotState.LOST)],
+)
+def test_a_task_that_replaces_another_one_is_not_ready_itself(
+    is_started: bool, before: SlotState, after: SlotState
+) -> None:
+    """The host of the task before vanished, so its stream still looks alive. The new one has not initialised
+    its ids: were it started, that would be after the driver looked whether the flow is still its own."""
+    epoch = Epoch(flow=FLOW, number=1, plan=((TopicPartition("t", 0),),))
+    (slot,) = epoch.slots
+    slot.started = is_started
+
+    async def newcomer() -> AsyncIterator[pb.WorkerReport]:
+        flow = types_pb2.Flow(source=FLOW.source, target=FLOW.target)
+        yield pb.WorkerReport(hello=pb.Hello(flow=flow, epoch=1, token=epoch.token, version=__version__))
+        await wait_or_stop(asyncio.Event(), 60.0)
+
+    async def scenario() -> None:
+        servicer = WorkerServicer({FLOW: Host(10, epoch)})
+        epoch.move(slot, before)
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(servicer.Run(newcomer(), cast("Context", Heard())), name="newcomer")
+            await wait_or_stop(asyncio.Event(), 1.0)
+            assert slot.state is after
+            serving.cancel()
+
+    run_in_virtual_time(scenario())
 
 
 @pytest.mark.parametrize("lease_seconds", [1, 5, 10, 60])
