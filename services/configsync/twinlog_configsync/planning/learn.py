@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog.kafka.ports import AclBinding, ConfigSource, QuotaEntity
 from twinlog_configsync.model.actions import (
     Change,
     CreateAcl,
@@ -74,15 +74,27 @@ def _last_set(before: Memory, plan: Plan, outcome: Outcome, rules: FlowRules) ->
     known = dict(before.last_set)
     for action in outcome.applied:
         if isinstance(action, CreateTopic):
-            known[action.source_topic] = dict(action.configs)
+            pair = outcome.world.topics.pairs[action.source_topic]
+            known[action.source_topic] = _shown(pair, action.configs)
     if Scope.CONFIGS in plan.scopes:
         waiting = _not_done(plan, outcome)
         not_done = {each.source_topic for each in waiting if isinstance(each, SetConfig | DeleteConfig)}
         for name, pair in outcome.world.topics.pairs.items():
             wanted = _overrides(pair, outcome.world.topics, rules)
             if wanted is not None and name not in not_done:
-                known[name] = wanted
+                known[name] = _shown(pair, wanted)
     return known
+
+
+def _shown(pair: TopicPair, values: Mapping[str, str]) -> dict[str, str]:
+    """Those of the values that the copy shows. A value that a broker does not show yet, or that the copy was
+    created without, is no drift when the next pass sets it."""
+    if isinstance(pair.target_configs, KafkaError):
+        return dict(values)
+    overrides = {
+        entry.name: entry.value for entry in pair.target_configs if entry.source is ConfigSource.TOPIC
+    }
+    return {name: value for name, value in values.items() if overrides.get(name) == value}
 
 
 def _not_done(plan: Plan, outcome: Outcome) -> list[Change]:

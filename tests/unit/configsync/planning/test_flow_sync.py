@@ -376,3 +376,38 @@ async def test_a_topic_with_tiered_storage_is_made_without_it_where_the_target_h
     await flow.refresh([Scope.TOPICS])
     assert flow.topics()["orders"].state is TopicState.READY
     assert await flow.target_overrides("A.orders") == {"retention.ms": "1000"}
+    await flow.refresh([Scope.CONFIGS])
+    assert flow.sync.status.scopes[Scope.CONFIGS].drift_reverted == 0, "nobody but Twinlog left it out"
+
+
+async def test_configs_of_a_topic_that_somebody_else_created_first_are_no_drift(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders", configs={"retention.ms": "1000"})
+
+    def somebody_was_faster(call: Call) -> None:
+        if any(topic.name == "A.orders" for topic in call.arguments["topics"]):
+            flow.target.add_topic("A.orders")
+
+    flow.target.intercept("create_topics", somebody_was_faster)
+    await flow.refresh([Scope.TOPICS])
+    await flow.refresh([Scope.CONFIGS])
+    assert await flow.target_overrides("A.orders") == {"retention.ms": "1000"}
+    assert flow.sync.status.scopes[Scope.CONFIGS].drift_reverted == 0
+
+
+async def test_a_change_that_a_broker_does_not_show_yet_is_no_drift(flow: FlowUnderTest) -> None:
+    """Brokers apply a change a moment after it was acknowledged, and passes may follow every second."""
+    flow.source.add_topic("orders", configs={"retention.ms": "1000"})
+    await flow.refresh()
+    await flow.source.alter_topic_configs({"orders": [ConfigChange(name="retention.ms", value="2000")]})
+    shown = await flow.target.describe_topic_configs(["A.orders"])
+
+    def as_before(call: Call) -> None:
+        call.result.update({name: shown[name] for name in call.result if name in shown})
+
+    undo = flow.target.intercept("describe_topic_configs", as_before, after=True)
+    await flow.refresh([Scope.CONFIGS])
+    await flow.refresh([Scope.CONFIGS])
+    undo()
+    await flow.refresh([Scope.CONFIGS])
+    assert await flow.target_overrides("A.orders") == {"retention.ms": "2000"}
+    assert flow.sync.status.scopes[Scope.CONFIGS].drift_reverted == 0
