@@ -237,7 +237,7 @@ ALERTS: tuple[Alert, ...] = (
         ),
         held="2m",
         summary='{{ $labels.instance }}: the token for {{ or $labels.twinlog_cluster "the other services" }}'
-        " is near its end, or no new one is to be had",
+        " expires soon, or cannot be renewed",
     ),
     Alert(
         name="TwinlogTargetThrottles",

@@ -12,7 +12,7 @@ from deploy.observability.grafana import Board
 CONFIG = Board(
     uid="twinlog-5-config",
     title="Twinlog 5: configuration and access",
-    meaning="Is the target as the source: topics, configurations, ACLs, quotas?",
+    meaning="Does the target match the source: topics, configurations, ACLs, quotas?",
     panels=(
         panel(
             "Out of step",

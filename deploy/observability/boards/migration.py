@@ -30,7 +30,8 @@ _GO: dict[str, Any] = {"kind": "stat", "width": 3, "height": 5, "words": GO}
 MIGRATION = Board(
     uid="twinlog-6-migration",
     title="Twinlog 6: the hour of migration",
-    meaning="May consumers and producers move now? From the top: go or no-go, what drains, what holds it up.",
+    meaning="May consumers and producers move now? From the top: go or no-go, which backlogs shrink, what"
+    " blocks the move.",
     panels=(
         panel(
             "Producers silent",

@@ -89,7 +89,7 @@ def decompress(codec: Codec, data: memoryview | bytes | bytearray, max_bytes: in
 def too_large(what: str) -> WireFormatError:
     """BATCH_TOO_LARGE: opening the batch would take more memory than a batch may take."""
     return WireFormatError(
-        f"a batch {what}: raise twinlog.batch.max.uncompressed.bytes if it is no attack",
+        f"a batch {what}: raise twinlog.batch.max.uncompressed.bytes if the batch is valid",
         reason="BATCH_TOO_LARGE",
     )
 

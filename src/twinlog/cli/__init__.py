@@ -110,7 +110,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "groups": LazyCommand(
         target="twinlog.cli.checkpoint.groups:groups_command",
-        summary="Show where every consumer group stands on both clusters.",
+        summary="Show the offsets of every consumer group on both clusters.",
     ),
     "translate": LazyCommand(
         target="twinlog.cli.checkpoint.translate:translate_command",

@@ -275,7 +275,7 @@ def _spark(
         findings.warning(
             "twinlog.source.worker.endpoint",
             f"port {own_port} is that of twinlog.source.listen, and tasks have a port of their own: the"
-            " source service does not start; choose another one, as 17405",
+            " source service does not start; choose another one, for example 17405",
         )
     written = precedence.strip_prefix(raw, SPARK_CONF_PREFIX)
     master = top.text("twinlog.spark.master")

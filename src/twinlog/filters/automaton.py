@@ -95,7 +95,7 @@ class Automaton:
                 return self._state(following, members=members)
             case Anchor(kind):
                 if kind not in ("A", "Z"):
-                    raise NoAutomatonError("it asks what stands beside a place")
+                    raise NoAutomatonError("it has a boundary such as \\b, or looks around")
                 return self._state(following, anchor=kind)
             case Sequence(parts):
                 for part in reversed(parts):

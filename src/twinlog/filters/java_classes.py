@@ -131,7 +131,7 @@ class CharacterClasses:
         if match is not None:
             code = int(match[1] or match[2] or match[3], 16)
             if code > sys.maxunicode:
-                raise RegexSyntaxError(f"{match[0]} at {position} is no character")
+                raise RegexSyntaxError(f"{match[0]} at {position} is not a character")
             return _literal(chr(code)), match.end()
         match = _OCTAL.match(self._pattern, position)
         if match is not None:

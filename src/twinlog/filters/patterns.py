@@ -63,7 +63,8 @@ def _compile_all(key: str, patterns: tuple[str, ...]) -> LinearPattern | None:
             (pattern for pattern in patterns if _compile_alone(pattern) is None), "|".join(patterns)
         )[:_SHOWN_CHARACTERS]
         raise ConfigError(
-            f"{key}: {culprit!r} is no valid regular expression: {_reason(culprit, error)}{_remedy(culprit)}",
+            f"{key}: {culprit!r} is not a valid regular expression: {_reason(culprit, error)}"
+            f"{_remedy(culprit)}",
             metadata={"key": key, "pattern": culprit},
         ) from error
 

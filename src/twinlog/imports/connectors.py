@@ -131,7 +131,7 @@ class ConnectorImport:
         else:
             spec = BY_ANY_NAME.get(key)
             if spec is None or spec.scope not in _FLOW_SCOPES:
-                report.ignored(setting, f"{key} is no key of MirrorMaker 2")
+                report.ignored(setting, f"MirrorMaker 2 has no key {key}")
             elif spec.no_effect:
                 report.ignored(setting, spec.no_effect)
             elif not _READERS[connector.kind].intersection(spec.services) or key == "enabled":
@@ -201,7 +201,7 @@ class ConnectorImport:
         if not self.draft.set_flow(flow, key, setting):
             self.draft.report.to_do(
                 setting,
-                f"another connector of {flow} has another value of {key}, which stands for all",
+                f"another connector of {flow} has another value of {key}, which the flow uses",
                 becomes=f"{flow}.{key}",
             )
 

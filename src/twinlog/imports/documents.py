@@ -186,7 +186,7 @@ class _JsonTree:
         if word == "[":
             return Tree(place=place, file=self._file, line=line, items=tuple(self._items(place, depth)))
         if word in ("NaN", "Infinity", "-Infinity"):
-            raise _error(self._file, line, f"{word} is no value of JSON")
+            raise _error(self._file, line, f"{word} is not a JSON value")
         if word == "null":
             return Tree(place=place, file=self._file, line=line, is_scalar=True)
         scalar = self._text(word, line) if word.startswith('"') else word
@@ -205,7 +205,7 @@ class _JsonTree:
                 break
             name = self._text(word, line)
             if name in found:
-                raise _error(self._file, line, f"{name!r} stands twice in one object")
+                raise _error(self._file, line, f"{name!r} occurs twice in one object")
             found[name] = self._tree(*next(self._words), _below(place, name), depth + 1)
         return found
 
@@ -262,7 +262,7 @@ class _Counted:
             if name is None:
                 raise _error(self._file, line, "a name of a field has to be text")
             if name in own:
-                raise _error(self._file, line, f"{name!r} stands twice here")
+                raise _error(self._file, line, f"{name!r} occurs twice here")
             own[name] = self.tree(value, _below(place, name), depth + 1)
         return {**merged, **own}
 

@@ -114,7 +114,8 @@ class Draft:
         elif key.endswith(_LOGIN_HANDLER) and not setting.value.strip().endswith(_KNOWN_LOGINS):
             self.report.to_do(
                 setting,
-                "a class of Java that nothing here stands for: write another login (docs/security.md)",
+                "a Java login class that Twinlog does not support: configure another login"
+                " (docs/security.md)",
                 becomes=becomes,
             )
         else:

@@ -29,7 +29,7 @@ _TAKEN_AS_IT_IS = (
     " checks it (docs/migration/mirrormaker2.md)"
 )
 _MIRROR_MAKER_1 = (
-    "this is no connector's file; of MirrorMaker 1 `twinlog mirror-maker` takes both files"
+    "this is not a connector's file; for MirrorMaker 1 run `twinlog mirror-maker` with both files"
     " (docs/migration/mirrormaker1.md)"
 )
 _RESOURCE = re.compile(r"^apiVersion:", re.MULTILINE)

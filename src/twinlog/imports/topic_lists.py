@@ -68,7 +68,7 @@ class TopicListImport:
         else:
             self._draft.report.to_do(
                 whole,
-                "nothing tells where the copies stand: import again with --group GROUP, which committed on"
+                "it is not known where the copies end: import again with --group GROUP, which committed on"
                 f" the source, or write {flow}.twinlog.start.time; {flow} is switched off until then",
                 becomes=f"{flow}.twinlog.start.group",
             )
@@ -119,7 +119,9 @@ def ureplicator_topics(text: str, draft: Draft, renames: list[Setting]) -> Itera
             continue
         setting = Setting(value=words[0], place=words[0][:80], line=number)
         if len(words) > 2 or not all(map(_TOPIC.fullmatch, words)):
-            draft.report.impossible(setting, "this line is no topic, and no mapping of a topic to a topic")
+            draft.report.impossible(
+                setting, "this line is neither a topic nor a mapping of a topic to a topic"
+            )
             continue
         if len(words) == 2 and words[1] != words[0]:
             renames.append(setting.at(f"{words[0]} -> {words[1]}"))
@@ -134,7 +136,7 @@ def topics_of_json(tree: Tree, draft: Draft) -> Iterator[Setting]:
             if _is_topic(name.setting, draft):
                 yield _escaped(name.setting)
         else:
-            draft.report.impossible(item.setting, "this is no topic, and has no field `topic`")
+            draft.report.impossible(item.setting, "this is not a topic, and has no field `topic`")
 
 
 def _is_topic(setting: Setting, draft: Draft) -> bool:

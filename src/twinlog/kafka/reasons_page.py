@@ -22,7 +22,7 @@ gone, the partition continues without a command.
 _KAFKA_HEAD = """
 ## From Kafka's brokers and clients
 
-"Retried" says whether Twinlog retries the operation by itself; otherwise somebody has to act (partitions are
+"Retried" says whether Twinlog retries the operation by itself; otherwise an operator must act (partitions are
 retried in any case). The codes are the error codes of Kafka's protocol; a reason without a code is an error
 of the client. A gRPC status without a reason of Twinlog is shown as `GRPC_` and the name of the status.
 

@@ -138,7 +138,7 @@ def _shape(written: str, text: str) -> Shape:
         try:
             parts.append(Group(number, compile_linear(inside), inside))
         except RegexSyntaxError as error:
-            raise _wrong(written, f"({inside}) is no valid regular expression: {error}") from error
+            raise _wrong(written, f"({inside}) is not a valid regular expression: {error}") from error
         rest = rest[closing + 1 :]
     return tuple(parts)
 

@@ -130,7 +130,8 @@ COMMANDS: Final = ReasonGroup(
         OwnReason(
             "NOT_AUTHORIZED",
             "the caller's role does not allow the call",
-            "name the caller in `twinlog.auth.operators` or `twinlog.auth.admins`, or ask somebody who is",
+            "name the caller in `twinlog.auth.operators` or `twinlog.auth.admins`, or ask an operator or an"
+            " admin",
         ),
         OwnReason(
             "WRONG_PORT", "a task called the port for operators, or an operator the port for tasks", "nothing"
@@ -151,11 +152,11 @@ COMMANDS: Final = ReasonGroup(
         OwnReason(
             "REQUEST_MISSING",
             "a call sent no request within 10 seconds",
-            "use a client whose network is not that slow",
+            "check the network between the client and the service",
         ),
         OwnReason(
             "REQUEST_UNREADABLE",
-            "the request of a call is not that of its method",
+            "a request does not match the message type of its method",
             "use Twinlog's proto files",
         ),
         OwnReason("TOO_MANY_CALLS", "a caller has too many calls open", "end some of them"),

@@ -156,8 +156,8 @@ TOPICS: Final = ReasonGroup(
         OwnReason(
             "CYCLE",
             "by its name the topic is a copy that came through the target, or through the source itself",
-            "nothing; if it is no copy, its name begins with the alias of one of the two clusters: give that"
-            " cluster another alias",
+            "nothing; if it is not a copy, its name begins with the alias of one of the two clusters: give"
+            " that cluster another alias",
         ),
         OwnReason("HEARTBEATS", "heartbeats are replicated whatever the topic rules say", NOTHING),
         OwnReason("DELETED_AT_SOURCE", "the source topic was deleted; its copy stays", NOTHING),

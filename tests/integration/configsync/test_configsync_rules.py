@@ -63,7 +63,7 @@ async def test_changed_rules_are_in_effect_on_all_services_and_survive_restarts(
             flow = f"{east}->{west}"
             code, _, err = await twinlog(configsync, "rules", "set", flow, "topics", "*")
             assert code == 2
-            assert "'*' is no valid regular expression" in err
+            assert "'*' is not a valid regular expression" in err
 
             for key, element in (("topics", users), ("groups", second)):
                 code, _, err = await twinlog(configsync, "rules", "add", flow, key, element)

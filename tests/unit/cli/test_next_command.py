@@ -161,5 +161,5 @@ def test_mirror_makers_dry_run_refuses_what_would_not_start(tmp_path: Path) -> N
     both = ["--consumer.config", str(file), "--producer.config", str(file), "--dry-run"]
     answer = invoke(["mirror-maker", *both, "--include", "a("])
     assert answer.exit_code == 2
-    assert "no valid regular expression" in answer.stderr
+    assert "not a valid regular expression" in answer.stderr
     assert invoke(["mirror-maker", *both, "--include", "a"]).exit_code == 0

@@ -35,5 +35,5 @@ def test_a_rule_that_says_nothing_clear_is_refused(text: str, said: str) -> None
 
 
 def test_a_pattern_that_does_not_compile_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no valid regular expression"):
+    with pytest.raises(ConfigError, match="not a valid regular expression"):
         parse_fixed_configs("(orders retention.ms=1")

@@ -95,8 +95,8 @@ def test_what_finds_nothing_stays_as_written_and_is_said_once() -> None:
         assert resolved(made, "${fake:nothing} ${other:p4ss}") == "${fake:nothing} ${other:p4ss}"
     texts = [str(notice) for notice in findings.notices]
     assert texts == [
-        "line 3: k: ${fake:nothing} is used as it stands: provider 'fake' has no such value",
-        "line 3: k: ${other:…} is used as it stands: there is no provider 'other' in config.providers",
+        "line 3: k: ${fake:nothing} is used literally: provider 'fake' has no such value",
+        "line 3: k: ${other:…} is used literally: there is no provider 'other' in config.providers",
     ]
 
 

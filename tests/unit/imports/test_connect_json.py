@@ -162,8 +162,8 @@ def test_other_connectors_are_named_and_left_out() -> None:
     ("text", "problem"),
     [
         ('[\n{"name": }]', "estate:2"),
-        ('{"a": 1,\n "b": {},\n "a": 2}', "estate:3: 'a' stands twice in one object"),
-        ('{"config":\n {"tasks.max": NaN}}', "estate:2: NaN is no value of JSON"),
+        ('{"a": 1,\n "b": {},\n "a": 2}', "estate:3: 'a' occurs twice in one object"),
+        ('{"config":\n {"tasks.max": NaN}}', "estate:2: NaN is not a JSON value"),
         ('{"name": "x",\n\n "config": {"topics": "a"},}', "estate:3: "),
         ('{"name": "x"}\n"y"', "estate:2: Extra data"),
         ('{"name": "x"}\n{"name": }', "estate:2: "),

@@ -310,7 +310,7 @@ spec:
     ("text", "problem"),
     [
         ("apiVersion: kafka.strimzi.io/v1\nkind: [", "estate:2"),
-        ("apiVersion: kafka.strimzi.io/v1\nkind: a\nkind: b\n", "estate:3: 'kind' stands twice here"),
+        ("apiVersion: kafka.strimzi.io/v1\nkind: a\nkind: b\n", "estate:3: 'kind' occurs twice here"),
         ("apiVersion: kafka.strimzi.io/v1\nspec: !!python/object:os.system {}\n", "estate:2: the tag"),
         ("apiVersion: kafka.strimzi.io/v1\nspec: &a [*a]\n", "estate:2: aliases or nesting"),
         ("apiVersion: kafka.strimzi.io/v1\nname: \x01\n", "estate:2: a character"),

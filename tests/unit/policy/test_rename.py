@@ -80,7 +80,7 @@ def test_selected_topics_never_share_a_copy(names: set[str], policy_class: str) 
         ("(a)(b) -> $1$1", "exactly once"),
         ("(a) -> $2", r"\$2 names no parentheses"),
         ("((a)b) -> $1", "none inside another"),
-        ("([) -> $1", "no valid regular expression"),
+        ("([) -> $1", "not a valid regular expression"),
         ("a -> b/c", "not part of a topic name"),
         ("(.*)-(.*) -> $2-$1", "and so would"),
         ("a -> c; b -> c", "'b' would be called 'c', and so would 'a'"),

@@ -132,7 +132,7 @@ def _refusal(parts: FlowParts, direction: Direction, query: OffsetQuery) -> str 
     if direction is Direction.FORWARD:
         return parts.checkpointer.topics.refusal(query.partition.topic)
     if parts.origin_of(query.partition) is None:
-        return f"{query.partition.topic} is no copy that {parts.flow} makes"
+        return f"{query.partition.topic} is not a copy that {parts.flow} makes"
     return None
 
 

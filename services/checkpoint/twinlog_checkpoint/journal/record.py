@@ -231,10 +231,10 @@ def _fences(value: Any) -> tuple[AclBinding, ...]:
     for binding in found:
         if not is_fence(binding):
             raise WireFormatError(
-                f"the record of the last move names an ACL that is no fence of Twinlog: {binding.permission}"
-                f" {binding.operation} for {binding.principal} on {binding.resource_type}"
-                f" {binding.resource_name!r}. It is neither created nor deleted: find out who wrote the"
-                " record, then delete the topic that holds it",
+                f"the record of the last move names an ACL that is not a fence of Twinlog:"
+                f" {binding.permission} {binding.operation} for {binding.principal} on"
+                f" {binding.resource_type} {binding.resource_name!r}. It is neither created nor deleted:"
+                " find out who wrote the record, then delete the topic that holds it",
                 reason="FENCE_NOT_OURS",
                 metadata={"principal": binding.principal, "resource": binding.resource_name},
             )

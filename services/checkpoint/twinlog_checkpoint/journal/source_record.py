@@ -87,7 +87,7 @@ def decode(value: bytes) -> SourceRecord:
 def _times(value: object) -> dict[str, int]:
     """Raises WireFormatError."""
     if not isinstance(value, dict) or not all(type(at) is int for at in value.values()):
-        raise WireFormatError("the record of the source is damaged: gone_ms is no table of times")
+        raise WireFormatError("the record of the source is damaged: gone_ms is not a table of times")
     return value
 
 

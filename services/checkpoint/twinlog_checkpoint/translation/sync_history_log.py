@@ -101,7 +101,7 @@ class SyncHistoryLog:
             return None
         records = tuple(record for record in found.values() if record.writer == head.writer)
         if len(records) != head.partitions:
-            _log.warning("sync_history_not_whole", flow=str(self.flow), topic=self.topic)
+            _log.warning("sync_history_incomplete", flow=str(self.flow), topic=self.topic)
             return None
         return SavedHistory(through=head.through, records=records)
 

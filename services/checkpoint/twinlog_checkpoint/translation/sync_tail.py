@@ -168,7 +168,7 @@ class SyncTail:
             self.store = OffsetSyncStore(must_read_to_end=False)
             self.history = SyncHistory()
             self.kept.begin()
-            _log.warning("offset_syncs_read_anew", flow=str(self.flow), topic=self.topic)
+            _log.warning("offset_syncs_reread", flow=str(self.flow), topic=self.topic)
         self._topic_id, self._first_offset, self._held_through = topic_id, scan.next_offset, {}
         if kept is not None:
             await self._take(kept)

@@ -165,7 +165,7 @@ class EpochJobs:
         while not await wait_or_stop(ended, self.linger_seconds):
             if may_cut_off:
                 may_cut_off = False
-                log.warning("epoch_cut_off", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
+                log.warning("epoch_aborted", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
                 for slot in epoch.slots:
                     if slot.state is not SlotState.FINISHED:
                         # Its stream ends and the epoch is over, so a task that reconnects is refused.

@@ -262,7 +262,9 @@ class FlowDriver:
                 async with deadline(LEAVE_SECONDS, f"give {self.flow} back", alias=self.flow.target):
                     await self.state.leave()
         except TwinlogError as error:
-            log.warning("flow_left_unfinished", flow=str(self.flow), reason=error.reason, message=str(error))
+            log.warning(
+                "flow_stopped_uncleanly", flow=str(self.flow), reason=error.reason, message=str(error)
+            )
         await self.jobs.shut_down()
         # Another process may copy the flow before this one does so again.
         self._owned = False

@@ -297,7 +297,9 @@ class ProvenRanges:
             os.fsync(self.stream.fileno())
         except OSError as error:
             # The comparison stays valid; only the next run cannot continue behind it.
-            log.warning("state_not_kept", file=str(self.file), message=error.strerror or str(error))
+            log.warning(
+                "verification_state_not_saved", file=str(self.file), message=error.strerror or str(error)
+            )
             self.close()
 
     def take_line(self, line: str) -> None:

@@ -113,7 +113,7 @@ class MoveCall:
         fence = (
             f"applications may write again to {', '.join(topics)}" if topics else "it has created no fence"
         )
-        typer.echo(f"the {self.kind} of {flow_name(self.flow)} is given up: {fence}")
+        typer.echo(f"the {self.kind} of {flow_name(self.flow)} is aborted: {fence}")
         typer.echo("offsets that it has committed are kept")
 
     async def _planned(self, stub: CheckpointServiceStub, options: pb2.MoveOptions) -> pb2.MovePlan:

@@ -39,7 +39,7 @@ def _print_run(name: str, run: pb2.MoveRun) -> None:
     else:
         state = "has finished"
     by = run.options.by or "somebody"
-    typer.echo(f"the {kind} of {name} that {by} asked for at {clock_time(run.started)} {state}")
+    typer.echo(f"the {kind} of {name} that {by} started at {clock_time(run.started)} {state}")
     for step in run.steps:
         print_step(step)
     for reason in run.left_behind:

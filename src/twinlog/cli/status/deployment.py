@@ -24,5 +24,5 @@ def deployment_lines(services: Sequence[ServiceRow], *, asked_file: str | None, 
     elif asked_file is None and lines:
         lines[-1] += " (asked without --config FILE)"
     elif asked_file is not None and any(host == own_host for _, host in places) and asked_file not in files:
-        lines.append(f"they run with another file than {asked_file}, from which their addresses come")
+        lines.append(f"the services at the addresses in {asked_file} run with another properties file")
     return lines

@@ -190,6 +190,6 @@ def known_reasons() -> dict[str, dict[str, str]]:
         for reason in group.reasons
     }
     for reason in (*CLIENT_REASONS, *KAFKA_REASONS.values()):
-        remedy = "Twinlog tries again by itself" if reason.retriable else "somebody has to act"
+        remedy = "Twinlog tries again by itself" if reason.retriable else "an operator must act"
         found.setdefault(reason.name, {"meaning": reason.meaning, "remedy": remedy})
     return found

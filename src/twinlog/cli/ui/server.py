@@ -69,7 +69,7 @@ def application(page: Page) -> web.Application:
     @web.middleware  # type: ignore[untyped-decorator]
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not is_own_host(request.host, page.listen, page.host_names):
-            told = "this server is not called so; name it with --host-name"
+            told = "this server does not have the host name of the request: allow it with --host-name"
             return _refusal(421, "HOST_UNKNOWN", told)
         is_api = request.path.startswith("/api/")
         if is_api and not is_own_page(request.headers):
@@ -124,7 +124,7 @@ async def _plan(request: web.Request, page: Page) -> web.StreamResponse:
     """What a failover of a flow would do now; the reason where the service does not say."""
     flow = request.query.get("flow", "")
     if flow not in page.feed["flows"].rows:
-        return _refusal(404, "FLOW_UNKNOWN", "no service told of this flow")
+        return _refusal(404, "FLOW_UNKNOWN", "no service reports this flow")
     try:
         return _json(200, await page.plans.of(flow))
     except TwinlogError as error:

@@ -89,7 +89,7 @@ def safe_to_delete_command(
             Column(title="partition"),
             Column(title="source begins", right=True),
             Column(title="safe before", right=True),
-            Column(title="asked for", right=True),
+            Column(title="requested", right=True),
             Column(title="why not more"),
         ]
         print_table("", columns, [_cells(each) for each in found], empty="no partition was compared")

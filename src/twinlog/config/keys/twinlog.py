@@ -170,7 +170,7 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          "Topic configs that follow the source: names and regular expressions. All others stay as they are on"
          " the target; `config.properties.exclude` wins.", scope=Scope.FLOW),
     _key("twinlog.sync.topic.configs.fixed", ValueType.TEXT, "", _CONFIGSYNC,
-         "Topic configs that copies have whatever their value on the source is: rules"
+         "Topic configs with a fixed value on copies; the source's value is ignored: rules"
          " `TOPIC config=value ...`, by the name of the source topic and separated by semicolons. The first"
          " rule that matches counts; wins over `config.properties.exclude`.", scope=Scope.FLOW),
     _key("twinlog.sync.topic.acls.mode", ValueType.TEXT, "mm2", _CONFIGSYNC,

@@ -181,7 +181,7 @@ class Resolver:
         provider = self._providers.get(name)
         if provider is None:
             # It may not be a reference at all, but part of a password: the rest of it is not shown.
-            text = f"${{{name}:…}} is used as it stands: there is no provider {name!r} in config.providers"
+            text = f"${{{name}:…}} is used literally: there is no provider {name!r} in config.providers"
             self._findings.warning(prop.key, text, line=prop.line)
             return match[0]
         try:
@@ -192,7 +192,7 @@ class Resolver:
         if found is None:
             self._findings.warning(
                 prop.key,
-                f"{match[0]} is used as it stands: provider {name!r} has no such value",
+                f"{match[0]} is used literally: provider {name!r} has no such value",
                 line=prop.line,
             )
             return match[0]

@@ -293,7 +293,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
 
     def _handle_frame(self, frame: Frame) -> None:
         if not self._requests:
-            raise KafkaConnectionError(f"{self._host}:{self._port} answered what nobody asked")
+            raise KafkaConnectionError(f"{self._host}:{self._port} sent a response that no request waits for")
         correlation_id, request, answered = self._requests[0]
         if not isinstance(request, AgreedRequest):
             super()._handle_frame(bytes(frame))

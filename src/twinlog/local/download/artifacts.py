@@ -172,8 +172,8 @@ def _fetch(artifacts: ArtifactSet, directory: Path, java: Java, progress: FetchP
     if others:
         shutil.rmtree(draft, ignore_errors=True)
         raise ArtifactsDamagedError(
-            f"{artifacts.name}: the repository gives other files than those that were recorded for it:"
-            f" {', '.join(dict.fromkeys(others))}. Nothing of them is run; take another repository",
+            f"{artifacts.name}: the checksums of downloaded files do not match:"
+            f" {', '.join(dict.fromkeys(others))}. They were deleted; use another repository",
             metadata={"set": artifacts.name, "files": ",".join(dict.fromkeys(others))},
         )
     manifest = {

@@ -30,9 +30,8 @@ def _refusal(service: Service, listen: Address, missing: str) -> ConfigError:
     key = f"twinlog.{service}.listen"
     return ConfigError(
         f"{key}: {listen} can be reached from other machines, and there is no {missing}: all who reach it"
-        " could"
-        f" change what is copied. Set the twinlog.tls and twinlog.auth keys (docs/security.md), listen on"
-        f" 127.0.0.1, or, inside a network you trust, set twinlog.{service}.insecure = true.",
+        " could change what is copied. Set the twinlog.tls and twinlog.auth keys (docs/security.md), listen"
+        f" on 127.0.0.1, or, inside a network you trust, set twinlog.{service}.insecure = true.",
         reason="INSECURE_LISTEN",
         metadata={"key": key, "address": str(listen)},
     )

@@ -148,7 +148,7 @@ class Gate:
         found = _BEARER.fullmatch(given[0]) if len(given) == 1 and isinstance(given[0], str) else None
         if found is None:
             raise UnauthenticatedError(
-                "the call's authorization is no bearer token: send `authorization: Bearer TOKEN`",
+                "the call's authorization is not a bearer token: send `authorization: Bearer TOKEN`",
                 reason="TOKEN_INVALID",
             )
         token = found[1]

@@ -143,7 +143,9 @@ def _read(files: TlsFiles, now: datetime) -> Pem:
     except TypeError as error:
         raise _unusable(files.key, "the private key is encrypted: store it without a password") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise _unusable(files.key, "is no whole PEM file with a private key that TLS can use") from error
+        raise _unusable(
+            files.key, "is not a complete PEM file with a private key that TLS can use"
+        ) from error
     if not _is_spoken_by_grpc(key):
         raise _unusable(
             files.key,
@@ -196,10 +198,10 @@ def _certificates(name: str, content: bytes) -> list[x509.Certificate]:
     try:
         found = x509.load_pem_x509_certificates(content)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise _unusable(name, "is no whole PEM file with certificates") from error
+        raise _unusable(name, "is not a complete PEM file with certificates") from error
     # The library silently stops at the first damaged end of a file.
     if content.count(b"-----BEGIN CERTIFICATE-----") != len(found):
-        raise _unusable(name, "is no whole PEM file with certificates")
+        raise _unusable(name, "is not a complete PEM file with certificates")
     return found
 
 

@@ -52,7 +52,7 @@ def _values(raw: bytes) -> Mapping[str, str]:
         version = document["version"]
         values = {str(key): str(value) for key, value in document["values"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise WireFormatError("the stored rules are no record of configsync") from error
+        raise WireFormatError("the stored rules are not a record of configsync") from error
     if version != _VERSION:
         raise WireFormatError(
             f"the stored rules are of version {version}, this Twinlog knows {_VERSION}", reason="WIRE_VERSION"

@@ -32,7 +32,7 @@ def test_what_answers_at_the_default_ports_may_be_somebody_elses() -> None:
 def test_services_of_another_file_are_not_taken_for_those_of_the_file_that_was_given() -> None:
     assert lines(rows(THEIRS, THEIRS)) == [
         f"deployment: {THEIRS} on vm",
-        f"they run with another file than {OURS}, from which their addresses come",
+        f"the services at the addresses in {OURS} run with another properties file",
     ]
     away = rows(THEIRS, THEIRS, hosts=("pod", "pod"))
     assert lines(away) == [f"deployment: {THEIRS} on pod"], "paths of two machines are not compared"

@@ -76,7 +76,7 @@ def listen_address(configuration: Configuration) -> Address:
         if spark.worker_endpoint.port == own.port != 0:
             raise ConfigError(
                 f"twinlog.source.worker.endpoint: port {own.port} is that of twinlog.source.listen, and tasks"
-                " have a port of their own: choose another one, as 17405",
+                " have a port of their own: choose another one, for example 17405",
                 reason="ADDRESS_IN_USE",
                 metadata={"key": "twinlog.source.worker.endpoint", "address": str(own)},
             )

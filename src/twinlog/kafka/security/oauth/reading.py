@@ -69,7 +69,7 @@ class LoginReader:
         try:
             return float(value)
         except ValueError:
-            raise self.refused(JAAS, f"{name} is no number") from None
+            raise self.refused(JAAS, f"{name} is not a number") from None
 
     def one_of(self, key: str, names: tuple[str, ...]) -> str:
         """The class that a key names, without its package."""
@@ -85,7 +85,7 @@ class LoginReader:
             what = "oauth.token.endpoint.uri" if key == JAAS else "it"
             raise self.refused(key, f"{what} is missing; set it to the address where tokens are given")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise self.refused(key, "it is no address with https, http or (for a token's file) file")
+            raise self.refused(key, "it is not an address with https, http or (for a token's file) file")
         if parts.username or parts.password:
             raise self.refused(key, "it holds a user or password; use the keys of client credentials")
 
@@ -163,7 +163,7 @@ class LoginReader:
             except ValueError:
                 values[name] = -1.0
             if not least <= values[name] <= most:
-                raise self.refused(key, f"{text!r} is no number from {least:g} to {most:g}")
+                raise self.refused(key, f"{text!r} is not a number from {least:g} to {most:g}")
         return RefreshWindow(**values)
 
 
