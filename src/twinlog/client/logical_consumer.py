@@ -116,7 +116,7 @@ class LogicalConsumer:
         consumer = self._open()
         await self._refresh_if_due(consumer)
         records = await consumer.poll(max_wait_seconds=max_wait_seconds, max_records=max_records)
-        self._forget_what_was_dealt_anew(consumer)
+        self._forget_reassigned(consumer)
         for record in records:
             self._handed_out[record.partition] = record.offset + 1
         return [self._logical(record) for record in records]
@@ -128,7 +128,7 @@ class LogicalConsumer:
         again, here or at another member.
         """
         consumer = self._open()
-        self._forget_what_was_dealt_anew(consumer)
+        self._forget_reassigned(consumer)
         if not self._handed_out:
             return
         try:
@@ -156,7 +156,7 @@ class LogicalConsumer:
             headers=record.headers,
         )
 
-    def _forget_what_was_dealt_anew(self, consumer: GroupConsumer) -> None:
+    def _forget_reassigned(self, consumer: GroupConsumer) -> None:
         """Committing these later could set a partition back that another member has read further
         meanwhile."""
         if consumer.rebalances != self._rebalances:

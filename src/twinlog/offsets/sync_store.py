@@ -85,14 +85,14 @@ class OffsetSyncStore:
     def apply(self, sync: OffsetSync) -> None:
         """Apply the next sync of the topic. One that goes back on either side drops the history."""
         slots = self._slots.get(sync.partition)
-        starts_anew = (
+        starts_again = (
             slots is None
             or (self._must_read_to_end and not self._read_to_end)
             or sync.upstream_offset < slots[0].upstream_offset
             or _target_went_back(slots[0], sync)
         )
         self._slots[sync.partition] = (
-            (sync,) * SLOTS if slots is None or starts_anew else _insert(slots, sync)
+            (sync,) * SLOTS if slots is None or starts_again else _insert(slots, sync)
         )
 
     def translate(self, partition: TopicPartition, upstream_offset: int) -> Translation:

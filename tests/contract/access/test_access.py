@@ -15,7 +15,7 @@ from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.interceptors import SECURITY_METADATA_KEY
 from twinlog.service.peers import open_channel
 from twinlog.testing.brokers import eventually
-from unit.access.test_roles import every_method
+from unit.service.access.test_roles import every_method
 
 
 def test_no_method_of_any_proto_is_left_out() -> None:

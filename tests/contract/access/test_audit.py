@@ -131,7 +131,7 @@ async def ask(endpoint: str, directory: Path, who: str, *, dry_run: bool = False
     return "OK"
 
 
-async def test_who_what_before_after_whence_and_what_came_of_it(
+async def test_an_audit_entry_has_caller_change_address_and_outcome(
     endpoint: str, tmp_path: Path, log_stream: io.StringIO
 ) -> None:
     assert await ask(endpoint, tmp_path, "admin") == "OK"

@@ -98,7 +98,7 @@ async def test_with_the_source_gone_a_restarted_service_moves_groups_by_its_chec
         assert await flow.committed_on_target() == 47
 
 
-async def test_a_group_that_was_deleted_goes_on_the_target_once_that_is_asked_for_unless_it_has_more_there(
+async def test_group_deletes_are_synced_when_enabled_unless_the_target_group_has_other_offsets(
     kafka_pair: KafkaPair, tmp_path: Path
 ) -> None:
     syncing = "sync.group.offsets.enabled = true"

@@ -38,7 +38,7 @@ from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import ADDRESS
 from twinlog.testing.certificates import Authority
 from twinlog.testing.service_process import run_service
-from unit.service.test_strimzi_names import BOARD
+from unit.telemetry.test_strimzi_names import BOARD
 
 DAY_SECONDS = 86_400
 

@@ -170,7 +170,7 @@ async def test_every_record_lies_at_its_source_offset_with_transactions_aborts_a
         assert await _read(kafka_pair.b, partition, ends[partition]) == original
 
 
-async def test_what_others_wrote_before_a_copy_continued_is_not_foreign_where_strangers_follow_a_filled_hole(
+async def test_records_written_before_the_copy_resumed_are_not_reported_as_foreign(
     kafka_pair: KafkaPair, unique_topic: str
 ) -> None:
     """What the copy wrote itself is lost; a stranger's batches lie behind the hole that it filled first."""

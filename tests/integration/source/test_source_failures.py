@@ -234,7 +234,7 @@ async def partitions_stand(
     await eventually(so)
 
 
-async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_command(
+async def test_each_fault_stops_only_its_partition_and_recovers_without_a_command(
     kafka_pair: KafkaPair, start_cluster: Callable[[ClusterSpec], BlockingCluster], tmp_path: Path
 ) -> None:
     """One slot copies all of them: what one does to a transaction, the others would feel."""

@@ -51,8 +51,8 @@ class LogFiles:
     def __init__(self, cluster: BlockingCluster, topic: str, keep: Path) -> None:
         self._directory = cluster.log_file(1).parent / "data" / f"{topic}-0"
         self._kept = keep / topic
-        made_anew = shutil.ignore_patterns("*index", "*.snapshot")
-        shutil.copytree(self._directory, self._kept, ignore=made_anew, dirs_exist_ok=True)
+        recreated = shutil.ignore_patterns("*index", "*.snapshot")
+        shutil.copytree(self._directory, self._kept, ignore=recreated, dirs_exist_ok=True)
 
     def put_back(self) -> None:
         shutil.rmtree(self._directory)

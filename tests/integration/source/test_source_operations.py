@@ -50,7 +50,7 @@ async def gaps(rig: Rig, service: ServiceProcess, topic: str) -> list[tuple[int,
 STORIES = ("moved", "short", "reborn", "gone", "slow")
 
 
-async def test_topics_are_paused_moved_limited_lost_and_made_anew_while_others_go_on(rig: Rig) -> None:
+async def test_pause_seek_throttle_loss_and_recreation_affect_only_their_topic(rig: Rig) -> None:
     rig.extra["topics"] = ",".join((*STORIES, "rests", "goes-on", "codecs"))
     for topic in (*STORIES, "rests", "goes-on"):
         await rig.create(topic)
@@ -66,7 +66,7 @@ async def test_topics_are_paused_moved_limited_lost_and_made_anew_while_others_g
                 for topic, story in (
                     ("moved", positions_move_after_a_dry_run_has_said_what_that_means),
                     ("short", retention_that_overtakes_the_copy_is_a_gap),
-                    ("reborn", a_topic_that_is_deleted_and_created_again_begins_anew),
+                    ("reborn", a_recreated_topic_begins_at_its_start),
                     ("gone", a_deleted_copy_is_a_gap),
                     ("slow", a_throttled_topic_keeps_its_rate),
                 ):
@@ -176,9 +176,7 @@ async def retention_that_overtakes_the_copy_is_a_gap(rig: Rig, service: ServiceP
     await eventually(the_rest)
 
 
-async def a_topic_that_is_deleted_and_created_again_begins_anew(
-    rig: Rig, service: ServiceProcess, topic: str
-) -> None:
+async def a_recreated_topic_begins_at_its_start(rig: Rig, service: ServiceProcess, topic: str) -> None:
     await rig.produce(topic, [b"old %d" % number for number in range(20)])
     await rig.same(topic)
     await retry_admin(lambda: rig.source.delete_topics([topic]))

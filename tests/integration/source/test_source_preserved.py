@@ -21,8 +21,8 @@ TOPICS = (
     "keeps-plain",
     "keeps-trimmed",
     "keeps-moved",
-    "keeps-target-anew",
-    "keeps-source-anew",
+    "keeps-target-recreated",
+    "keeps-source-recreated",
     "keeps-foreign",
 )
 
@@ -202,7 +202,7 @@ async def test_copies_keep_their_offsets_through_what_happens_to_them(rig: Rig) 
 
             # The copy is deleted: configsync creates it again, and it is copied from the beginning.
             # (Records that arrive before that is noticed may get wrong offsets: docs/offsets.md.)
-            remote = rig.remote("keeps-target-anew")
+            remote = rig.remote("keeps-target-recreated")
             before = await topic_id(rig, remote)
             await retry_admin(lambda: rig.target.delete_topics([remote]))
 
@@ -210,15 +210,15 @@ async def test_copies_keep_their_offsets_through_what_happens_to_them(rig: Rig) 
                 return await topic_id(rig, remote) not in ("", before)
 
             await eventually(is_another)
-            await same_offsets(rig, "keeps-target-anew")
-            await rig.produce("keeps-target-anew", MORE)
-            await same_offsets(rig, "keeps-target-anew")
+            await same_offsets(rig, "keeps-target-recreated")
+            await rig.produce("keeps-target-recreated", MORE)
+            await same_offsets(rig, "keeps-target-recreated")
 
             # The source topic is another one: its offsets have no place in the copy.
-            await recreate(rig, "keeps-source-anew")
-            await rig.produce("keeps-source-anew", MORE)
-            await offsets_are(rig, service, "keeps-source-anew", "translated", "SOURCE_RECREATED", 0)
-            await all_there(rig, "keeps-source-anew")
+            await recreate(rig, "keeps-source-recreated")
+            await rig.produce("keeps-source-recreated", MORE)
+            await offsets_are(rig, service, "keeps-source-recreated", "translated", "SOURCE_RECREATED", 0)
+            await all_there(rig, "keeps-source-recreated")
 
             # Somebody writes to a copy.
             async with rig.target.writer() as stranger:
@@ -228,8 +228,8 @@ async def test_copies_keep_their_offsets_through_what_happens_to_them(rig: Rig) 
             await rig.produce("keeps-foreign", MORE)
             await offsets_are(rig, service, "keeps-foreign", "translated", "FOREIGN_WRITE", len(FIRST))
             await all_there(rig, "keeps-foreign")
-            await offsets_are(rig, service, "keeps-target-anew", "preserved", "", 0)
-            assert {gap for gap in await gaps(rig, service) if gap[0] == "keeps-target-anew"} == set()
+            await offsets_are(rig, service, "keeps-target-recreated", "preserved", "", 0)
+            assert {gap for gap in await gaps(rig, service) if gap[0] == "keeps-target-recreated"} == set()
 
         # A clean restart: where copies end is all that is needed.
         async with rig.running(configsync) as service:

@@ -121,7 +121,7 @@ async def test_every_kind_of_difference_is_healed_by_a_new_copy(mirror: VerifyRi
 
 
 @pytest.mark.parametrize("offsets", ["translated", "preserved"])
-async def test_a_new_copy_is_as_the_one_before_was_and_nothing_of_it_counts_as_lost(
+async def test_a_new_copy_keeps_topic_settings_and_records_no_gap(
     mirror: VerifyRig, tmp_path: Path, offsets: str
 ) -> None:
     """The topic's log does not begin at 0, and has holes that transactions left."""

@@ -182,17 +182,17 @@ OF_FLOWS = {
             config.providers
         """,
     },
-    "unit/library/test_other_filters.py": {
+    "unit/filters/test_other_filters.py": {
         "test_a_file_may_name_filters_of_an_installed_package": """
             topic.filter.class group.filter.class config.property.filter.class
         """,
     },
-    "unit/source/preserved/test_copy_modes.py": {
+    "unit/source/topics/test_copy_modes.py": {
         "test_a_copy_that_costs_too_much_is_translated_or_refused_as_configured": """
             twinlog.offsets.fill.max
         """,
     },
-    "unit/service/test_strimzi_names.py": {
+    "unit/telemetry/test_strimzi_names.py": {
         "test_the_key_names_the_cluster": """
             twinlog.metrics.strimzi.cluster
         """,

@@ -50,7 +50,7 @@ def test_each_file_has_an_expectation() -> None:
 
 
 @pytest.mark.parametrize("name", IMPORTED)
-def test_it_becomes_a_file_with_these_settings_and_says_what_it_does_not_hold(name: str) -> None:
+def test_it_becomes_a_file_with_these_settings_and_reports_what_is_left_out(name: str) -> None:
     wanted = EXPECTED[name]
     text, report = imported(name)
     settings = [line for line in text.splitlines() if not line.startswith("#")]

@@ -197,7 +197,7 @@ def test_an_empty_run_is_refused() -> None:
         OffsetSyncWriter().acknowledged_run(TP, 0, 0, 0)
 
 
-def test_a_forgotten_partition_starts_anew() -> None:
+def test_a_forgotten_partition_starts_again() -> None:
     writer = OffsetSyncWriter(offset_lag_max=50)
     writer.acknowledged(TP, 0, 0)
     writer.acknowledged(TP, 1, 1)

@@ -23,7 +23,7 @@ def test_a_child_that_dies_is_restarted_with_growing_waits_and_reported_in_the_e
     assert [step.keeps_crashing for step in steps if isinstance(step, Restart)] == [False, False, True, True]
 
 
-def test_a_child_that_ran_for_long_begins_anew() -> None:
+def test_a_child_that_ran_for_long_starts_with_a_fresh_backoff() -> None:
     policy = _policy()
     for _ in range(3):
         policy.ended(137, ran_seconds=1, has_served=True)

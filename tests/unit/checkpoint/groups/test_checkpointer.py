@@ -106,7 +106,7 @@ async def test_a_store_that_became_less_precise_takes_no_group_back(flow: FlowOn
     assert flow.checkpoints() == [checkpoint(13, 6), checkpoint(12, 5)]
 
 
-async def test_a_copy_that_was_made_anew_gets_new_checkpoints(flow: FlowOnFakes) -> None:
+async def test_a_copy_that_was_recreated_gets_new_checkpoints(flow: FlowOnFakes) -> None:
     """The last checkpoint points past the new log's end: keeping to it would leave records out."""
     orders = TopicPartition("orders", 0)
     await fill_copy(flow, 300)

@@ -107,7 +107,7 @@ async def read_on(rig: MoveRig) -> int:
     return at + 50
 
 
-async def test_what_is_cut_below_is_all_that_a_run_changes() -> None:
+async def test_the_crash_points_cover_every_change_of_a_run() -> None:
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})
         with watched(rig) as changes:

@@ -32,7 +32,7 @@ async def test_an_offset_that_was_put_on_a_copy_is_not_the_groups_own() -> None:
         assert ways.is_own("g", TopicPartition("only-there", 0), 0)
 
 
-async def test_where_names_are_kept_a_failover_goes_away_and_a_failback_home() -> None:
+async def test_with_the_identity_policy_a_failover_maps_to_the_target_and_a_failback_to_the_source() -> None:
     fakes = FlowOnFakes(policy=IdentityReplicationPolicy(source_cluster_alias="A"), translation_max_bytes=1)
     for cluster in (fakes.source, fakes.target):
         cluster.add_topic(ORIGIN.topic)

@@ -24,7 +24,7 @@ async def test_a_group_that_went_on_where_it_was_moves_again() -> None:
     rig.logs.check(200, written or 0)
 
 
-async def test_it_does_so_too_when_only_checkpoints_tell() -> None:
+async def test_a_group_moves_again_when_only_checkpoints_are_available() -> None:
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})
         await run(rig.served.failover)

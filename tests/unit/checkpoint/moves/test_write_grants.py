@@ -12,9 +12,9 @@ from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.journal.record import Step, decode_record, encode_record
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.write_grants import write_grants
+from unit.checkpoint.journal.test_move_journal import RECORD
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run
-from unit.checkpoint.moves.test_move_journal import RECORD
 
 GRANTING = MoveOptions(wait_seconds=0, grant_write=True)
 

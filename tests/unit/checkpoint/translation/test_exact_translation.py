@@ -38,7 +38,7 @@ async def test_far_from_any_sync_duplicates_do_not_move_answers() -> None:
 
 
 @pytest.mark.slow
-async def test_a_long_stretch_that_was_copied_twice_between_two_syncs_is_passed() -> None:
+async def test_a_long_range_that_was_copied_twice_between_two_syncs_is_passed() -> None:
     """A mirror in a hurry leaves few syncs, so none may tell of it: beyond it the next sync leads back.
 
     Slow, as it is longer than walking looks ahead.
@@ -84,7 +84,7 @@ async def test_a_budget_that_is_used_up_gives_the_floor_and_goes_on_in_the_next_
     logs.check(end - 100, found.downstream_offset)
 
 
-async def test_a_walk_that_is_cut_off_goes_on_where_it_was() -> None:
+async def test_a_walk_that_is_cut_off_continues_where_it_stopped() -> None:
     """Counting leads astray here (a long stretch was copied twice), so every record must be compared."""
     logs = MirroredLogs(seed=13, exactly_once=False, offset_lag_max=1 << 40, value_bytes=200)
     logs.produce(6000)

@@ -44,13 +44,13 @@ def test_a_rewound_copy_voids_the_pairs_above_it() -> None:
     assert pairs.generation > before
 
 
-def test_a_target_made_anew_voids_every_pair() -> None:
+def test_a_target_recreated_voids_every_pair() -> None:
     pairs = history((0, 0), (50, 50), (100, 100))
     pairs.on_sync(OffsetPair(101, 0))
     assert contents(pairs) == [(101, 0)]
 
 
-def test_a_source_made_anew_voids_every_pair() -> None:
+def test_a_source_recreated_voids_every_pair() -> None:
     pairs = history((10, 10), (50, 50))
     pairs.on_sync(OffsetPair(0, 51))
     assert contents(pairs) == [(0, 51)]

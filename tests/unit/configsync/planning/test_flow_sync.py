@@ -200,7 +200,7 @@ async def test_a_remote_topic_that_was_deleted_comes_back_under_a_new_id(flow: F
     assert after.target_topic_id not in ("", before.target_topic_id)
 
 
-async def test_limits_of_a_remote_topic_that_others_made_anew_are_told_with_the_next_look_at_topics(
+async def test_limits_of_a_recreated_remote_topic_are_reported_in_the_next_topic_pass(
     flow: FlowUnderTest,
 ) -> None:
     flow.source.add_topic("orders", 2)
@@ -241,7 +241,7 @@ async def test_a_registry_that_cannot_be_read_is_never_overwritten(flow: FlowUnd
     assert len(flow.target.records(TopicPartition(REGISTRY, 0))) == written
 
 
-async def test_a_registry_that_was_deleted_is_made_anew_from_what_is_known(flow: FlowUnderTest) -> None:
+async def test_a_registry_that_was_deleted_is_recreated_from_what_is_known(flow: FlowUnderTest) -> None:
     flow.source.add_topic("orders")
     await flow.refresh()
     await flow.source.delete_topics(["orders"])

@@ -58,7 +58,7 @@ def test_a_running_task_that_says_nothing_is_silent() -> None:
     assert epoch.silent_slots(since=10.1, lost_since=0.0) == [], "its driver owes it an answer"
 
 
-def test_a_lost_task_that_no_other_replaces_is_silent_in_the_end() -> None:
+def test_a_lost_task_that_is_not_replaced_counts_as_silent() -> None:
     """Spark runs no frozen task again: neither one whose stream was closed, nor one that gets ready."""
     epoch = Epoch(flow=Flow("A", "B"), number=1, plan=((P,),))
     (slot,) = epoch.slots
@@ -69,7 +69,7 @@ def test_a_lost_task_that_no_other_replaces_is_silent_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_slot_that_does_not_listen_is_not_told_for_ever(count: int) -> None:
+def test_the_command_queue_of_a_slot_is_bounded(count: int) -> None:
     epoch = Epoch(flow=Flow("A", "B"), number=1, plan=tuple((P,) for _ in range(count)))
     for _ in range(1000):
         epoch.tell(Limit(limits=SlotLimits()))

@@ -139,7 +139,7 @@ async def test_an_owner_signs_while_its_next_epoch_does_not_get_ready(rig: FlowR
     assert max(gaps) < FOREIGN_AFTER_MS
 
 
-async def test_a_task_that_came_after_the_one_that_was_ready_is_not_started_before_it_is_ready(
+async def test_a_replacement_task_is_not_started_before_it_is_prepared(
     rig: FlowRig,
 ) -> None:
     """Its ids are initialised later than the owner looked whether the flow is still its own (Invariant B)."""

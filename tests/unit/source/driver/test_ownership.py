@@ -53,7 +53,7 @@ async def test_who_was_fenced_retracts_nothing(rig: FlowRig) -> None:
     assert (await rig.owner()).positions.control.pauses == {(None, None): paused}
 
 
-async def test_who_was_frozen_writes_no_position_of_a_flow_that_is_anothers_by_now(rig: FlowRig) -> None:
+async def test_a_frozen_driver_writes_no_position_of_a_flow_that_another_process_owns(rig: FlowRig) -> None:
     first = await rig.owner()
     await first.journal.position(P, 5)
     rig.source.add_topic("t")

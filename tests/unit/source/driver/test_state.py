@@ -230,7 +230,7 @@ async def test_a_copy_that_reached_the_place_of_a_withdrawn_move_is_not_put_back
     assert not state.withdrawals.due
 
 
-async def test_a_source_topic_that_was_made_anew_while_nobody_copied_begins_at_0(rig: FlowRig) -> None:
+async def test_a_source_topic_recreated_while_nobody_copied_begins_at_0(rig: FlowRig) -> None:
     first = await rig.owner()
     await first.journal.position(P, 5)
     rig.source.add_topic("t")

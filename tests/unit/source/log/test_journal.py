@@ -48,7 +48,7 @@ class Target:
     def pause(self) -> PauseFact | None:
         return self.positions.control.pauses.get((None, None))
 
-    async def as_read_anew(self) -> PauseFact | None:
+    async def as_read_again(self) -> PauseFact | None:
         """What the next process finds."""
         async with self.cluster.reader() as reader:
             log = PositionsLog(
@@ -88,11 +88,11 @@ async def test_a_pause_that_failed_has_no_effect_when_its_record_reaches_the_log
     target.lose_the_answer()
     with pytest.raises(TransientKafkaError):
         await target.command(BY_ROOT)
-    assert await target.as_read_anew() == BY_ROOT
+    assert await target.as_read_again() == BY_ROOT
     await target.positions.refresh()
     assert target.pause is None
     await target.journal.retract_given_up(target.positions.control)
-    assert await target.as_read_anew() is None
+    assert await target.as_read_again() is None
     assert not target.journal.retractions.due
 
 
@@ -104,7 +104,7 @@ async def test_a_resume_that_failed_leaves_the_pause_in_force(target: Target) ->
     await target.positions.refresh()
     assert target.pause == BY_ROOT
     await target.journal.retract_given_up(target.positions.control)
-    assert await target.as_read_anew() == BY_ROOT
+    assert await target.as_read_again() == BY_ROOT
 
 
 async def test_a_command_after_one_that_failed_is_what_counts(target: Target) -> None:
@@ -119,7 +119,7 @@ async def test_a_command_after_one_that_failed_is_what_counts(target: Target) ->
     await target.positions.refresh()
     await target.journal.retract_given_up(target.positions.control)
     assert target.pause is None
-    assert await target.as_read_anew() is None
+    assert await target.as_read_again() is None
 
 
 async def test_a_command_whose_caller_is_gone_is_given_up(target: Target) -> None:
@@ -138,7 +138,7 @@ async def test_a_command_whose_caller_is_gone_is_given_up(target: Target) -> Non
     await target.positions.refresh()
     assert target.pause is None
     await target.journal.retract_given_up(target.positions.control)
-    assert await target.as_read_anew() is None
+    assert await target.as_read_again() is None
 
 
 async def test_a_limit_says_who_set_it_and_when_also_after_a_restart(target: Target) -> None:

@@ -138,7 +138,7 @@ async def test_workers_that_could_not_be_loaded_are_no_failure_of_any_flow() -> 
     await runner.close()
 
 
-async def test_what_is_wrong_with_a_job_itself_is_not_laid_at_sparks_door() -> None:
+async def test_an_error_of_the_job_itself_is_not_reported_as_a_failure_of_spark() -> None:
     class Broken:
         def setJobGroup(self, *args: object, **options: object) -> None:  # noqa: N802
             raise AttributeError("a mistake of ours")

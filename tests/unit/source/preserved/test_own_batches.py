@@ -145,7 +145,7 @@ def test_nothing_behind_a_batch_of_ours_in_the_wrong_place_is_counted() -> None:
     assert judge(log, 20, next_sequence=12) == ForeignWrite(OURS, 20, 0)
 
 
-def test_the_first_batch_of_ours_is_counted_where_it_was_sent_for_the_next_record_of_the_source() -> None:
+def test_the_first_own_batch_counts_at_the_offset_of_the_next_source_record() -> None:
     """A marker that the coordinator wrote twice pushed it one offset too far."""
 
     def judge_first(sequence: int) -> ForeignWrite:

@@ -37,7 +37,7 @@ async def test_what_a_flow_stored_comes_back_as_it_was(copied: StateRig) -> None
     assert log.control.restoring is None
 
 
-async def test_whoever_copied_before_is_displaced_and_a_proof_is_made_again(copied: StateRig) -> None:
+async def test_a_restore_fences_former_owners_and_restarts_verification(copied: StateRig) -> None:
     await copied.state(
         ProofFact(partition=P, verdict="EQUAL", proven_until=5, proven_at_ms=1, checked_at_ms=1)
     )

@@ -29,7 +29,7 @@ async def copied(rig: FlowRig, *, source_end: int) -> FlowState:
     return state
 
 
-async def test_a_copy_that_was_made_anew_while_nobody_copied_is_a_gap(rig: FlowRig) -> None:
+async def test_a_copy_recreated_while_nobody_copied_is_a_gap(rig: FlowRig) -> None:
     first = await rig.owner(TRANSLATED)
     await first.journal.position(P, 5)
     rig.target.add_topic("A.t")
@@ -37,7 +37,7 @@ async def test_a_copy_that_was_made_anew_while_nobody_copied_is_a_gap(rig: FlowR
     assert ledger(await rig.owner(TRANSLATED)) == [(0, 5, "TARGET_RECREATED")], "only once"
 
 
-async def test_a_copy_that_was_made_anew_is_not_one_that_lost_its_tail_as_well(rig: FlowRig) -> None:
+async def test_a_recreated_target_topic_is_not_also_reported_as_truncated(rig: FlowRig) -> None:
     """Its new, shorter log is seen before it is known to be another one."""
     await rig.write(rig.target, "A.t", 5)
     await (await rig.owner(TRANSLATED)).journal.position(P, 5)
@@ -50,7 +50,7 @@ async def test_a_copy_that_was_made_anew_is_not_one_that_lost_its_tail_as_well(r
     assert ledger(state) == [(0, 5, "TARGET_RECREATED")]
 
 
-async def test_what_only_a_copy_held_that_was_made_anew_is_in_the_gap_as_well(rig: FlowRig) -> None:
+async def test_the_gap_includes_records_that_only_the_deleted_target_topic_held(rig: FlowRig) -> None:
     """Retention took it from the source after it was copied. What it took from both before is no gap."""
     await rig.write(rig.source, "t", 20)
     await rig.write(rig.target, "A.t", 20)
@@ -91,9 +91,7 @@ async def test_what_was_never_copied_before_a_copy_is_made_again_is_a_gap(rig: F
 
 
 @pytest.mark.parametrize("offsets", ["auto", "preserved"])
-async def test_a_copy_that_was_set_aside_begins_again_where_its_target_topic_is_another_one(
-    rig: FlowRig, offsets: str
-) -> None:
+async def test_a_suspended_copy_restarts_when_its_target_topic_id_changes(rig: FlowRig, offsets: str) -> None:
     await rig.write(rig.source, "t", 9)
     state = await rig.owner(f"twinlog.offsets = {offsets}")
     await state.journal.position(P, 6)
@@ -119,7 +117,7 @@ async def test_a_gap_of_no_offsets_is_not_written(rig: FlowRig) -> None:
     assert ledger(await rig.owner()) == []
 
 
-async def test_what_was_copied_into_the_new_topic_already_is_no_gap_of_a_copy_that_was_made_anew(
+async def test_records_already_in_the_recreated_topic_are_not_part_of_the_gap(
     rig: FlowRig,
 ) -> None:
     """Its coming is noticed after the first records are in it."""
@@ -428,9 +426,7 @@ async def test_what_is_copied_while_the_targets_end_is_asked_for_is_no_loss_of_t
 
 
 @pytest.mark.parametrize("is_set_back", [False, True])
-async def test_what_was_copied_again_after_a_position_was_set_back_is_not_taken_for_a_strangers(
-    rig: FlowRig, is_set_back: bool
-) -> None:
+async def test_records_copied_again_after_a_rewind_are_not_foreign(rig: FlowRig, is_set_back: bool) -> None:
     """The position is the one at which the end of the copy was noted: once more."""
     await rig.write(rig.target, "A.t", 5)
     state = await rig.owner()

@@ -314,7 +314,7 @@ def test_the_end_of_a_log_that_compaction_emptied_is_passed() -> None:
 
 
 @pytest.mark.parametrize("begin", ["trimmed", "from", "both"])
-def test_records_that_are_there_many_times_accuse_no_copy_with_its_brokers_times(begin: str) -> None:
+def test_repeated_equal_records_with_log_append_time_cause_no_difference(begin: str) -> None:
     """What the range begins with is in the copy long before as well, and nothing tells both apart."""
     many = [record(number, number % 5 if number % 9 == 0 else number) for number in range(900)]
     appended: dict[str, Any] = {"appended_at_ms": NOW_MS + 10**9}

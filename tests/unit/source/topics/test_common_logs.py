@@ -18,7 +18,7 @@ from twinlog_source.log.facts import ClaimFact
 from twinlog_source.partitions.copy_mode import CommonLog
 from twinlog_source.topics.common_logs import CommonLogs, Suspect
 from unit.source.flow_rig import FlowRig, P
-from unit.source.preserved.copy_modes_rig import AUTO, COPY, PRESERVED, assigned, blocker, kind
+from unit.source.topics.copy_modes_rig import AUTO, COPY, PRESERVED, assigned, blocker, kind
 
 
 async def write(cluster: FakeCluster, partition: TopicPartition, values: list[int]) -> None:

@@ -39,7 +39,7 @@ def test_a_partition_with_its_share_on_the_way_is_not_read_and_the_others_are() 
     assert rig.woken == woken + 1
 
 
-def test_a_copy_that_is_read_again_only_to_prove_its_end_holds_nobody_up() -> None:
+def test_verifying_the_end_of_one_copy_does_not_delay_others() -> None:
     """What would prove it may be gone from the source, or not be read while the partition is paused."""
     rig = PreservedRig()
     rig.assigned(FIRST, 20, stored=10, filled=(Hole(12, 1), Hole(15, 2)))
@@ -173,7 +173,7 @@ async def test_a_copy_ends_only_once_nothing_late_can_lengthen_it() -> None:
     assert (rig.copies[FIRST].needs_translation, rig.copies[FIRST].committed) == (True, 12)
 
 
-async def test_foreign_writes_are_judged_only_once_nothing_late_of_ours_can_come_behind_them() -> None:
+async def test_foreign_writes_are_judged_after_late_own_batches_can_no_longer_arrive() -> None:
     rig = PreservedRig(found=ForeignWrite(99, 5, 1))
     first = rig.assigned(FIRST, 5, has_former_task=True)
     rig.fetched(FIRST, 5, 2)
@@ -326,7 +326,7 @@ async def test_the_end_of_a_task_does_not_wait_for_a_leader_that_is_away() -> No
     assert not rig.copies[FIRST].needs_translation
 
 
-def test_the_reader_looks_again_at_once_when_a_copy_is_read_from_elsewhere_or_waits_for_a_retry() -> None:
+def test_the_reader_is_woken_when_the_read_offset_changes_or_a_retry_is_due() -> None:
     """While every partition is asked for it looks at its partitions every few seconds only."""
     rig = PreservedRig()
     first, second = rig.assigned(FIRST, 5), rig.assigned(SECOND)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.telemetry.logging import configure_logging
-from unit.access.audit_rig import AuditRig
+from unit.service.access.audit_rig import AuditRig
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from twinlog.kafka.raw.leader_epochs import read_epoch_ends
 from twinlog.kafka.raw.produce import wire as produce_wire
 from twinlog.kafka.raw.producer_states import read_producer_states
 from twinlog.kafka.raw.transactions import wire as transaction_wire
-from unit.library.damage import damaged
+from unit.wire.damage import damaged
 
 
 def compact(text: bytes) -> bytes:

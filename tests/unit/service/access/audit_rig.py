@@ -25,10 +25,10 @@ from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.moves import PositionMoves
-from unit.access.test_roles import METHODS, path
 from unit.checkpoint.mirrored_logs import ORIGIN
 from unit.checkpoint.moves.move_rig import MoveRig, move_rig
 from unit.checkpoint.service_rig import ServiceOnFakes
+from unit.service.access.test_roles import METHODS, path
 from unit.source.driver.test_moves import Task, moves_of
 from unit.source.flow_rig import FlowRig
 

@@ -142,7 +142,7 @@ async def test_what_was_kept_of_another_syncs_topic_is_left_alone(rig: Rig) -> N
         assert pairs(parts) == [(number, number) for number in range(9)]
 
 
-async def test_what_is_kept_after_the_syncs_topic_was_made_anew_holds_nothing_of_before(rig: Rig) -> None:
+async def test_what_is_kept_after_the_syncs_topic_was_recreated_holds_nothing_of_before(rig: Rig) -> None:
     async with rig.running() as parts:
         tail = parts.checkpointer.tail
         tail.kept.save_after_syncs = SAVE_AFTER

@@ -58,7 +58,7 @@ from twinlog_configsync.model.records import (
 from twinlog_source.log.fact_records import fact_record, parse_control
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, OwnerFact
 from twinlog_source.log.gaps import Gap, gap_record, parse_gap
-from unit.library.damage import PARTITION, damaged
+from unit.wire.damage import PARTITION, damaged
 
 A_TO_B = Flow("A", "B")
 

@@ -10,7 +10,9 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.service.access.audit import NOT_KNOWN, begun, changed
 from twinlog.testing.brokers import eventually
-from unit.access.audit_rig import (
+from unit.checkpoint.moves.move_rig import move_rig
+from unit.checkpoint.service_rig import ServiceOnFakes
+from unit.service.access.audit_rig import (
     FLOW,
     SCOPE,
     AuditRig,
@@ -19,8 +21,6 @@ from unit.access.audit_rig import (
     source_service,
     with_moves,
 )
-from unit.checkpoint.moves.move_rig import move_rig
-from unit.checkpoint.service_rig import ServiceOnFakes
 from unit.source.flow_rig import P
 
 

@@ -12,7 +12,7 @@ from twinlog_source.partitions.reports import PartitionReport
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from unit.source.flow_rig import FlowRig, P, ledger, reported
-from unit.source.preserved.copy_modes_rig import (
+from unit.source.topics.copy_modes_rig import (
     AUTO,
     PRESERVED,
     assigned,
@@ -52,7 +52,7 @@ async def test_a_standby_that_has_followed_the_flow_finds_its_copies_as_they_wer
     assert waits(await rig.owner(AUTO)) == (None, None)
 
 
-async def test_a_process_that_gets_a_flow_back_knows_what_the_one_between_knew(rig: FlowRig) -> None:
+async def test_a_returning_owner_loads_state_written_by_the_interim_owner(rig: FlowRig) -> None:
     state = await rig.owner(AUTO)
     await state.ownership.note_slots(1)
     await state.reread([P])  # a task of its own was cut off
@@ -217,7 +217,7 @@ async def test_a_position_behind_those_of_an_owner_that_stopped_in_order_is_know
     assert state.table.rows[P].position == 8
 
 
-async def test_positions_of_an_owner_that_stopped_in_order_are_its_own_by_whatever_clock(
+async def test_positions_of_a_cleanly_stopped_owner_are_trusted_despite_clock_skew(
     rig: FlowRig,
 ) -> None:
     first = await rig.owner(AUTO)

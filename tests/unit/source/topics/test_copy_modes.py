@@ -4,7 +4,7 @@ from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange
 from twinlog_source.topics.copy_modes import RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger
-from unit.source.preserved.copy_modes_rig import (
+from unit.source.topics.copy_modes_rig import (
     AUTO,
     COPY,
     NOT_EXACT,
@@ -111,7 +111,7 @@ async def test_a_flow_that_is_not_exactly_once_is_translated(rig: FlowRig) -> No
     assert kind(state)[2] == "TRANSACTIONS_DISABLED"
 
 
-async def test_a_target_that_was_made_anew_is_written_from_the_beginning(rig: FlowRig) -> None:
+async def test_a_target_that_was_recreated_is_written_from_the_beginning(rig: FlowRig) -> None:
     """Nothing that the source still holds is missing from it: no gap."""
     await rig.write(rig.source, "t", 9)
     await rig.source.delete_records({P: 2})
@@ -124,7 +124,7 @@ async def test_a_target_that_was_made_anew_is_written_from_the_beginning(rig: Fl
     assert (await rig.owner(AUTO)).table.rows[P].position == 2
 
 
-async def test_a_target_that_was_made_anew_while_its_task_wrote_is_not_empty(rig: FlowRig) -> None:
+async def test_a_target_that_was_recreated_while_its_task_wrote_is_not_empty(rig: FlowRig) -> None:
     """What was on its way to the topic before may lie anywhere in the new one, also the end of a
     transaction."""
     first = await rig.owner(AUTO)
@@ -140,14 +140,14 @@ async def test_a_target_that_was_made_anew_while_its_task_wrote_is_not_empty(rig
     assert kind(state) == (False, 0, "TARGET_NOT_EMPTY", 0, 0)
 
 
-async def test_a_translated_copy_that_was_made_anew_is_decided_again(rig: FlowRig) -> None:
+async def test_a_translated_copy_that_was_recreated_is_decided_again(rig: FlowRig) -> None:
     await (await rig.owner(TRANSLATED)).journal.position(P, 3)
     assert not kind(await rig.owner(AUTO))[0]
     rig.target.add_topic("A.t")
     assert kind(await rig.owner(AUTO)) == (True, 0, "", 0, 0)
 
 
-async def test_a_source_that_was_made_anew_before_a_position_was_stored_begins_at_0(rig: FlowRig) -> None:
+async def test_a_source_that_was_recreated_before_a_position_was_stored_begins_at_0(rig: FlowRig) -> None:
     await rig.write(rig.source, "t", 9)
     await rig.source.delete_records({P: 9})
     assert kind(await rig.owner(AUTO))[1] == 9

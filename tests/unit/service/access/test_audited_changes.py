@@ -17,7 +17,9 @@ from twinlog.service.access.audit import MAX_SHOWN
 from twinlog.service.access.roles import is_change
 from twinlog.testing.brokers import eventually
 from twinlog_source.log.gaps import Gap
-from unit.access.audit_rig import (
+from unit.checkpoint.mirrored_logs import ORIGIN
+from unit.configsync.api.test_pages import served
+from unit.service.access.audit_rig import (
     FLOW,
     SCOPE,
     AuditRig,
@@ -27,9 +29,7 @@ from unit.access.audit_rig import (
     source_service,
     with_moves,
 )
-from unit.access.test_roles import METHODS, path
-from unit.checkpoint.mirrored_logs import ORIGIN
-from unit.configsync.api.test_pages import served
+from unit.service.access.test_roles import METHODS, path
 from unit.source.driver.test_moves import order_number
 from unit.source.flow_rig import P
 

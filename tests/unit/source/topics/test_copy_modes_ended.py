@@ -12,7 +12,7 @@ from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.reports import PartitionReport, SkippedRange, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
 from unit.source.flow_rig import FlowRig, P, ledger, reported
-from unit.source.preserved.copy_modes_rig import (
+from unit.source.topics.copy_modes_rig import (
     AUTO,
     NOT_EXACT,
     PRESERVED,
@@ -24,7 +24,7 @@ from unit.source.preserved.copy_modes_rig import (
 )
 
 
-async def test_a_source_that_was_made_anew_makes_its_copy_translated(rig: FlowRig) -> None:
+async def test_a_source_that_was_recreated_makes_its_copy_translated(rig: FlowRig) -> None:
     await rig.write(rig.source, "t", 9)
     await (await rig.owner(AUTO)).journal.position(P, 9)
     rig.source.add_topic("t")
@@ -39,7 +39,7 @@ async def test_a_source_that_was_made_anew_makes_its_copy_translated(rig: FlowRi
     assert kind(await rig.owner(PRESERVED)) == (True, 0, "", 0, 0)
 
 
-async def test_no_offset_of_a_copy_is_that_of_a_source_that_was_made_anew(rig: FlowRig) -> None:
+async def test_no_offset_of_a_copy_is_that_of_a_source_that_was_recreated(rig: FlowRig) -> None:
     """Its task found it shorter, before the driver saw that it is another topic."""
     state = await rig.owner(AUTO)
     assigned(state)
@@ -172,7 +172,7 @@ def test_a_position_of_a_preserved_copy_is_set_forward_only() -> None:
     assert planned_move(P, row, wanted=3, start=0, end=9).repeated_offsets == 2
 
 
-def test_a_position_of_a_copy_that_holds_what_the_source_lost_is_set_anywhere_and_ends_the_offsets() -> None:
+def test_setting_a_position_after_source_truncation_makes_the_copy_translated() -> None:
     fact = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="x")
     report = PartitionReport(partition=P, position=50, reason="DATA_LOSS", source_lost_from=40)
     row = PartitionRow(partition=P, copy=fact, position=50, report=report)
