@@ -7,7 +7,7 @@ its steps. What the driver makes of the log and of the task's last words decides
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -16,20 +16,10 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.batches.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from twinlog.batches.outgoing import OffsetRun
-from twinlog.config import OffsetsMode, OffsetsSettings
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
-from twinlog.model import Flow, TopicPartition
-from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.driver.stream.worker_messages import task_report
-from twinlog_source.log.control import ControlState
-from twinlog_source.log.fact_records import parse_control
-from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.topic_facts import TopicFacts
-from twinlog_source.partitions.events import CopyChanged, LogReread, Reported
-from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
@@ -45,12 +35,11 @@ from twinlog_source.preserved.own_batches import (
 )
 from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.writer import PreservedWriter
-from twinlog_source.task.orders import PreservedTerms, TaskAssignment
+from twinlog_source.task.orders import TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
-from twinlog_source.topics.copy_changes import CopyChanges
 from unit.source.preserved.broker_model import (
     MARKER,
     Connection,
@@ -61,8 +50,8 @@ from unit.source.preserved.broker_model import (
     Refusal,
     Request,
 )
+from unit.source.preserved.driver_model import P, PositionsLog
 
-P = TopicPartition("t", 0)
 OURS, STRANGER, STRANGERS_MARKER, FILLER = "ours", "stranger", "stranger's marker", "filler"
 IDS = {OURS: 1, STRANGER: 3, STRANGERS_MARKER: 3, FILLER: 2, "repeated": 2}
 LARGEST = 5
@@ -115,91 +104,6 @@ def at_once(work: Coroutine[Any, Any, None]) -> None:
     except StopIteration:
         return
     raise AssertionError("it waits")
-
-
-@dataclass(eq=False)
-class PositionsLog:
-    """What is on the log about the partition."""
-
-    position: int = 0
-    control: ControlState = field(default_factory=ControlState)
-
-    def commit(self, position: int, records: list[NewRecord]) -> None:
-        """One transaction."""
-        self.position = position
-        for record in records:
-            parsed = parse_control("A", record.key, record.value)
-            assert parsed is not None
-            self.control.apply(parsed)
-
-    @property
-    def copy(self) -> CopyFact:
-        return self.control.copies[P]
-
-
-@dataclass(eq=False)
-class Driver:
-    """What a driver makes of the log, and of the words of its task."""
-
-    log: PositionsLog
-    mode: OffsetsMode
-    table: PartitionTable = field(init=False)
-    changes: CopyChanges = field(init=False)
-
-    def __post_init__(self) -> None:
-        nothing: Any = None
-        self.table = PartitionTable(rows={P: PartitionRow(partition=P, target_topic="t")})
-        # In memory of its own: the log is read only when the driver reads it.
-        control = ControlState(copies=dict(self.log.control.copies))
-        self.changes = CopyChanges(
-            rule=OffsetsRule(OffsetsSettings(mode=self.mode)),
-            table=self.table,
-            marks=TopicFacts(flow=Flow("A", "B"), watch=nothing, control=control, journal=nothing),
-            journal=nothing,
-            clock=FakeClock(),
-        )
-        demanded = self.mode is OffsetsMode.PRESERVED and not self.log.copy.preserved
-        copy = None if demanded else self.log.copy
-        self.table.apply(CopyChanged(partition=P, copy=copy), 0.0)
-
-    @property
-    def row(self) -> PartitionRow:
-        return self.table.rows[P]
-
-    def hear(self, report: pb.PartitionReport) -> None:
-        """A word of the task."""
-        said = task_report(pb.PartitionReports(partitions=[report]))
-        self.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
-        self.changes.take_ended()
-        self.changes.take_skips()
-
-    def read_log(self) -> None:
-        """The task is gone without last words, and fenced."""
-        self.changes.control.copies.update(self.log.control.copies)
-        self.table.apply(LogReread(partitions=[P], positions={P: self.log.position}, leader_epochs={}), 1.0)
-        self.changes.take_from_log([P])
-
-    @property
-    def assignment(self) -> TaskAssignment | None:
-        """None when the copy is not preserved any more."""
-        copy = self.row.copy
-        if copy is None or not copy.preserved:
-            return None
-        assert self.row.position is not None
-        return TaskAssignment(
-            partition=P,
-            target_topic="t",
-            position=self.row.position,
-            position_stored=True,
-            preserved=PreservedTerms(
-                skip_from=copy.skip_from,
-                skip_to=copy.skip_to,
-                since=copy.since,
-                required=self.mode is OffsetsMode.PRESERVED,
-                leader_epoch=copy.leader_epoch,
-            ),
-            target_topic_id=copy.target_topic_id,
-        )
 
 
 @dataclass(eq=False)
@@ -597,10 +501,3 @@ class Owner:
                 self.marker_state = None
             self.appends.filled(for_certain=is_certain)
             self.changed(self.at_target)
-
-
-def begin(log: PositionsLog, topic_id: str = "id") -> None:
-    """A copy that is decided to be preserved, from offset 0 on."""
-    fact = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id=topic_id)
-    log.position = 0
-    log.control.copies[P] = replace(fact)

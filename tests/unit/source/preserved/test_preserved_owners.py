@@ -11,15 +11,8 @@ from twinlog.config import OffsetsMode
 from twinlog_source.preserved.append_log import Phase
 from unit.histories import histories
 from unit.source.preserved.broker_model import MARKER, Connection, Entry, Leader, Produce, Refusal
-from unit.source.preserved.owner_model import (
-    STRANGER,
-    STRANGERS_MARKER,
-    Driver,
-    Owner,
-    P,
-    PositionsLog,
-    begin,
-)
+from unit.source.preserved.driver_model import Driver, P, PositionsLog, begin
+from unit.source.preserved.owner_model import STRANGER, STRANGERS_MARKER, Owner
 
 SCHEDULES = histories(60, 5_000)
 """Of each kind."""

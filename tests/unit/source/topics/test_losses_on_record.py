@@ -1,0 +1,199 @@
+"""When a loss of a copy is on record, and what a task that writes meanwhile changes about it."""
+
+import pytest
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog_source.driver.ownership import RENEW_SECONDS
+from unit.source.flow_rig import FlowRig, P, ledger, reported
+from unit.source.topics.lost_copies_rig import TRANSLATED, copied
+
+
+@pytest.mark.parametrize("operation", ["describe_topics", "append"])
+async def test_a_loss_of_the_copy_is_on_record_once_the_target_answers_again(
+    rig: FlowRig, operation: str
+) -> None:
+    """Brokers that lose records are those that do not answer just then."""
+    state = await copied(rig, source_end=10)
+    await state.target_logs.put_ends_on_log(state.topics)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+
+    def fails(_: Call) -> None:
+        raise from_reason(UNAVAILABLE, operation, alias="B")
+
+    mend = rig.target.intercept(operation, fails)
+    with pytest.raises(KafkaError):
+        await state.target_logs.put_ends_on_log(state.topics)
+    mend()
+    await state.target_logs.put_ends_on_log(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
+    assert ledger(await rig.owner()) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_a_loss_of_the_copy_is_on_record_before_the_end_it_left(rig: FlowRig) -> None:
+    """A task says with its last words that the log had lost its tail: nobody would find that later."""
+    state = await copied(rig, source_end=20)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await rig.write(rig.target, "A.t", 6)
+    reported(
+        state,
+        position=16,
+        source_end_offset=20,
+        target_end_offset=14,
+        target_shortened_to=8,
+        target_shortened_at=10,
+    )
+    await state.target_logs.put_ends_on_log(state.topics)
+    assert ledger(await rig.owner()) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_what_a_task_wrote_behind_a_loss_does_not_make_the_loss_smaller(rig: FlowRig) -> None:
+    """The driver sees the end of the log between the task's write and its report."""
+    state = await copied(rig, source_end=20)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await rig.write(rig.target, "A.t", 2)
+    assert await state.target_logs.look_at_ends(state.topics, copying=True), "it looks again soon"
+    await state.target_logs.note_shortened(state.topics)
+    reported(
+        state,
+        position=12,
+        source_end_offset=20,
+        target_end_offset=10,
+        target_shortened_to=8,
+        target_shortened_at=10,
+    )
+    assert not await state.target_logs.look_at_ends(state.topics, copying=True)
+    await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_a_second_look_gives_a_task_the_time_to_report_what_it_wrote_behind_a_loss(
+    rig: FlowRig,
+) -> None:
+    """The owner is due to sign right after the plan of an epoch is made."""
+    await rig.write(rig.target, "A.t", 12)
+    state = await rig.owner(TRANSLATED)
+    await state.journal.position(P, 10)
+    reported(state, position=10, source_end_offset=20, target_end_offset=12)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await rig.write(rig.target, "A.t", 2)
+    rig.clock.advance(RENEW_SECONDS)
+    assert not await state.refresh(owned=frozenset([P]))
+    await state.renew()
+    reported(
+        state,
+        position=12,
+        source_end_offset=20,
+        target_end_offset=10,
+        target_shortened_to=8,
+        target_shortened_at=10,
+    )
+    rig.clock.advance(RENEW_SECONDS)
+    await state.renew()
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_a_loss_of_a_quiet_copy_counts_when_two_looks_saw_the_same_end(rig: FlowRig) -> None:
+    state = await copied(rig, source_end=10)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    for is_suspected in (True, False):
+        assert ledger(state) == []
+        assert await state.target_logs.look_at_ends(state.topics, copying=True) is is_suspected
+        await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_a_copy_whose_topic_cannot_be_described_keeps_its_loss_for_later(rig: FlowRig) -> None:
+    state = await copied(rig, source_end=10)
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    topic = rig.target.topics.pop("A.t")
+    await state.target_logs.note_shortened(state.topics)
+    rig.target.topics["A.t"] = topic
+    await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_what_is_copied_while_the_targets_end_is_asked_for_is_no_loss_of_the_copy(rig: FlowRig) -> None:
+    """A broker that hangs delays the answer about all copies: it is old when it comes."""
+    state = await copied(rig, source_end=30)
+
+    def goes_on(_: Call) -> None:
+        reported(state, position=20, source_end_offset=30, target_end_offset=22)
+
+    rig.target.intercept("list_offsets", goes_on, after=True)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == []
+    assert state.table.rows[P].target_end == 22
+
+
+@pytest.mark.parametrize("is_set_back", [False, True])
+async def test_records_copied_again_after_a_rewind_are_not_foreign(rig: FlowRig, is_set_back: bool) -> None:
+    """The position is the one at which the end of the copy was noted: once more."""
+    await rig.write(rig.target, "A.t", 5)
+    state = await rig.owner()
+    await state.journal.position(P, 5)
+    await state.positions.refresh()
+    rig.clock.advance(1)
+    reported(state, position=5, source_end_offset=5, target_end_offset=5)
+    await state.target_logs.put_ends_on_log(state.topics)
+    if is_set_back:
+        # Five more lie behind the end that was noted, and their owner is killed before it says so.
+        rig.clock.advance(1)
+        await state.journal.position(P, 0)
+        await state.journal.position(P, 5)
+    later = await rig.owner()
+    assert later.table.rows[P].target_end == 5
+    assert later.assignment(P).target_end_is_exact is not is_set_back
+
+
+async def test_what_is_copied_again_in_the_same_process_is_not_taken_for_a_strangers(rig: FlowRig) -> None:
+    state = await rig.owner(TRANSLATED)
+    reported(state, position=5, source_end_offset=5, target_end_offset=5)
+    assert state.assignment(P).target_end_is_exact
+    await state.set_position(P, 0)
+    await state.journal.position(P, 5)
+    await state.reread([P])
+    assert not state.assignment(P).target_end_is_exact
+
+
+async def test_what_a_killed_task_wrote_is_not_taken_for_a_strangers(rig: FlowRig) -> None:
+    """The next task reads the position from the log, and reports it with the last end that is known."""
+    state = await rig.owner(TRANSLATED)
+    reported(state, position=5, source_end_offset=9, target_end_offset=6)
+    await state.journal.position(P, 8)
+    await state.reread([P])
+    reported(state, position=8, source_end_offset=9, target_end_offset=6, target_end_is_old=True)
+    assert not state.assignment(P).target_end_is_exact
+    reported(state, position=9, source_end_offset=9, target_end_offset=12)
+    assert state.assignment(P).target_end_is_exact
+
+
+async def test_a_loss_after_a_task_was_killed_begins_where_the_last_known_end_was(rig: FlowRig) -> None:
+    await rig.write(rig.target, "A.t", 12)
+    state = await rig.owner(TRANSLATED)
+    await state.journal.position(P, 10)
+    reported(state, position=5, source_end_offset=10, target_end_offset=6)
+    reported(state, position=10, source_end_offset=10, target_end_offset=6, target_end_is_old=True)
+    rig.target.truncate(TopicPartition("A.t", 0), 4)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    await state.target_logs.note_shortened(state.topics)
+    assert ledger(state) == [(3, 10, "TARGET_TRUNCATED")]
+
+
+async def test_the_end_that_a_loss_left_is_remembered_with_all_that_is_known_of_it(rig: FlowRig) -> None:
+    state = await copied(rig, source_end=10)
+    await rig.target.delete_records({TopicPartition("A.t", 0): 5})
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    held_from = state.table.rows[P].held_from
+    assert held_from is not None
+    rig.target.truncate(TopicPartition("A.t", 0), 8)
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    await state.target_logs.note_shortened(state.topics)
+    fact = state.target_logs.marks.control.targets[P]
+    assert (fact.end_offset, fact.position, fact.held_from) == (8, 6, held_from)
+    assert fact.noted_at_ms is not None

@@ -1,0 +1,123 @@
+"""Copies whose target topic was deleted and created again: a gap, and the copy continues."""
+
+import pytest
+
+from twinlog.model import TopicPartition
+from twinlog_source.partitions.events import CopyChanged, SetAside
+from unit.source.flow_rig import FlowRig, P, ledger, reported
+from unit.source.topics.lost_copies_rig import AUTO, TRANSLATED
+
+
+async def test_a_copy_recreated_while_nobody_copied_is_a_gap(rig: FlowRig) -> None:
+    first = await rig.owner(TRANSLATED)
+    await first.journal.position(P, 5)
+    rig.target.add_topic("A.t")
+    assert ledger(await rig.owner(TRANSLATED)) == [(0, 5, "TARGET_RECREATED")]
+    assert ledger(await rig.owner(TRANSLATED)) == [(0, 5, "TARGET_RECREATED")], "only once"
+
+
+async def test_a_recreated_target_topic_is_not_also_reported_as_truncated(rig: FlowRig) -> None:
+    """Its new, shorter log is seen before it is known to be another one."""
+    await rig.write(rig.target, "A.t", 5)
+    await (await rig.owner(TRANSLATED)).journal.position(P, 5)
+    state = await rig.owner(TRANSLATED)
+    reported(state, position=5, source_end_offset=5, target_end_offset=5)
+    rig.target.add_topic("A.t")
+    await state.target_logs.look_at_ends(state.topics, copying=False)
+    rig.say(state.watch)
+    await state.refresh(owned=frozenset())
+    assert ledger(state) == [(0, 5, "TARGET_RECREATED")]
+
+
+async def test_the_gap_includes_records_that_only_the_deleted_target_topic_held(rig: FlowRig) -> None:
+    """Retention took it from the source after it was copied. What it took from both before is no gap."""
+    await rig.write(rig.source, "t", 20)
+    await rig.write(rig.target, "A.t", 20)
+    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
+    state = await rig.owner(TRANSLATED)
+    reported(state, position=20, source_end_offset=20, target_end_offset=20)
+    await rig.target.delete_records({TopicPartition("A.t", 0): 3})
+    await rig.source.delete_records({P: 12})
+    await state.leave()
+    rig.target.add_topic("A.t")
+    later = await rig.owner(TRANSLATED)
+    assert ledger(later) == [(3, 20, "TARGET_RECREATED")]
+
+
+async def test_what_only_a_copy_held_that_is_made_again_from_the_beginning_is_a_gap(rig: FlowRig) -> None:
+    """The new copy gets the source's offsets, and all that the source still holds."""
+    await rig.write(rig.source, "t", 20)
+    await rig.write(rig.target, "A.t", 20)
+    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
+    state = await rig.owner(TRANSLATED)
+    reported(state, position=20, source_end_offset=20, target_end_offset=20)
+    await rig.target.delete_records({TopicPartition("A.t", 0): 3})
+    await rig.source.delete_records({P: 12})
+    await state.leave()
+    rig.target.add_topic("A.t")
+    for _ in range(2):
+        later = await rig.owner(AUTO)
+        assert later.table.rows[P].position == 12
+        assert ledger(later) == [(3, 12, "TARGET_RECREATED")]
+
+
+async def test_what_was_never_copied_before_a_copy_is_made_again_is_a_gap(rig: FlowRig) -> None:
+    await rig.write(rig.source, "t", 20)
+    await (await rig.owner(AUTO)).journal.position(P, 6)
+    await rig.source.delete_records({P: 12})
+    rig.target.add_topic("A.t")
+    assert ledger(await rig.owner(AUTO)) == [(6, 12, "TARGET_RECREATED")]
+
+
+@pytest.mark.parametrize("offsets", ["auto", "preserved"])
+async def test_a_suspended_copy_restarts_when_its_target_topic_id_changes(rig: FlowRig, offsets: str) -> None:
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(f"twinlog.offsets = {offsets}")
+    await state.journal.position(P, 6)
+    await state.reread([P])
+    state.table.apply(CopyChanged(partition=P, copy=None), 0.0)
+    aside = SetAside(partition=P, reason="FOREIGN_WRITE", message="who", retry_at=1e9)
+    state.table.apply(aside, 0.0)
+    rig.target.add_topic("A.t")
+    rig.say(state.watch)
+    await state.refresh(owned=frozenset())
+    row = state.table.rows[P]
+    assert row.copy is not None
+    assert (row.copy.preserved, row.position, row.blocker) == (True, 0, None)
+    assert ledger(state) == []
+
+
+async def test_a_gap_of_no_offsets_is_not_written(rig: FlowRig) -> None:
+    """A copy that held nothing was created again: the source had nothing left when it was copied."""
+    await rig.write(rig.source, "t", 5)
+    await (await rig.owner()).journal.position(P, 5)
+    await rig.source.delete_records({P: 5})
+    rig.target.add_topic("A.t")
+    assert ledger(await rig.owner()) == []
+
+
+async def test_records_already_in_the_recreated_topic_are_not_part_of_the_gap(
+    rig: FlowRig,
+) -> None:
+    """Its coming is noticed after the first records are in it."""
+    await rig.write(rig.source, "t", 20)
+    await rig.write(rig.target, "A.t", 5)
+    translated = "twinlog.offsets = translated"
+    await (await rig.owner(translated)).journal.position(P, 5)
+    state = await rig.owner(translated)
+    reported(state, position=5, source_end_offset=20, target_end_offset=5)
+    rig.target.add_topic("A.t")
+    await rig.write(rig.target, "A.t", 3)
+    reported(
+        state,
+        position=9,
+        source_end_offset=20,
+        target_end_offset=3,
+        target_shortened_to=0,
+        target_shortened_at=6,
+    )
+    await state.target_logs.note_shortened(state.topics)
+    reported(state, position=12, source_end_offset=20, target_end_offset=6)
+    rig.say(state.watch)
+    await state.refresh(owned=frozenset())
+    assert ledger(state) == [(0, 6, "TARGET_RECREATED")]
