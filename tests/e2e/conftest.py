@@ -28,7 +28,7 @@ twinlog.drain.seconds = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mirror:
+class MirrorRig:
     """A running A→B with aliases that nobody else has."""
 
     run: TwinlogRun

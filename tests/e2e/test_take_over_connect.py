@@ -39,7 +39,7 @@ EVERY_SECOND = (
 )
 
 
-class _Estate:
+class _Rig:
     """Two clusters, one topic that is written to, and the connectors that copied it so far."""
 
     def __init__(self, pair: KafkaPair, source: KafkaCluster, target: KafkaCluster) -> None:
@@ -131,28 +131,28 @@ async def test_a_flow_of_kafka_connect_and_of_strimzi_is_imported_taken_over_and
         open_cluster("a", kafka_pair.a.client_properties()) as source,
         open_cluster("b", kafka_pair.b.client_properties()) as target,
     ):
-        estate = _Estate(kafka_pair, source, target)
-        new = NewTopic(name=estate.topic, partition_count=PARTITIONS, replication_factor=1)
+        rig = _Rig(kafka_pair, source, target)
+        new = NewTopic(name=rig.topic, partition_count=PARTITIONS, replication_factor=1)
         await make_topics(source, new)
         worker = ConnectWorker(unique_name("connect"), kafka_pair.b.client_properties(), tmp_path)
         await asyncio.to_thread(worker.start)
         try:
-            await _story(estate, worker, tmp_path)
+            await _story(rig, worker, tmp_path)
         finally:
             await asyncio.to_thread(worker.stop)
 
 
-async def _story(estate: _Estate, worker: ConnectWorker, tmp_path: Path) -> None:
-    for connector in estate.connectors():
+async def _story(rig: _Rig, worker: ConnectWorker, tmp_path: Path) -> None:
+    for connector in rig.connectors():
         await eventually(partial(_accepted, worker, connector))
-    await estate.write()
-    await estate.copied()
+    await rig.write()
+    await rig.copied()
     for name, follow in (("connect", _as_connect_md_says), ("strimzi", _as_strimzi_md_says)):
         (tmp_path / name).mkdir()
-        await follow(estate, worker, tmp_path / name)
+        await follow(rig, worker, tmp_path / name)
 
 
-async def _as_connect_md_says(estate: _Estate, worker: ConnectWorker, directory: Path) -> None:
+async def _as_connect_md_says(rig: _Rig, worker: ConnectWorker, directory: Path) -> None:
     guide, host = Guide("connect.md", directory), {"HOST:8083": worker.address}
     # 1. Import what its REST API tells.
     await guide.run("curl 'HOST", host)
@@ -162,26 +162,26 @@ async def _as_connect_md_says(estate: _Estate, worker: ConnectWorker, directory:
     # 2. It is not taken over while Connect runs the connectors …
     await guide.run("twinlog preflight")
     # Its tasks store their positions every second; at their end they may leave that out on a busy machine.
-    running = await eventually(partial(_stores, 1, guide, estate))
+    running = await eventually(partial(_stores, 1, guide, rig))
     assert any("writes heartbeats" in refusal for refusal in running["refusals"]), running
 
     # 3. … and is once they are stopped, with the worker still there.
-    await _for_all(guide, estate, "curl -X PUT HOST:8083/connectors/my-mirror/stop", host)
-    await eventually(partial(_stores, 0, guide, estate))
+    await _for_all(guide, rig, "curl -X PUT HOST:8083/connectors/my-mirror/stop", host)
+    await eventually(partial(_stores, 0, guide, rig))
 
     # 4. Twinlog continues there.
-    await _continued(estate, guide, directory)
+    await _continued(rig, guide, directory)
 
     # 5. The way back.
-    await estate.write()
-    await _for_all(guide, estate, "curl -X PUT HOST:8083/connectors/my-mirror/resume", host)
-    await estate.copied()
+    await rig.write()
+    await _for_all(guide, rig, "curl -X PUT HOST:8083/connectors/my-mirror/resume", host)
+    await rig.copied()
     assert not guide.left
 
 
-async def _as_strimzi_md_says(estate: _Estate, worker: ConnectWorker, directory: Path) -> None:
+async def _as_strimzi_md_says(rig: _Rig, worker: ConnectWorker, directory: Path) -> None:
     resource, asked = directory / "resource.yaml", directory / "asked"
-    resource.write_text(yaml.safe_dump(estate.resource(worker)))
+    resource.write_text(yaml.safe_dump(rig.resource(worker)))
     kubectl = f'echo "$*" >> {asked}; case "$*" in *" get "*) cat {resource};; esac'
     guide = Guide("strimzi.md", directory, {"kubectl": kubectl})
     # 1. Import the resource.
@@ -192,30 +192,30 @@ async def _as_strimzi_md_says(estate: _Estate, worker: ConnectWorker, directory:
     # 2. and 3. It is not taken over while pods are there, and is once the resource has no replicas.
     await guide.run("twinlog preflight")
     group = {"GROUP": worker.group}
-    running = await eventually(partial(_stores, 1, guide, estate, group))
+    running = await eventually(partial(_stores, 1, guide, rig, group))
     assert any("has 1 members" in refusal for refusal in running["refusals"]), running
     await guide.run("kubectl -n kafka scale")
     assert asked.read_text().splitlines()[-1] == "-n kafka scale kafkamirrormaker2 mirror --replicas 0"
     await asyncio.to_thread(worker.end)
-    await eventually(partial(_stores, 0, guide, estate, group))
+    await eventually(partial(_stores, 0, guide, rig, group))
 
     # 4. Twinlog continues there.
-    await _continued(estate, guide, directory)
+    await _continued(rig, guide, directory)
 
     # The way back: a replica again.
-    await estate.write()
+    await rig.write()
     await asyncio.to_thread(worker.start)
-    await estate.copied()
+    await rig.copied()
     assert not guide.left
 
 
-async def _continued(estate: _Estate, guide: Guide, directory: Path) -> None:
-    await estate.write()
+async def _continued(rig: _Rig, guide: Guide, directory: Path) -> None:
+    await rig.write()
     assert guide.command("twinlog run") == f"twinlog run {FILE}"
     async with TwinlogRun((directory / FILE).read_text(), directory):
-        await estate.copied()
+        await rig.copied()
         await eventually(partial(_succeeds, guide, "twinlog status --check"))
-        await guide.run("twinlog verify", {"A->B": estate.flow})
+        await guide.run("twinlog verify", {"A->B": rig.flow})
 
 
 def _for_a_small_machine(directory: Path) -> None:
@@ -234,8 +234,8 @@ async def _accepted(worker: ConnectWorker, connector: dict[str, Any]) -> bool | 
     return True
 
 
-async def _for_all(guide: Guide, estate: _Estate, command: str, host: dict[str, str]) -> None:
-    for name in estate.names.values():
+async def _for_all(guide: Guide, rig: _Rig, command: str, host: dict[str, str]) -> None:
+    for name in rig.names.values():
         await eventually(partial(_succeeds, guide, command, {**host, "my-mirror": quote(name)}))
 
 
@@ -245,14 +245,14 @@ async def _succeeds(guide: Guide, command: str, names: dict[str, str] | None = N
     return True
 
 
-async def _stores(code: int, guide: Guide, estate: _Estate, names: dict[str, str] | None = None) -> Any:
+async def _stores(code: int, guide: Guide, rig: _Rig, names: dict[str, str] | None = None) -> Any:
     """What `adopt` tells once it ends with this code and tells the positions of all that was written."""
     out, _ = await guide.run("twinlog adopt", {**(names or {}), FILE: f"{FILE} -o json"}, code=code)
     [told] = json.loads(out)
     begins = {
         each["partition"]: (each["begins"], each["position"], each["lag"])
         for each in told["partitions"]
-        if each["topic"] == estate.topic  # A flow has its source's heartbeats, too, if others write some.
+        if each["topic"] == rig.topic  # A flow has its source's heartbeats, too, if others write some.
     }
-    assert begins == estate.positions
+    assert begins == rig.positions
     return told

@@ -38,7 +38,7 @@ REPEATED = 5
 
 
 @dataclass(slots=True, kw_only=True)
-class _Estate:
+class _Rig:
     """A topic, and what another mirror left of it."""
 
     pair: KafkaPair
@@ -110,20 +110,20 @@ class _Estate:
                     offset = fetched.next_offset
 
 
-async def _from_replicator(estate: _Estate, directory: Path) -> None:
+async def _from_replicator(rig: _Rig, directory: Path) -> None:
     """Steps 1 to 4 of confluent-replicator.md, with the connector as its REST API tells it."""
     config = {
-        "name": estate.group,
+        "name": rig.group,
         "connector.class": "io.confluent.connect.replicator.ReplicatorSourceConnector",
-        "src.kafka.bootstrap.servers": estate.pair.a.bootstrap_servers,
-        "dest.kafka.bootstrap.servers": estate.pair.b.bootstrap_servers,
-        "topic.whitelist": estate.topic,
+        "src.kafka.bootstrap.servers": rig.pair.a.bootstrap_servers,
+        "dest.kafka.bootstrap.servers": rig.pair.b.bootstrap_servers,
+        "topic.whitelist": rig.topic,
         "topic.config.sync": "false",
     }
-    stop = f"PUT /connectors/{estate.group}/stop"
+    stop = f"PUT /connectors/{rig.group}/stop"
     answers = {
         "GET /connectors?expand=info": json.dumps(
-            {estate.group: {"info": {"name": estate.group, "config": config}}}
+            {rig.group: {"info": {"name": rig.group, "config": config}}}
         ),
         stop: "",
     }
@@ -131,48 +131,48 @@ async def _from_replicator(estate: _Estate, directory: Path) -> None:
     with rest_stand_in(answers) as rest:
         host = {"HOST:8083": rest.address}
         await guide.run("curl 'HOST:8083", host)
-        clusters = {"--source A": f"--source {estate.east}", "--target B": f"--target {estate.west}"}
+        clusters = {"--source A": f"--source {rig.east}", "--target B": f"--target {rig.west}"}
         await guide.run("twinlog import connectors.json", clusters)
         _for_one_broker(directory)
         await guide.run("twinlog preflight")
-        await guide.run("curl -X PUT", {**host, "connectors/replicator": f"connectors/{estate.group}"})
+        await guide.run("curl -X PUT", {**host, "connectors/replicator": f"connectors/{rig.group}"})
         assert rest.asked[-1] == stop
-    await _continued(estate, guide, directory)
+    await _continued(rig, guide, directory)
     assert guide.left == ["kubectl get connectors.platform.confluent.io NAME -o yaml"]
 
 
-async def _from_ureplicator(estate: _Estate, directory: Path) -> None:
+async def _from_ureplicator(rig: _Rig, directory: Path) -> None:
     """Steps 1 to 4 of ureplicator.md, for either product."""
     stream = {
         "name": "mirror",
         "connectorName": "kafkaMirroring",
-        "source": {"connectionString": f"kafka://{estate.pair.a.bootstrap_servers}/^{estate.topic}$"},
-        "metadata": {"group.id": estate.group},
+        "source": {"connectionString": f"kafka://{rig.pair.a.bootstrap_servers}/^{rig.topic}$"},
+        "metadata": {"group.id": rig.group},
     }
     answers = {
-        "GET /topics": f"Current serving topics: [{estate.topic}]\n",
+        "GET /topics": f"Current serving topics: [{rig.topic}]\n",
         "GET /datastream": json.dumps({"elements": [stream]}),
     }
-    target = {"--target B=b1:9092": f"--target {estate.west}={estate.pair.b.bootstrap_servers}"}
+    target = {"--target B=b1:9092": f"--target {rig.west}={rig.pair.b.bootstrap_servers}"}
     guide = Guide("ureplicator.md", directory)
     with rest_stand_in(answers) as rest:
         await guide.run("curl CONTROLLER", {"CONTROLLER:9000": rest.address})
         await guide.run("curl BROOKLIN", {"BROOKLIN:32311": rest.address})
     await guide.run(
-        "twinlog import streams.json", {**target, "GROUP": estate.group, FILE: "brooklin.properties"}
+        "twinlog import streams.json", {**target, "GROUP": rig.group, FILE: "brooklin.properties"}
     )
-    assert f"twinlog.start.group={estate.group}\n" in (directory / "brooklin.properties").read_text()
+    assert f"twinlog.start.group={rig.group}\n" in (directory / "brooklin.properties").read_text()
     await guide.run(
         "twinlog import topics.txt",
         {
             **target,
-            "--group ureplicator": f"--group {estate.group}",
-            "--source A=a1:9092": f"--source {estate.east}={estate.pair.a.bootstrap_servers}",
+            "--group ureplicator": f"--group {rig.group}",
+            "--source A=a1:9092": f"--source {rig.east}={rig.pair.a.bootstrap_servers}",
         },
     )
     _for_one_broker(directory)
     await guide.run("twinlog preflight")
-    await _continued(estate, guide, directory)
+    await _continued(rig, guide, directory)
     assert not guide.left
 
 
@@ -181,24 +181,24 @@ def _for_one_broker(directory: Path) -> None:
         file.write(FAST_AND_SMALL)
 
 
-async def _continued(estate: _Estate, guide: Guide, directory: Path) -> None:
+async def _continued(rig: _Rig, guide: Guide, directory: Path) -> None:
     """Twinlog begins where the group stood, then the group gets what Twinlog reached."""
-    await estate.write()  # while nobody copies
+    await rig.write()  # while nobody copies
     assert guide.command("twinlog run") == f"twinlog run {FILE}"
     async with TwinlogRun((directory / FILE).read_text(), directory):
-        await eventually(estate.copied)
-        await estate.write()
-        await eventually(estate.copied)
+        await eventually(rig.copied)
+        await rig.write()
+        await eventually(rig.copied)
         await eventually(partial(_all_runs, guide))
-        if estate.repeated:
-            out, _ = await guide.run("twinlog verify", {"A->B": estate.flow}, code=1)
+        if rig.repeated:
+            out, _ = await guide.run("twinlog verify", {"A->B": rig.flow}, code=1)
             assert "DUPLICATE" in out, out
 
         # The way back.
-        back, flow = Guide("mirrormaker1.md", directory), {"mm1->target": estate.flow, "FILE": FILE}
+        back, flow = Guide("mirrormaker1.md", directory), {"mm1->target": rig.flow, "FILE": FILE}
         await back.run("twinlog pause", flow)
         await back.run("twinlog positions get", flow)
-    group = {"SOURCE:9092": estate.pair.a.bootstrap_servers, "--group mm1": f"--group {estate.group}"}
+    group = {"SOURCE:9092": rig.pair.a.bootstrap_servers, "--group mm1": f"--group {rig.group}"}
     await back.run("kafka-consumer-groups.sh", group)
 
 
@@ -211,18 +211,18 @@ async def _all_runs(guide: Guide) -> bool:
 async def test_a_flow_of_another_mirror_is_imported_continued_and_given_back(
     kafka_pair: KafkaPair,
     tmp_path: Path,
-    taken_over: Callable[[_Estate, Path], Awaitable[None]],
+    taken_over: Callable[[_Rig, Path], Awaitable[None]],
     repeated: int,
 ) -> None:
     a, b = kafka_pair.a.client_properties(), kafka_pair.b.client_properties()
     async with open_cluster("a", a) as source, open_cluster("b", b) as target:
-        estate = _Estate(
+        rig = _Rig(
             pair=kafka_pair, source=source, target=target,
             topic=f"{unique_name('group')}.orders", group=unique_name("other-mirror"),
             east=unique_name("east"), west=unique_name("west"), repeated=repeated,
         )  # fmt: skip
-        await estate.left_by_another_mirror()
-        await taken_over(estate, tmp_path)
-        await estate.write()
-        await estate.copy_as_the_other_mirror_does()
-        await estate.copied()
+        await rig.left_by_another_mirror()
+        await taken_over(rig, tmp_path)
+        await rig.write()
+        await rig.copy_as_the_other_mirror_does()
+        await rig.copied()

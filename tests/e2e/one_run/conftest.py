@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.conftest import FAST_AND_SMALL, Mirror
+from e2e.conftest import FAST_AND_SMALL, MirrorRig
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.testing.brokers import KafkaPair, unique_name
 
 
 @pytest.fixture(scope="package")
-def mirror(kafka_pair: KafkaPair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+def mirror(kafka_pair: KafkaPair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MirrorRig]:
     """One run for many tests: they use topics of their own, and leave all four services at work."""
     source, target = unique_name("east"), unique_name("west")
     properties = f"""
@@ -29,6 +29,6 @@ sync.group.offsets.interval.seconds = 1
     run = TwinlogRun(properties, tmp_path_factory.mktemp("mirror"))
     try:
         asyncio.run(run.start())
-        yield Mirror(run=run, source_alias=source, target_alias=target, pair=kafka_pair)
+        yield MirrorRig(run=run, source_alias=source, target_alias=target, pair=kafka_pair)
     finally:
         asyncio.run(run.stop())

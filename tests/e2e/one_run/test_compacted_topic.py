@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import grpc
 
-from e2e.conftest import Mirror
+from e2e.conftest import MirrorRig
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
@@ -40,7 +40,7 @@ async def _offsets(cluster: KafkaCluster, topic: str) -> list[int]:
 
 
 @asynccontextmanager
-async def _paused(mirror: Mirror) -> AsyncIterator[None]:
+async def _paused(mirror: MirrorRig) -> AsyncIterator[None]:
     """Nothing is copied meanwhile."""
     scope = source_pb2.Scope(flow=types_pb2.Flow(source=mirror.source_alias, target=mirror.target_alias))
     pause = source_pb2.PauseReplicationRequest(scope=scope, by="test")
@@ -64,7 +64,7 @@ async def _paused(mirror: Mirror) -> AsyncIterator[None]:
             await source.ResumeReplication(resume, timeout=30)
 
 
-async def test_a_compacted_topic_with_holes_arrives_as_it_is(mirror: Mirror) -> None:
+async def test_a_compacted_topic_with_holes_arrives_as_it_is(mirror: MirrorRig) -> None:
     topic = unique_name("e2e-holes")
     async with mirror.source() as source, mirror.target() as target:
         async with _paused(mirror):

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from e2e.conftest import Mirror
+from e2e.conftest import MirrorRig
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import (
     VERDICT_EXACT,
     VERDICT_PRESERVED,
@@ -22,7 +22,9 @@ RECORDS = 400
 
 
 @pytest.mark.parametrize(("kind", "verdict"), [("same", VERDICT_PRESERVED), ("translated", VERDICT_EXACT)])
-async def test_a_group_continues_on_the_target(mirror: Mirror, kind: str, verdict: Verdict.ValueType) -> None:
+async def test_a_group_continues_on_the_target(
+    mirror: MirrorRig, kind: str, verdict: Verdict.ValueType
+) -> None:
     """At the same offset where the copy has its source's; else at the one that is translated."""
     topic, group = unique_name(f"e2e-group-{kind}"), unique_name("app")
     remote = mirror.remote(topic)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from e2e.conftest import Mirror
+from e2e.conftest import MirrorRig
 from integration.migration.java_mirror_client import java_answers
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
@@ -21,7 +21,7 @@ from twinlog.testing.records import write_batches
 pytestmark = pytest.mark.java
 
 
-async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirror) -> None:
+async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: MirrorRig) -> None:
     topic, group = unique_name("e2e-java"), unique_name("app")
     async with mirror.source() as source:
         new = NewTopic(name=topic, partition_count=1, replication_factor=1)
@@ -69,7 +69,7 @@ async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirr
     assert await eventually(heartbeat)
 
 
-async def test_mirror_client_finds_the_source_and_the_hops_to_it_by_our_beats(mirror: Mirror) -> None:
+async def test_mirror_client_finds_the_source_and_the_hops_to_it_by_our_beats(mirror: MirrorRig) -> None:
     """As `upstreamClusters` and `replicationHops` do, which look for copies of `heartbeats`."""
     east, servers = mirror.source_alias, mirror.pair.b.bootstrap_servers
 

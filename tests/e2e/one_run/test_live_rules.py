@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from e2e.conftest import Mirror
+from e2e.conftest import MirrorRig
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import ListGroupsRequest
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1.types_pb2 import Flow
@@ -64,7 +64,7 @@ async def under_load(source: KafkaCluster, topic: str) -> AsyncIterator[SteadyLo
 class Services:
     """What each of the four says of the flow."""
 
-    mirror: Mirror
+    mirror: MirrorRig
 
     @property
     def flow(self) -> Flow:
@@ -127,7 +127,7 @@ async def records(cluster: KafkaCluster, partition: TopicPartition) -> list[Reco
     return found
 
 
-async def test_changed_rules_reach_every_service_and_disturb_no_other_partition(mirror: Mirror) -> None:
+async def test_changed_rules_reach_every_service_and_disturb_no_other_partition(mirror: MirrorRig) -> None:
     steady, live, group = unique_name("e2e-steady"), unique_name("live"), unique_name("live-app")
     services = Services(mirror=mirror)
     async with mirror.source() as source, mirror.target() as target:
@@ -192,7 +192,7 @@ async def _is_not_copied(services: Services, topic: str) -> bool:
     return topic not in await services.topics() and not await services.positions(topic)
 
 
-async def _is_noted_as_left(mirror: Mirror, target: KafkaCluster, topic: str) -> bool:
+async def _is_noted_as_left(mirror: MirrorRig, target: KafkaCluster, topic: str) -> bool:
     """Beside the positions: it stays out when source starts while configsync is away."""
     name = f"mm2-offsets.{mirror.source_alias}.internal"
     described = (await target.describe_topics([name]))[name]

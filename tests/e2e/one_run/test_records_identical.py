@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from e2e.conftest import Mirror
+from e2e.conftest import MirrorRig
 from twinlog.batches import Codec, NewRecord
 from twinlog.demo.comparison import Comparison, compare
 from twinlog.kafka.ports import NewTopic
@@ -14,14 +14,14 @@ from twinlog.testing.records import awkward_records, write_batches
 
 
 async def _make(
-    mirror: Mirror, topic: str, partitions: int, configs: Mapping[str, str] | None = None
+    mirror: MirrorRig, topic: str, partitions: int, configs: Mapping[str, str] | None = None
 ) -> None:
     new = NewTopic(name=topic, partition_count=partitions, replication_factor=1, configs=configs or {})
     async with mirror.source() as source:
         await retry_admin(lambda: source.create_topics([new]))
 
 
-async def _same(mirror: Mirror, topic: str, partitions: int, *, at_least: int) -> Comparison:
+async def _same(mirror: MirrorRig, topic: str, partitions: int, *, at_least: int) -> Comparison:
     async def compared() -> Comparison | None:
         async with mirror.source() as source, mirror.target() as target:
             if mirror.remote(topic) not in await target.list_topics():
@@ -35,7 +35,7 @@ async def _same(mirror: Mirror, topic: str, partitions: int, *, at_least: int) -
     return result
 
 
-async def test_every_codec_keeps_every_awkward_record(mirror: Mirror) -> None:
+async def test_every_codec_keeps_every_awkward_record(mirror: MirrorRig) -> None:
     topic, now_ms = unique_name("e2e-codecs"), int(time.time_ns() // 1_000_000)
     await _make(mirror, topic, len(Codec))
     records = awkward_records(now_ms)
@@ -44,7 +44,7 @@ async def test_every_codec_keeps_every_awkward_record(mirror: Mirror) -> None:
     assert result.source_records == len(records) * len(Codec)
 
 
-async def test_only_committed_records_of_transactions_arrive(mirror: Mirror) -> None:
+async def test_only_committed_records_of_transactions_arrive(mirror: MirrorRig) -> None:
     topic, now_ms = unique_name("e2e-transactions"), int(time.time_ns() // 1_000_000)
     await _make(mirror, topic, 2)
     for number in range(12):
@@ -56,7 +56,7 @@ async def test_only_committed_records_of_transactions_arrive(mirror: Mirror) -> 
 
 
 @pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
-async def test_timestamps_stay(mirror: Mirror, timestamp_type: str) -> None:
+async def test_timestamps_stay(mirror: MirrorRig, timestamp_type: str) -> None:
     topic, now_ms = unique_name("e2e-times"), int(time.time_ns() // 1_000_000)
     await _make(mirror, topic, 1, {"message.timestamp.type": timestamp_type})
     records = [NewRecord(b"k", b"%d" % i, now_ms - 1_000 * i) for i in range(20)]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from e2e.conftest import Mirror
+from e2e.conftest import MirrorRig
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.comparison import Comparison, compare
@@ -17,7 +17,7 @@ from twinlog.testing.records import write_batches
 PARTITIONS, BATCHES, RECORDS_PER_BATCH = 3, 60, 50
 
 
-async def _write_slowly(mirror: Mirror, topic: str, kill_after: int, service: str) -> None:
+async def _write_slowly(mirror: MirrorRig, topic: str, kill_after: int, service: str) -> None:
     never, clock = asyncio.Event(), SystemClock()
     for number in range(BATCHES):
         records = [
@@ -31,7 +31,7 @@ async def _write_slowly(mirror: Mirror, topic: str, kill_after: int, service: st
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_killing_a_service_loses_and_repeats_nothing(mirror: Mirror, service: str) -> None:
+async def test_killing_a_service_loses_and_repeats_nothing(mirror: MirrorRig, service: str) -> None:
     topic = unique_name(f"e2e-kill-{service}")
     others = {name: mirror.run.service(name).pid for name in SERVICES if name != service}
     killed = mirror.run.service(service).pid

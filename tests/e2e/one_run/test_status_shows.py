@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
-from e2e.conftest import Mirror
+from e2e.conftest import MirrorRig
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 120
 class Commands:
     """The command line, as operators have it."""
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: MirrorRig) -> None:
         self._mirror = mirror
         self.flow = f"{mirror.source_alias}->{mirror.target_alias}"
 
@@ -59,7 +59,7 @@ async def append(cluster: KafkaCluster, topic: str, count: int) -> None:
 
 
 async def test_status_shows_what_is_in_force_and_its_check_is_zero_only_if_everything_moves(
-    mirror: Mirror,
+    mirror: MirrorRig,
 ) -> None:
     commands, topic = Commands(mirror), unique_name("e2e-shown")
     async with mirror.source() as source:

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from e2e.conftest import Mirror
+from e2e.conftest import MirrorRig
 from twinlog.batches import Codec, NewRecord
 from twinlog.kafka.ports import NewTopic
 from twinlog.testing.brokers import eventually, make_topics, unique_name
@@ -16,7 +16,7 @@ from twinlog.testing.records import awkward_records, write_batches
 COMMAND_SECONDS = 120
 
 
-async def _verify(mirror: Mirror, topic: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+async def _verify(mirror: MirrorRig, topic: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     flow = f"{mirror.source_alias}->{mirror.target_alias}"
     command = ["twinlog", "verify", flow, "--config", str(mirror.run.file), "--topic", topic, "-o", "json"]
     answer = await asyncio.to_thread(
@@ -29,7 +29,7 @@ async def _verify(mirror: Mirror, topic: str, *arguments: str) -> tuple[int, dic
     return answer.returncode, json.loads(answer.stdout)
 
 
-async def test_a_copy_of_a_running_flow_is_proven_and_one_foreign_record_is_named(mirror: Mirror) -> None:
+async def test_a_copy_of_a_running_flow_is_proven_and_one_foreign_record_is_named(mirror: MirrorRig) -> None:
     """All codecs, transactions, aborted records; then somebody writes into the copy."""
     topic, now_ms = unique_name("e2e-verified"), int(time.time_ns() // 1_000_000)
     async with mirror.source() as source:

@@ -30,7 +30,7 @@ BEGINNING_MS = SystemClock().now_ms()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mirror:
+class MirrorRig:
     """A hand-made mirror of one topic: records on both sides, offset syncs as MM2 writes them."""
 
     a: str
@@ -162,7 +162,7 @@ class Ends:
 
 
 @asynccontextmanager
-async def mirror(admin: Ends, *more: str, service: Ends | None = None) -> AsyncIterator[Mirror]:
+async def mirror(admin: Ends, *more: str, service: Ends | None = None) -> AsyncIterator[MirrorRig]:
     """Topics on both clusters, and the properties of a flow with short intervals.
 
     `service` is what the service comes in with, when that is not what the test does.
@@ -187,7 +187,7 @@ async def mirror(admin: Ends, *more: str, service: Ends | None = None) -> AsyncI
         ]
     )
     async with open_cluster("a", admin.a) as source, open_cluster("b", admin.b) as target:
-        made = Mirror(
+        made = MirrorRig(
             a=a,
             b=b,
             topic=topic,

@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from integration.checkpoint.checkpoint_rig import Ends, Mirror, mirror, twinlog, write
+from integration.checkpoint.checkpoint_rig import Ends, MirrorRig, mirror, twinlog, write
 from integration.checkpoint.test_checkpoint_operations import at, ready
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.service_process import ServiceProcess, run_service
 
 
 @asynccontextmanager
-async def behind(pair: KafkaPair, directory: Path) -> AsyncIterator[tuple[Mirror, ServiceProcess]]:
+async def behind(pair: KafkaPair, directory: Path) -> AsyncIterator[tuple[MirrorRig, ServiceProcess]]:
     """A flow whose copy lacks ten records: a move waits for them."""
     async with mirror(Ends.of(pair)) as flow:
         await flow.fill(range(50), ahead=7)
@@ -29,7 +29,7 @@ async def behind(pair: KafkaPair, directory: Path) -> AsyncIterator[tuple[Mirror
             yield flow, service
 
 
-async def run_in_background(flow: Mirror, service: ServiceProcess) -> asyncio.subprocess.Process:
+async def run_in_background(flow: MirrorRig, service: ServiceProcess) -> asyncio.subprocess.Process:
     """`twinlog failover run` that waits for the copy."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "twinlog", "failover", "run", flow.flow, *at(service)),
@@ -46,7 +46,7 @@ async def run_in_background(flow: Mirror, service: ServiceProcess) -> asyncio.su
     return process
 
 
-async def status(flow: Mirror, service: ServiceProcess) -> Any:
+async def status(flow: MirrorRig, service: ServiceProcess) -> Any:
     told = await twinlog("failover", "status", flow.flow, *at(service))
     assert told.code == 0, told.errors
     return told.documents[0]

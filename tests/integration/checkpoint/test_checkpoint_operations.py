@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from integration.checkpoint.checkpoint_rig import Ends, Mirror, Told, mirror, twinlog, write
+from integration.checkpoint.checkpoint_rig import Ends, MirrorRig, Told, mirror, twinlog, write
 from integration.conftest import MIRROR, READER, WRITER, GuardedPair
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
@@ -24,7 +24,7 @@ def at(service: ServiceProcess) -> tuple[str, str]:
     return "--endpoint", f"checkpoint={service.endpoint}"
 
 
-async def ready(flow: Mirror, service: ServiceProcess) -> None:
+async def ready(flow: MirrorRig, service: ServiceProcess) -> None:
     """The group is translated."""
 
     async def has_rows() -> bool:
@@ -259,7 +259,7 @@ def allow(operation: str, resource_type: str, name: str, user: str = MIRROR) -> 
 
 
 @asynccontextmanager
-async def guarded_mirror(guarded: GuardedPair) -> AsyncIterator[Mirror]:
+async def guarded_mirror(guarded: GuardedPair) -> AsyncIterator[MirrorRig]:
     """The service comes to A as a user with few rights, the application as another."""
     admin = Ends(a=guarded.a.client_properties(), b=guarded.b.client_properties())
     service = replace(admin, a=guarded.a.client_properties(MIRROR))

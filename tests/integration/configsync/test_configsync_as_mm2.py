@@ -42,7 +42,7 @@ TOPICS: Mapping[str, tuple[int, dict[str, str]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worlds:
+class AsMm2Rig:
     """One source; the target of MM2 and the target of Twinlog, both called B."""
 
     source: KafkaCluster
@@ -68,13 +68,13 @@ def brokers() -> Iterator[Brokers]:
 
 
 @pytest.fixture
-async def worlds(brokers: Brokers) -> AsyncIterator[Worlds]:
+async def rig(brokers: Brokers) -> AsyncIterator[AsMm2Rig]:
     async with AsyncExitStack() as stack:
         opened = [
             await stack.enter_async_context(open_cluster(cluster.spec.name, cluster.client_properties()))
             for cluster in (brokers.source, brokers.by_mm2, brokers.by_twinlog)
         ]
-        yield Worlds(source=opened[0], by_mm2=opened[1], by_twinlog=opened[2])
+        yield AsMm2Rig(source=opened[0], by_mm2=opened[1], by_twinlog=opened[2])
 
 
 def acl(operation: str, name: str, **changes: str) -> AclBinding:
@@ -183,14 +183,14 @@ def twinlog_properties(source: BlockingCluster, target: BlockingCluster) -> str:
 
 
 async def test_topics_configs_and_acls_are_those_of_mm2(
-    brokers: Brokers, worlds: Worlds, tmp_path: Path
+    brokers: Brokers, rig: AsMm2Rig, tmp_path: Path
 ) -> None:
     wanted = [
         NewTopic(name=name, partition_count=partitions, replication_factor=1, configs=configs)
         for name, (partitions, configs) in TOPICS.items()
     ]
-    await retry_admin(lambda: worlds.source.create_topics(wanted))
-    await retry_admin(lambda: worlds.source.create_acls(ACLS))
+    await retry_admin(lambda: rig.source.create_topics(wanted))
+    await retry_admin(lambda: rig.source.create_acls(ACLS))
 
     clients = {"A": brokers.source.client_properties(), "B": brokers.by_mm2.client_properties()}
     file = tmp_path / "mm2.properties"
@@ -200,20 +200,20 @@ async def test_topics_configs_and_acls_are_those_of_mm2(
         async with run_service("configsync", tmp_path / "configsync", ours):
 
             async def same() -> bool:
-                by_mm2, by_twinlog = await copies(worlds.by_mm2), await copies(worlds.by_twinlog)
+                by_mm2, by_twinlog = await copies(rig.by_mm2), await copies(rig.by_twinlog)
                 assert by_twinlog.topics == by_mm2.topics
                 assert by_twinlog.acls == by_mm2.acls
                 return len(by_mm2.topics) >= 5 and len(by_mm2.acls) >= 10
 
             await eventually(same)
 
-            await change_the_source(worlds.source)
-            for target in (worlds.by_mm2, worlds.by_twinlog):
+            await change_the_source(rig.source)
+            for target in (rig.by_mm2, rig.by_twinlog):
                 await change_the_target(target)
 
             async def same_again() -> bool:
                 await same()
-                after = await copies(worlds.by_mm2)
+                after = await copies(rig.by_mm2)
                 users = after.topics["A.users"][1]
                 return (
                     "A.carts" in after.topics
@@ -224,6 +224,6 @@ async def test_topics_configs_and_acls_are_those_of_mm2(
                 )
 
             await eventually(same_again)
-            final = await copies(worlds.by_twinlog)
+            final = await copies(rig.by_twinlog)
     assert sorted(final.topics) == ["A.C.carts", "A.carts", "A.orders", "A.orders.v1", "A.plain", "A.users"]
     assert acl("READ", "A.orders") in final.acls, "mode mm2 never deletes"

@@ -86,7 +86,7 @@ class ToldCopyStates:
 
 
 @dataclass(slots=True, kw_only=True)
-class FlowOnFakes:
+class CheckpointFlowRig:
     """Clusters and parts; a test may replace either."""
 
     source: FakeCluster = field(default_factory=lambda: FakeCluster("A"))

@@ -14,7 +14,7 @@ from twinlog_checkpoint.api.servicer import CheckpointServicer
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.running.host import MoveHost
-from unit.checkpoint.checkpoint_rig import A_TO_B, FlowOnFakes
+from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig
 
 
 class _Context:
@@ -27,12 +27,12 @@ class _Context:
 CONTEXT: Any = _Context()
 
 
-class ServiceOnFakes:
+class CheckpointServiceRig:
     """`servicer` answers, `board` publishes what the table holds when it is told to."""
 
     def __init__(
         self,
-        fakes: FlowOnFakes,
+        fakes: CheckpointFlowRig,
         parts: FlowParts,
         *,
         history_id: str = "one",

@@ -44,7 +44,7 @@ _METER = NoOpMeterProvider().get_meter("test")
 
 
 @dataclass(slots=True, kw_only=True)
-class FlowUnderTest:
+class ConfigSyncRig:
     """Flow A->B over fakes. `restart` forgets everything but the clusters."""
 
     config: ConfigSyncFlow
@@ -113,7 +113,7 @@ def make_flow(
     *,
     source: FakeCluster | None = None,
     target: FakeCluster | None = None,
-) -> FlowUnderTest:
+) -> ConfigSyncRig:
     """A flow A->B with these properties beside the necessary ones."""
     settings = {
         "clusters": "A, B",
@@ -128,7 +128,7 @@ def make_flow(
     file.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
     (config,) = configsync_flows(load(file, environ={}))
     clock = FakeClock()
-    return FlowUnderTest(
+    return ConfigSyncRig(
         config=config,
         source=source or FakeCluster("A", clock=clock),
         target=target or FakeCluster("B", clock=clock),

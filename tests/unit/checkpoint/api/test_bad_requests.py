@@ -21,8 +21,8 @@ from twinlog.model import TopicPartition
 from twinlog.service.clusters import ClusterStatus
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.flow.parts import AlwaysOwner
-from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, FlowOnFakes
-from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
+from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, CheckpointFlowRig
+from unit.checkpoint.service_rig import CONTEXT, CheckpointServiceRig
 
 FLOW = types_pb2.Flow(source="A", target="B")
 ORDERS = TopicPartition("orders", 0)
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class Asked:
-    service: ServiceOnFakes
+    service: CheckpointServiceRig
     written: list[Call]
     """Every change of a cluster."""
 
@@ -70,7 +70,7 @@ class Asked:
 @asynccontextmanager
 async def asked(*, syncs_topic: bool = True, source_away: bool = False) -> AsyncIterator[Asked]:
     """A flow with one topic of ten records, copied; from now on changes are noted."""
-    fakes = FlowOnFakes(translation_max_bytes=1 << 30)
+    fakes = CheckpointFlowRig(translation_max_bytes=1 << 30)
     for cluster, partition in ((fakes.source, ORDERS), (fakes.target, TopicPartition("A.orders", 0))):
         cluster.add_topic(partition.topic)
         async with cluster.writer() as writer:
@@ -83,7 +83,7 @@ async def asked(*, syncs_topic: bool = True, source_away: bool = False) -> Async
         del fakes.source.topics[SYNCS_TOPIC]
     away = ClusterStatus(alias="A", reachable=False, reason="KAFKA_UNAVAILABLE", message="gone", as_of_ms=1)
     async with fakes.running(until_ready=syncs_topic) as parts:
-        service = ServiceOnFakes(fakes, parts, statuses=[away] if source_away else [])
+        service = CheckpointServiceRig(fakes, parts, statuses=[away] if source_away else [])
         written: list[Call] = []
         for cluster in (fakes.source, fakes.target):
             for operation in ("append", "alter_group_offsets", "create_acls", "create_topics"):
@@ -194,7 +194,7 @@ class StandBy(AlwaysOwner):
 async def test_a_process_that_stands_by_moves_nothing_and_says_who_does() -> None:
     async with asked() as service:
         here = service.service
-        beside = ServiceOnFakes(here.fakes, replace(here.parts, duty=StandBy()))
+        beside = CheckpointServiceRig(here.fakes, replace(here.parts, duty=StandBy()))
         service.service = beside
         with pytest.raises(StateError, match="another process") as refused:
             await service.run()

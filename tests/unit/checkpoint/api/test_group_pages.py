@@ -18,8 +18,8 @@ from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from twinlog_checkpoint.groups.progress import GroupProgress, ProgressTable
 from twinlog_checkpoint.translation.translation import Translation, Verdict
-from unit.checkpoint.checkpoint_rig import A_TO_B, FlowOnFakes
-from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
+from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig
+from unit.checkpoint.service_rig import CONTEXT, CheckpointServiceRig
 
 GROUPS = 5_000
 
@@ -76,9 +76,9 @@ class Listed:
 
 @asynccontextmanager
 async def listed(known: list[GroupProgress]) -> AsyncIterator[Listed]:
-    fakes = FlowOnFakes()
+    fakes = CheckpointFlowRig()
     async with fakes.running() as parts:
-        service = ServiceOnFakes(fakes, parts)
+        service = CheckpointServiceRig(fakes, parts)
         table = parts.checkpointer.table
         table.replace_all(known, now_ms=1)
         yield Listed(table, Stub(service.servicer, []))

@@ -15,7 +15,7 @@ from twinlog_checkpoint.api.servicer import CheckpointServicer
 from unit.checkpoint.checkpoint_rig import turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import MoveRig, move_rig, offset_of
-from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
+from unit.checkpoint.service_rig import CONTEXT, CheckpointServiceRig
 
 FLOW = types_pb2.Flow(source="A", target="B")
 FENCED = pb2.MoveOptions(fence=True, by="ann")
@@ -57,7 +57,7 @@ async def hosted(*, backlog: bool = True) -> AsyncIterator[Hosted]:
         rig.logs.source.set_group("g", {ORIGIN: 100})
         if backlog:
             rig.logs.produce(40)
-        service = ServiceOnFakes(rig.fakes, rig.parts)
+        service = CheckpointServiceRig(rig.fakes, rig.parts)
         async with service.hosting():
             yield Hosted(rig=rig, servicer=service.servicer)
 
@@ -169,7 +169,7 @@ async def test_a_run_ends_with_the_service() -> None:
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})
         rig.logs.produce(40)
-        service = ServiceOnFakes(rig.fakes, rig.parts)
+        service = CheckpointServiceRig(rig.fakes, rig.parts)
         for runner in (service.moves.failover, service.moves.failback):
             runner.stop = service.stop
         hosting = Hosted(rig=rig, servicer=service.servicer)

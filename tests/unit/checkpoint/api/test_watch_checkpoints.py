@@ -14,28 +14,28 @@ from twinlog.errors import ConfigError, NotFoundError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.errors_wire import ResumeTokenExpiredError
 from twinlog.service.feeds.client import Received, Restarted
-from unit.checkpoint.checkpoint_rig import FlowOnFakes
-from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
+from unit.checkpoint.service_rig import CONTEXT, CheckpointServiceRig
 
 ORDERS = TopicPartition("orders", 0)
 Response = pb2.WatchCheckpointsResponse
 
 
 @asynccontextmanager
-async def service() -> AsyncIterator[ServiceOnFakes]:
-    fakes = FlowOnFakes()
+async def service() -> AsyncIterator[CheckpointServiceRig]:
+    fakes = CheckpointFlowRig()
     fakes.source.add_topic("orders")
     fakes.target.add_topic("A.orders")
     await fakes.write_sync("orders", 0, 0)
     async with fakes.running() as parts:
-        yield ServiceOnFakes(fakes, parts)
+        yield CheckpointServiceRig(fakes, parts)
 
 
 @dataclass
 class Watcher:
     """A client that is cut off after so many messages and comes back with its token."""
 
-    service: ServiceOnFakes
+    service: CheckpointServiceRig
     group: str = ""
     seen: WatchedGroups = field(default_factory=WatchedGroups)
     token: bytes = b""
@@ -58,11 +58,13 @@ class Watcher:
         return self.token == self.service.board.token
 
 
-def aiter_of(service: ServiceOnFakes, request: pb2.WatchCheckpointsRequest) -> AsyncGenerator[Response, None]:
+def aiter_of(
+    service: CheckpointServiceRig, request: pb2.WatchCheckpointsRequest
+) -> AsyncGenerator[Response, None]:
     return cast("AsyncGenerator[Response, None]", service.servicer.WatchCheckpoints(request, CONTEXT))
 
 
-Happening = Callable[[ServiceOnFakes], None]
+Happening = Callable[[CheckpointServiceRig], None]
 
 
 def commit(group: str, offset: int) -> Happening:
@@ -70,7 +72,7 @@ def commit(group: str, offset: int) -> Happening:
 
 
 def disappear(group: str) -> Happening:
-    def happen(service: ServiceOnFakes) -> None:
+    def happen(service: CheckpointServiceRig) -> None:
         del service.fakes.source.groups[group]
 
     return happen
@@ -87,7 +89,7 @@ HISTORY = [
 ]
 
 
-async def happen(service: ServiceOnFakes, happening: Happening) -> None:
+async def happen(service: CheckpointServiceRig, happening: Happening) -> None:
     happening(service)
     service.fakes.clock.advance(10)
     await service.pass_and_publish()
@@ -169,7 +171,7 @@ async def test_the_cluster_that_is_away_is_told() -> None:
 async def test_tokens_of_another_life_and_no_tokens_at_all_are_refused() -> None:
     async with service() as served:
         await happen(served, commit("a", 1))
-        restarted = ServiceOnFakes(served.fakes, served.parts, history_id="two")
+        restarted = CheckpointServiceRig(served.fakes, served.parts, history_id="two")
         token = served.board.token
         with pytest.raises(ResumeTokenExpiredError):
             await anext(aiter_of(restarted, pb2.WatchCheckpointsRequest(resume_token=token)))

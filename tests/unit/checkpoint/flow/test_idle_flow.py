@@ -5,13 +5,13 @@ from collections import Counter
 
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.fakes.cluster import Call
-from unit.checkpoint.checkpoint_rig import FlowOnFakes
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
 
 SECONDS = 60
 
 
 async def test_an_idle_flow_asks_for_offset_syncs_once_in_a_few_seconds() -> None:
-    fakes = FlowOnFakes()
+    fakes = CheckpointFlowRig()
     asked: Counter[str] = Counter()
 
     def count(call: Call) -> None:

@@ -7,7 +7,7 @@ from twinlog.errors import KafkaError
 from twinlog.model import Headers, TopicPartition
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
-from unit.checkpoint.checkpoint_rig import FlowOnFakes, turns
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig, turns
 
 
 def checkpoint(
@@ -21,19 +21,19 @@ def checkpoint(
     )
 
 
-async def on_target(flow: FlowOnFakes, group: str) -> dict[TopicPartition, int]:
+async def on_target(flow: CheckpointFlowRig, group: str) -> dict[TopicPartition, int]:
     held = (await flow.target.group_offsets([group]))[group]
     assert not isinstance(held, KafkaError)
     return {partition: committed.next_offset for partition, committed in held.items()}
 
 
-async def fill_copy(flow: FlowOnFakes, count: int) -> None:
+async def fill_copy(flow: CheckpointFlowRig, count: int) -> None:
     async with flow.target.writer() as target:
         for number in range(count):
             await target.append(TopicPartition("A.orders", 0), key=b"k", value=b"%d" % number)
 
 
-async def lose_and_grow(flow: FlowOnFakes, checkpointer: Checkpointer | None = None) -> None:
+async def lose_and_grow(flow: CheckpointFlowRig, checkpointer: Checkpointer | None = None) -> None:
     """The copy loses what lies behind 200, and gets 300 records more; the group continues."""
     orders = TopicPartition("orders", 0)
     flow.target.truncate(TopicPartition("A.orders", 0), 200)
@@ -72,7 +72,7 @@ class GatheringWriter:
         return 0
 
 
-async def served_once(flow: FlowOnFakes, checkpointer: Checkpointer) -> None:
+async def served_once(flow: CheckpointFlowRig, checkpointer: Checkpointer) -> None:
     """The flow is this process's for one pass."""
     stop = asyncio.Event()
     flow.clock.advance(1)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from unit.checkpoint.checkpoint_rig import FlowOnFakes
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
 
 
 @pytest.fixture
-def flow() -> FlowOnFakes:
+def flow() -> CheckpointFlowRig:
     """`orders` with 3 partitions on A and its copy on B; nothing copied yet."""
-    fakes = FlowOnFakes()
+    fakes = CheckpointFlowRig()
     fakes.source.add_topic("orders", 3)
     fakes.target.add_topic("A.orders", 3)
     return fakes

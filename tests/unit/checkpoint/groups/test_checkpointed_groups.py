@@ -3,11 +3,11 @@
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.checkpoint_rig import FlowOnFakes, turns
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig, turns
 from unit.checkpoint.groups.checkpointer_rig import checkpoint, fill_copy, on_target
 
 
-async def test_a_void_checkpoint_is_committed_for_no_group(flow: FlowOnFakes) -> None:
+async def test_a_void_checkpoint_is_committed_for_no_group(flow: CheckpointFlowRig) -> None:
     """The offset syncs contradict it, and there is no newer answer: the group lies before every sync."""
     orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
     flow.source.set_group("g", {orders: 290})
@@ -27,7 +27,7 @@ async def test_a_void_checkpoint_is_committed_for_no_group(flow: FlowOnFakes) ->
     assert list(known) == []
 
 
-async def test_metadata_goes_along(flow: FlowOnFakes) -> None:
+async def test_metadata_goes_along(flow: CheckpointFlowRig) -> None:
     await flow.write_sync("orders", 10, 20)
     flow.source.set_group("g")
     await flow.source.alter_group_offsets(
@@ -38,7 +38,7 @@ async def test_metadata_goes_along(flow: FlowOnFakes) -> None:
     assert [emitted.metadata for emitted in flow.checkpoints()] == ["note"]
 
 
-async def test_the_table_shows_lags_and_what_the_group_has_on_the_target(flow: FlowOnFakes) -> None:
+async def test_the_table_shows_lags_and_what_the_group_has_on_the_target(flow: CheckpointFlowRig) -> None:
     orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
     async with flow.source.writer() as source, flow.target.writer() as target:
         for number in range(30):
@@ -54,7 +54,7 @@ async def test_the_table_shows_lags_and_what_the_group_has_on_the_target(flow: F
     assert row.committed_on_target
 
 
-async def test_what_happens_to_one_group_changes_no_other_rows(flow: FlowOnFakes) -> None:
+async def test_what_happens_to_one_group_changes_no_other_rows(flow: CheckpointFlowRig) -> None:
     orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
     await flow.write_sync("orders", 10, 20)
     for number in range(10):
@@ -76,7 +76,7 @@ async def test_what_happens_to_one_group_changes_no_other_rows(flow: FlowOnFakes
         assert gone == [("g4", orders), ("g4", TopicPartition("orders", 1))]
 
 
-async def test_share_groups_are_listed_apart(flow: FlowOnFakes) -> None:
+async def test_share_groups_are_listed_apart(flow: CheckpointFlowRig) -> None:
     flow.source.set_group("shared", group_type="share")
     flow.source.set_group("g", {TopicPartition("orders", 0): 1})
     checkpointer = flow.checkpointer()
@@ -85,7 +85,7 @@ async def test_share_groups_are_listed_apart(flow: FlowOnFakes) -> None:
     assert checkpointer.groups.unsupported == {"shared": "share"}
 
 
-async def test_every_group_that_commits_offsets_is_translated(flow: FlowOnFakes) -> None:
+async def test_every_group_that_commits_offsets_is_translated(flow: CheckpointFlowRig) -> None:
     """Streams groups (KIP-1071) commit as others do; Kafka Connect's own groups do not read topics."""
     await flow.write_sync("orders", 10, 20)
     for group_type in ("classic", "consumer", "streams"):
@@ -97,7 +97,7 @@ async def test_every_group_that_commits_offsets_is_translated(flow: FlowOnFakes)
     assert {at.group for at in flow.checkpoints()} == {"classic", "consumer", "streams", "only-committed"}
 
 
-async def test_offsets_are_committed_for_idle_groups_only(flow: FlowOnFakes) -> None:
+async def test_offsets_are_committed_for_idle_groups_only(flow: CheckpointFlowRig) -> None:
     orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
     async with flow.target.writer() as target:
         for number in range(30):
@@ -118,7 +118,7 @@ async def test_offsets_are_committed_for_idle_groups_only(flow: FlowOnFakes) -> 
     assert not verdicts["busy"].committed_on_target
 
 
-async def test_a_group_is_never_moved_back_on_the_target(flow: FlowOnFakes) -> None:
+async def test_a_group_is_never_moved_back_on_the_target(flow: CheckpointFlowRig) -> None:
     orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
     async with flow.target.writer() as target:
         for number in range(300):

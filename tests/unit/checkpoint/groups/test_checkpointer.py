@@ -7,7 +7,7 @@ import pytest
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, FlowOnFakes, KnownTopics, turns
+from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, CheckpointFlowRig, KnownTopics, turns
 from unit.checkpoint.groups.checkpointer_rig import (
     checkpoint,
     fill_copy,
@@ -16,7 +16,7 @@ from unit.checkpoint.groups.checkpointer_rig import (
 )
 
 
-async def test_a_groups_offsets_become_checkpoints_of_the_remote_topic(flow: FlowOnFakes) -> None:
+async def test_a_groups_offsets_become_checkpoints_of_the_remote_topic(flow: CheckpointFlowRig) -> None:
     await flow.write_sync("orders", 10, 20)
     await flow.write_sync("orders", 7, 3, partition=2)
     flow.source.set_group("g", {TopicPartition("orders", 0): 10, TopicPartition("orders", 2): 9})
@@ -25,7 +25,7 @@ async def test_a_groups_offsets_become_checkpoints_of_the_remote_topic(flow: Flo
     assert flow.checkpoints() == [checkpoint(10, 20), checkpoint(9, 4, partition=2)]
 
 
-async def test_nothing_is_emitted_before_the_offset_syncs_are_read(flow: FlowOnFakes) -> None:
+async def test_nothing_is_emitted_before_the_offset_syncs_are_read(flow: CheckpointFlowRig) -> None:
     await flow.write_sync("orders", 10, 20)
     flow.source.set_group("g", {TopicPartition("orders", 0): 10})
     checkpointer = flow.checkpointer()
@@ -34,7 +34,7 @@ async def test_nothing_is_emitted_before_the_offset_syncs_are_read(flow: FlowOnF
     assert [row.translation.verdict for row in checkpointer.table.rows()] == [Verdict.NOT_READY]
 
 
-async def test_no_checkpoint_without_an_offset_sync(flow: FlowOnFakes) -> None:
+async def test_no_checkpoint_without_an_offset_sync(flow: CheckpointFlowRig) -> None:
     await flow.write_sync("orders", 10, 20)
     flow.source.set_group("g", {TopicPartition("orders", 1): 10})
     async with flow.ready() as checkpointer:
@@ -44,7 +44,7 @@ async def test_no_checkpoint_without_an_offset_sync(flow: FlowOnFakes) -> None:
     assert (row.translation.verdict, row.translation.downstream_offset) == (Verdict.NO_SYNC, None)
 
 
-async def test_an_offset_older_than_every_sync_is_not_translated(flow: FlowOnFakes) -> None:
+async def test_an_offset_older_than_every_sync_is_not_translated(flow: CheckpointFlowRig) -> None:
     await flow.write_sync("orders", 100, 20)
     flow.source.set_group("g", {TopicPartition("orders", 0): 99})
     async with flow.ready() as checkpointer:
@@ -54,7 +54,7 @@ async def test_an_offset_older_than_every_sync_is_not_translated(flow: FlowOnFak
     assert row.translation.verdict is Verdict.TOO_OLD
 
 
-async def test_a_copy_of_the_targets_own_topic_goes_home(flow: FlowOnFakes) -> None:
+async def test_a_copy_of_the_targets_own_topic_goes_home(flow: CheckpointFlowRig) -> None:
     """MM2's testDownstreamTopicRenaming: B.topic3 on A is topic3 on B, C.topic7 stays a copy."""
     await flow.write_sync("B.topic3", 5, 5)
     await flow.write_sync("C.topic7", 5, 5)
@@ -69,7 +69,7 @@ async def test_a_copy_of_the_targets_own_topic_goes_home(flow: FlowOnFakes) -> N
     ]
 
 
-async def test_checkpoints_never_go_back_unless_the_group_does(flow: FlowOnFakes) -> None:
+async def test_checkpoints_never_go_back_unless_the_group_does(flow: CheckpointFlowRig) -> None:
     orders = TopicPartition("orders", 0)
     await flow.write_sync("orders", 100, 100)
     await flow.write_sync("orders", 200, 200)
@@ -86,7 +86,7 @@ async def test_checkpoints_never_go_back_unless_the_group_does(flow: FlowOnFakes
     assert flow.checkpoints() == [checkpoint(250, 201), checkpoint(150, 101)]
 
 
-async def test_a_store_that_became_less_precise_takes_no_group_back(flow: FlowOnFakes) -> None:
+async def test_a_store_that_became_less_precise_takes_no_group_back(flow: CheckpointFlowRig) -> None:
     """MM2's testCheckpointRecordsMonotonicIfStoreRewinds, with its numbers."""
     orders = TopicPartition("orders", 0)
     await fill_copy(flow, 20)
@@ -106,7 +106,7 @@ async def test_a_store_that_became_less_precise_takes_no_group_back(flow: FlowOn
     assert flow.checkpoints() == [checkpoint(13, 6), checkpoint(12, 5)]
 
 
-async def test_a_copy_that_was_recreated_gets_new_checkpoints(flow: FlowOnFakes) -> None:
+async def test_a_copy_that_was_recreated_gets_new_checkpoints(flow: CheckpointFlowRig) -> None:
     """The last checkpoint points past the new log's end: keeping to it would leave records out."""
     orders = TopicPartition("orders", 0)
     await fill_copy(flow, 300)
@@ -125,7 +125,7 @@ async def test_a_copy_that_was_recreated_gets_new_checkpoints(flow: FlowOnFakes)
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_copy_that_grew_past_an_old_checkpoint_gets_the_lower_one(
-    flow: FlowOnFakes, restarted: bool
+    flow: CheckpointFlowRig, restarted: bool
 ) -> None:
     """The copy lost its tail, then more was copied than was lost, before the next pass or while the service
     was down: the offset syncs contradict the old checkpoint."""
@@ -158,7 +158,7 @@ async def test_a_copy_that_grew_past_an_old_checkpoint_gets_the_lower_one(
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_an_offset_before_both_logs_start_is_committed_on_the_target(
-    flow: FlowOnFakes, restarted: bool
+    flow: CheckpointFlowRig, restarted: bool
 ) -> None:
     """The group's next record was deleted on both sides, and an offset sync tells of one between: that is no
     sign of a copy that lost records."""
@@ -185,7 +185,7 @@ async def test_an_offset_before_both_logs_start_is_committed_on_the_target(
     assert await on_target(flow, "g") == {copy: 100}
 
 
-async def test_topics_that_configsync_does_not_copy_are_said_so(flow: FlowOnFakes) -> None:
+async def test_topics_that_configsync_does_not_copy_are_said_so(flow: CheckpointFlowRig) -> None:
     flow.known_topics = KnownTopics(names={"orders"})
     await flow.write_sync("orders", 10, 20)
     await flow.write_sync("payments", 10, 20)
@@ -197,7 +197,7 @@ async def test_topics_that_configsync_does_not_copy_are_said_so(flow: FlowOnFake
     assert verdicts == {"orders": Verdict.FLOOR, "payments": Verdict.NOT_REPLICATED}
 
 
-async def test_a_topic_that_can_never_be_copied_says_which_rule_keeps_it(flow: FlowOnFakes) -> None:
+async def test_a_topic_that_can_never_be_copied_says_which_rule_keeps_it(flow: CheckpointFlowRig) -> None:
     await flow.write_sync("orders", 10, 20)
     flow.source.set_group("g", {TopicPartition("mm2x.internal", 0): 10, TopicPartition("B.x", 0): 1})
     async with flow.ready() as checkpointer:
@@ -207,7 +207,7 @@ async def test_a_topic_that_can_never_be_copied_says_which_rule_keeps_it(flow: F
     assert "B" in rows["B.x"].message
 
 
-async def test_a_source_that_goes_away_leaves_its_mark_and_heals(flow: FlowOnFakes) -> None:
+async def test_a_source_that_goes_away_leaves_its_mark_and_heals(flow: CheckpointFlowRig) -> None:
     await flow.write_sync("orders", 10, 20)
     flow.source.set_group("g", {TopicPartition("orders", 0): 10})
     async with flow.ready() as checkpointer:
@@ -228,7 +228,7 @@ async def test_a_source_that_goes_away_leaves_its_mark_and_heals(flow: FlowOnFak
         assert row.translation.verdict is Verdict.FLOOR
 
 
-async def test_a_cluster_that_hangs_is_told_while_a_pass_waits_for_it(flow: FlowOnFakes) -> None:
+async def test_a_cluster_that_hangs_is_told_while_a_pass_waits_for_it(flow: CheckpointFlowRig) -> None:
     orders = TopicPartition("orders", 0)
     await flow.write_sync("orders", 10, 20)
     flow.source.set_group("g", {orders: 10})
@@ -244,7 +244,7 @@ async def test_a_cluster_that_hangs_is_told_while_a_pass_waits_for_it(flow: Flow
     assert (row.translation.verdict, row.translation.downstream_offset) == (Verdict.TARGET_UNREADABLE, 20)
 
 
-async def test_a_missing_syncs_topic_is_no_sync(flow: FlowOnFakes) -> None:
+async def test_a_missing_syncs_topic_is_no_sync(flow: CheckpointFlowRig) -> None:
     del flow.source.topics[SYNCS_TOPIC]
     flow.source.set_group("g", {TopicPartition("orders", 0): 10})
     checkpointer = flow.checkpointer()

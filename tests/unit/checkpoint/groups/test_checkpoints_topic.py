@@ -9,7 +9,7 @@ from twinlog.model import TopicPartition
 from twinlog.offsets import CheckpointHistory
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.checkpoint_rig import CHECKPOINTS_TOPIC, SYNCS_TOPIC, FlowOnFakes, turns
+from unit.checkpoint.checkpoint_rig import CHECKPOINTS_TOPIC, SYNCS_TOPIC, CheckpointFlowRig, turns
 from unit.checkpoint.groups.checkpointer_rig import (
     GatheringWriter,
     checkpoint,
@@ -18,7 +18,7 @@ from unit.checkpoint.groups.checkpointer_rig import (
 )
 
 
-async def test_a_restart_goes_on_from_the_checkpoints_in_the_topic(flow: FlowOnFakes) -> None:
+async def test_a_restart_goes_on_from_the_checkpoints_in_the_topic(flow: CheckpointFlowRig) -> None:
     """MM2's testCheckpointsTaskRestartUsesExistingCheckpoints, with its numbers."""
     orders = TopicPartition("orders", 0)
     await fill_copy(flow, 500)
@@ -42,7 +42,7 @@ async def test_a_restart_goes_on_from_the_checkpoints_in_the_topic(flow: FlowOnF
     assert flow.checkpoints() == [checkpoint(250, 201), checkpoint(400, 376)]
 
 
-async def test_groups_that_come_and_go_cost_memory_only_up_to_a_bound(flow: FlowOnFakes) -> None:
+async def test_groups_that_come_and_go_cost_memory_only_up_to_a_bound(flow: CheckpointFlowRig) -> None:
     orders = TopicPartition("orders", 0)
     await flow.write_sync("orders", 100, 100)
     flow.source.set_group("stays", {orders: 100})
@@ -59,7 +59,7 @@ async def test_groups_that_come_and_go_cost_memory_only_up_to_a_bound(flow: Flow
         assert len(flow.checkpoints()) == 21
 
 
-async def test_old_syncs_are_not_used_when_the_checkpoints_cannot_be_read(flow: FlowOnFakes) -> None:
+async def test_old_syncs_are_not_used_when_the_checkpoints_cannot_be_read(flow: CheckpointFlowRig) -> None:
     """mustReadToEnd: without a guard only the latest sync of the first pass counts."""
     for offset in (175, 375, 475):
         await flow.write_sync("orders", offset, offset)
@@ -80,7 +80,7 @@ async def test_old_syncs_are_not_used_when_the_checkpoints_cannot_be_read(flow: 
 
 
 async def test_a_checkpoints_topic_that_could_not_be_made_at_the_start_is_made_later(
-    flow: FlowOnFakes,
+    flow: CheckpointFlowRig,
 ) -> None:
     """A right that is granted while the service runs heals it without a restart."""
     await flow.write_sync("orders", 10, 20)
@@ -103,7 +103,9 @@ async def test_a_checkpoints_topic_that_could_not_be_made_at_the_start_is_made_l
     assert flow.checkpoints() == [checkpoint(10, 20)]
 
 
-async def test_a_checkpoints_topic_that_somebody_deleted_is_made_and_filled_again(flow: FlowOnFakes) -> None:
+async def test_a_checkpoints_topic_that_somebody_deleted_is_made_and_filled_again(
+    flow: CheckpointFlowRig,
+) -> None:
     await flow.write_sync("orders", 10, 20)
     await flow.write_sync("orders", 11, 21)
     flow.source.set_group("g", {TopicPartition("orders", 0): 10})
@@ -117,7 +119,7 @@ async def test_a_checkpoints_topic_that_somebody_deleted_is_made_and_filled_agai
     assert flow.checkpoints() == [checkpoint(11, 21)]
 
 
-async def test_damaged_checkpoints_are_passed_over(flow: FlowOnFakes) -> None:
+async def test_damaged_checkpoints_are_passed_over(flow: CheckpointFlowRig) -> None:
     flow.target.add_topic(CHECKPOINTS_TOPIC)
     async with flow.target.writer() as writer:
         await writer.append(TopicPartition(CHECKPOINTS_TOPIC, 0), key=b"x", value=b"y")
@@ -128,7 +130,7 @@ async def test_damaged_checkpoints_are_passed_over(flow: FlowOnFakes) -> None:
         assert checkpointer.tail.store.read_to_end
 
 
-async def test_a_process_that_regains_a_flow_goes_by_what_the_other_wrote(flow: FlowOnFakes) -> None:
+async def test_a_process_that_regains_a_flow_goes_by_what_the_other_wrote(flow: CheckpointFlowRig) -> None:
     """Its own checkpoints are old by then: it would let lower ones through, and move groups by them."""
     orders = TopicPartition("orders", 0)
     for offset in (100, 200, 300):
@@ -147,7 +149,7 @@ async def test_a_process_that_regains_a_flow_goes_by_what_the_other_wrote(flow: 
     assert flow.checkpoints() == [checkpoint(150, 101), checkpoint(300, 300)]
 
 
-async def test_a_stand_by_reads_the_offset_syncs_before_its_turn(flow: FlowOnFakes) -> None:
+async def test_a_stand_by_reads_the_offset_syncs_before_its_turn(flow: CheckpointFlowRig) -> None:
     await flow.write_sync("orders", 10, 20)
     tail = flow.checkpointer().tail
     stop = asyncio.Event()
@@ -158,7 +160,7 @@ async def test_a_stand_by_reads_the_offset_syncs_before_its_turn(flow: FlowOnFak
     assert tail.store.translate(TopicPartition("orders", 0), 10).downstream_offset == 20
 
 
-async def test_no_checkpoint_waits_for_the_acknowledgement_of_another(flow: FlowOnFakes) -> None:
+async def test_no_checkpoint_waits_for_the_acknowledgement_of_another(flow: CheckpointFlowRig) -> None:
     await flow.write_sync("orders", 10, 20)
     for number in range(50):
         flow.source.set_group(f"g{number}", {TopicPartition("orders", 0): 10})

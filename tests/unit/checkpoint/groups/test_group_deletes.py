@@ -16,7 +16,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.syncer import GroupSyncer
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
 from twinlog_checkpoint.journal.source_record import SourceRecord, decode, encode
-from unit.checkpoint.checkpoint_rig import FlowOnFakes
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 GRACE_SECONDS = 60
@@ -25,7 +25,7 @@ GRACE_SECONDS = 60
 
 @dataclass(slots=True, kw_only=True)
 class Rig:
-    fakes: FlowOnFakes
+    fakes: CheckpointFlowRig
     parts: FlowParts
     deletes_enabled: bool = True
     syncer: GroupSyncer = field(init=False)
@@ -60,7 +60,7 @@ class Rig:
 @asynccontextmanager
 async def translated(*more: str, deletes_enabled: bool = True) -> AsyncIterator[Rig]:
     """Groups `g`, `other` and `more` were translated and their offsets committed on the target."""
-    fakes = FlowOnFakes()
+    fakes = CheckpointFlowRig()
     fakes.source.add_topic("orders")
     fakes.target.add_topic("A.orders")
     async with fakes.source.writer() as source, fakes.target.writer() as target:

@@ -8,7 +8,7 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
-from unit.checkpoint.checkpoint_rig import A_TO_B, FlowOnFakes
+from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, run
 from unit.checkpoint.moves.test_move_truth import refused_for_the_backlog
@@ -16,7 +16,7 @@ from unit.checkpoint.moves.test_move_truth import refused_for_the_backlog
 SMALL, SMALL_COPY = TopicPartition("small", 0), TopicPartition("A.small", 0)
 
 
-def replicated(fakes: FlowOnFakes, topic: str, *, generation: int = 1) -> ReplicatedTopic:
+def replicated(fakes: CheckpointFlowRig, topic: str, *, generation: int = 1) -> ReplicatedTopic:
     """As configsync tells of it: both sides as they are now."""
     copy = f"A.{topic}"
     return ReplicatedTopic(

@@ -16,7 +16,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, TURN_ITEMS
-from unit.checkpoint.checkpoint_rig import FlowOnFakes, ToldTopics, one_turn
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig, ToldTopics, one_turn
 from unit.checkpoint.moves.move_rig import run
 from unit.checkpoint.moves.test_move_backlog import replicated
 
@@ -37,10 +37,10 @@ OPERATIONS = (
 )
 
 
-def world(groups: int, partitions: int) -> FlowOnFakes:
+def world(groups: int, partitions: int) -> CheckpointFlowRig:
     """A flow whose topics are copied to the end, and as many groups that have read all but one record."""
     topics = ToldTopics()
-    fakes = FlowOnFakes(known_topics=topics)
+    fakes = CheckpointFlowRig(known_topics=topics)
     names = [f"t{number:03}" for number in range(partitions // PER_TOPIC)]
     record = Record(offset=-1, timestamp_ms=1, key=None, value=b"v")
     for name in names:
@@ -67,7 +67,7 @@ def world(groups: int, partitions: int) -> FlowOnFakes:
     return fakes
 
 
-def with_syncs(fakes: FlowOnFakes) -> FlowParts:
+def with_syncs(fakes: CheckpointFlowRig) -> FlowParts:
     parts = fakes.parts()
     tail = parts.checkpointer.tail
     for partition in fakes.copy_states.report.partitions:

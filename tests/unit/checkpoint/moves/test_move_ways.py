@@ -3,7 +3,7 @@
 from twinlog.model import TopicPartition
 from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
-from unit.checkpoint.checkpoint_rig import FlowOnFakes
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import move_rig
 
@@ -33,7 +33,9 @@ async def test_an_offset_that_was_put_on_a_copy_is_not_the_groups_own() -> None:
 
 
 async def test_with_the_identity_policy_a_failover_maps_to_the_target_and_a_failback_to_the_source() -> None:
-    fakes = FlowOnFakes(policy=IdentityReplicationPolicy(source_cluster_alias="A"), translation_max_bytes=1)
+    fakes = CheckpointFlowRig(
+        policy=IdentityReplicationPolicy(source_cluster_alias="A"), translation_max_bytes=1
+    )
     for cluster in (fakes.source, fakes.target):
         cluster.add_topic(ORIGIN.topic)
         async with cluster.writer() as writer:

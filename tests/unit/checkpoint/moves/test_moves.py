@@ -14,7 +14,7 @@ from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, S
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.moves.running.events import MoveReport, StepEvent, StepState
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.checkpoint_rig import A_TO_B, FlowOnFakes
+from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, actions, move_rig, offset_of, run
 
@@ -241,7 +241,7 @@ async def test_a_failover_is_not_complete_while_a_group_stands_past_the_end_of_t
 
 
 async def test_the_journal_keeps_what_it_is_told() -> None:
-    fakes = FlowOnFakes()
+    fakes = CheckpointFlowRig()
     journal = MoveJournal(flow=A_TO_B, cluster=fakes.target, replication_factor=1)
     assert await journal.load() is None
     record = MoveRecord(

@@ -28,7 +28,7 @@ from twinlog_checkpoint.translation.sync_history_record import (
     encode_head,
     encode_partition,
 )
-from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, FlowOnFakes, turns
+from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, CheckpointFlowRig, turns
 
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)
 KEPT = TopicPartition("mm2-sync-history.A.internal", 0)
@@ -43,7 +43,7 @@ def pairs(parts: FlowParts, partition: TopicPartition = T) -> list[tuple[int, in
     return [(pair.upstream, pair.downstream) for pair in condensed.pairs]
 
 
-class Rig(FlowOnFakes):
+class Rig(CheckpointFlowRig):
     """A flow whose owner keeps what it knows after few syncs."""
 
     async def keep(self) -> None:

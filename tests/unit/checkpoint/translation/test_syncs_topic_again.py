@@ -7,7 +7,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.flow.parts import FlowParts
-from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, FlowOnFakes, turns
+from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, CheckpointFlowRig, turns
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -18,7 +18,7 @@ def pairs(parts: FlowParts) -> list[tuple[int, int]]:
     return [] if condensed is None else [(pair.upstream, pair.downstream) for pair in condensed.pairs]
 
 
-async def replaced(fakes: FlowOnFakes, *, syncs: int) -> None:
+async def replaced(fakes: CheckpointFlowRig, *, syncs: int) -> None:
     """The topic is another one, with so many syncs, before anybody looks."""
     await fakes.source.delete_topics([SYNCS_TOPIC])
     fakes.source.add_topic(SYNCS_TOPIC, configs={"cleanup.policy": "compact"})
@@ -30,7 +30,7 @@ async def replaced(fakes: FlowOnFakes, *, syncs: int) -> None:
 async def test_a_syncs_topic_that_is_another_one_and_longer_is_read_from_its_start(
     quiet_seconds: int,
 ) -> None:
-    fakes = FlowOnFakes()
+    fakes = CheckpointFlowRig()
     for number in range(3):
         await fakes.write_sync("orders", number * 10, number * 10 + 500)
     async with fakes.running() as parts:
@@ -43,7 +43,7 @@ async def test_a_syncs_topic_that_is_another_one_and_longer_is_read_from_its_sta
 
 
 async def test_it_is_seen_after_an_outage_whatever_the_time() -> None:
-    fakes = FlowOnFakes()
+    fakes = CheckpointFlowRig()
     for number in range(3):
         await fakes.write_sync("orders", number * 10, number * 10 + 500)
     async with fakes.running() as parts:
@@ -57,7 +57,7 @@ async def test_it_is_seen_after_an_outage_whatever_the_time() -> None:
 
 
 async def test_a_look_at_the_topic_that_fails_loses_no_sync() -> None:
-    fakes = FlowOnFakes()
+    fakes = CheckpointFlowRig()
     await fakes.write_sync("orders", 0, 0)
     async with fakes.running() as parts:
         await turns(lambda: (0, 0) in pairs(parts))

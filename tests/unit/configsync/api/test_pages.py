@@ -18,7 +18,7 @@ from twinlog.service.feeds.pages import PAGED_ANSWERS
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
 from twinlog_configsync.flow.feeds import Boards
-from unit.configsync.configsync_rig import READ_ORDERS, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
 
 FLOW = types_pb2.Flow(source="A", target="B")
 CONTEXT: Any = None
@@ -27,7 +27,7 @@ CONTEXT: Any = None
 class Stub:
     """The service as a client calls it."""
 
-    def __init__(self, flow: FlowUnderTest) -> None:
+    def __init__(self, flow: ConfigSyncRig) -> None:
         self.servicer = ConfigSyncServicer(
             {flow.config.flow: ServedFlow(sync=flow.sync, commands=flow.commands)},
             boards=Boards(topics=flow.board, rules=flow.rules_board),
@@ -59,7 +59,7 @@ class Stub:
         return cast("ConfigSyncServiceStub", self)
 
 
-def served(directory: Path, topics: int) -> tuple[FlowUnderTest, Stub, list[Call]]:
+def served(directory: Path, topics: int) -> tuple[ConfigSyncRig, Stub, list[Call]]:
     """And how often the source was looked at for topics or ACLs."""
     flow = make_flow(directory, {"sync.topic.acls.enabled": "true"})
     for number in range(topics):

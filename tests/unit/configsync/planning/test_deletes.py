@@ -12,12 +12,12 @@ from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.registry import FORGET_AFTER_MS
-from unit.configsync.configsync_rig import FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
 
 TOPICS = [Scope.TOPICS]
 
 
-def following(directory: Path, *, grace_seconds: int = 3600, per_hour: int = 2) -> FlowUnderTest:
+def following(directory: Path, *, grace_seconds: int = 3600, per_hour: int = 2) -> ConfigSyncRig:
     flow = make_flow(
         directory,
         {
@@ -31,7 +31,7 @@ def following(directory: Path, *, grace_seconds: int = 3600, per_hour: int = 2) 
     return flow
 
 
-def copies(flow: FlowUnderTest) -> list[str]:
+def copies(flow: ConfigSyncRig) -> list[str]:
     return sorted(name for name in flow.target.topics if name.startswith("A."))
 
 
@@ -225,7 +225,7 @@ async def test_nothing_is_deleted_after_a_source_that_is_another_cluster(tmp_pat
     await flow.refresh(TOPICS)
 
 
-async def record_move(flow: FlowUnderTest, kind: str, state: str, **more: bool) -> None:
+async def record_move(flow: ConfigSyncRig, kind: str, state: str, **more: bool) -> None:
     name = "mm2-failover.A.internal"
     if name not in flow.target.topics:
         flow.target.add_topic(name)

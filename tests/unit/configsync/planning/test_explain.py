@@ -7,11 +7,11 @@ import pytest
 from twinlog.errors import FatalKafkaError
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.planning.explain import Explanation, Verdict
-from unit.configsync.configsync_rig import FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
 
 
 @pytest.fixture
-async def flow(tmp_path: Path) -> FlowUnderTest:
+async def flow(tmp_path: Path) -> ConfigSyncRig:
     flow = make_flow(
         tmp_path, {"topics": "orders.*, A.*, B.*, mm2.*, gone, later", "topics.exclude": "orders-old"}
     )
@@ -21,7 +21,7 @@ async def flow(tmp_path: Path) -> FlowUnderTest:
     return flow
 
 
-async def the_answer(flow: FlowUnderTest, topic: str) -> Explanation:
+async def the_answer(flow: ConfigSyncRig, topic: str) -> Explanation:
     (explanation,) = await flow.commands.explain(topic)
     return explanation
 
@@ -51,13 +51,13 @@ async def the_answer(flow: FlowUnderTest, topic: str) -> Explanation:
     ],
 )
 async def test_the_first_rule_that_decided(
-    flow: FlowUnderTest, topic: str, verdict: Verdict, rule: str
+    flow: ConfigSyncRig, topic: str, verdict: Verdict, rule: str
 ) -> None:
     answer = await the_answer(flow, topic)
     assert (answer.verdict, answer.rule[: len(rule)]) == (verdict, rule)
 
 
-async def test_a_topic_that_the_next_refresh_takes_up(flow: FlowUnderTest) -> None:
+async def test_a_topic_that_the_next_refresh_takes_up(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("later")
     answer = await the_answer(flow, "later")
     assert (answer.verdict, answer.target_topic) == (Verdict.WAITING, "A.later")
@@ -67,7 +67,7 @@ async def test_a_topic_that_the_next_refresh_takes_up(flow: FlowUnderTest) -> No
     assert (await the_answer(flow, "later")).offsets is None, "its copy exists: nothing is known of that"
 
 
-async def test_of_a_topic_that_waits_it_is_said_which_offsets_its_copy_will_have(flow: FlowUnderTest) -> None:
+async def test_of_a_topic_that_waits_it_is_said_which_offsets_its_copy_will_have(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("later", 1, {"cleanup.policy": "compact"})
     offsets = (await the_answer(flow, "later")).offsets
     assert offsets is not None
@@ -84,7 +84,7 @@ async def test_a_topic_that_waits_says_for_what(tmp_path: Path) -> None:
     assert answer.rule.startswith("waiting for creation because REPLICATION_FACTOR_UNSATISFIABLE")
 
 
-async def test_a_deleted_topic_and_its_copy(flow: FlowUnderTest) -> None:
+async def test_a_deleted_topic_and_its_copy(flow: ConfigSyncRig) -> None:
     await flow.source.delete_topics(["gone"])
     await flow.refresh()
     answer = await the_answer(flow, "gone")
@@ -99,7 +99,7 @@ async def test_a_deleted_topic_and_its_copy(flow: FlowUnderTest) -> None:
     )
 
 
-async def test_a_topic_that_is_gone_from_both_sides_is_not_waited_for(flow: FlowUnderTest) -> None:
+async def test_a_topic_that_is_gone_from_both_sides_is_not_waited_for(flow: ConfigSyncRig) -> None:
     await flow.source.delete_topics(["gone"])
     await flow.target.delete_topics(["A.gone"])
     await flow.refresh()
@@ -118,13 +118,13 @@ async def test_a_topic_that_is_gone_from_both_sides_is_not_waited_for(flow: Flow
         ("A.orders-9", "it would be the copy of orders-9 of A, which does not exist"),
     ],
 )
-async def test_a_topic_of_the_targets_own(flow: FlowUnderTest, topic: str, rule: str) -> None:
+async def test_a_topic_of_the_targets_own(flow: ConfigSyncRig, topic: str, rule: str) -> None:
     flow.target.add_topic(topic)
     answer = await the_answer(flow, topic)
     assert (answer.cluster, answer.verdict, answer.rule) == ("B", Verdict.NO_COUNTERPART, rule)
 
 
-async def test_a_topic_we_may_not_describe(flow: FlowUnderTest) -> None:
+async def test_a_topic_we_may_not_describe(flow: ConfigSyncRig) -> None:
     refusal = FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)
 
     def hide(call: Call) -> None:
@@ -135,7 +135,7 @@ async def test_a_topic_we_may_not_describe(flow: FlowUnderTest) -> None:
     assert (answer.verdict, answer.rule) == (Verdict.NOT_AUTHORIZED, str(refusal))
 
 
-async def test_a_target_that_hides_the_name_adds_nothing_to_the_sources_answer(flow: FlowUnderTest) -> None:
+async def test_a_target_that_hides_the_name_adds_nothing_to_the_sources_answer(flow: ConfigSyncRig) -> None:
     refusal = FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)
 
     def hide(call: Call) -> None:
@@ -146,7 +146,7 @@ async def test_a_target_that_hides_the_name_adds_nothing_to_the_sources_answer(f
     assert (await the_answer(flow, "hidden")).verdict is Verdict.NOT_AUTHORIZED
 
 
-async def test_a_cluster_that_is_away_is_an_answer(flow: FlowUnderTest) -> None:
+async def test_a_cluster_that_is_away_is_an_answer(flow: ConfigSyncRig) -> None:
     flow.source.take_away()
     flow.target.take_away()
     verdicts = {answer.cluster: answer.verdict for answer in await flow.commands.explain("orders")}

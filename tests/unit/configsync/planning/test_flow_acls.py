@@ -14,7 +14,7 @@ from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
-from unit.configsync.configsync_rig import READ_ORDERS, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
 
 COPY = replace(READ_ORDERS, resource_name="A.orders")
 DENY_ORDERS = replace(READ_ORDERS, permission="DENY")
@@ -23,14 +23,14 @@ ACLS = [Scope.TOPICS, Scope.ACLS]
 
 
 @pytest.fixture
-def flow(tmp_path: Path) -> FlowUnderTest:
+def flow(tmp_path: Path) -> ConfigSyncRig:
     flow = make_flow(tmp_path, {"twinlog.sync.topic.acls.mode": "read-only"})
     flow.source.add_topic("orders")
     flow.source.acls.add(READ_ORDERS)
     return flow
 
 
-async def test_only_differences_are_sent_and_foreign_acls_stay(flow: FlowUnderTest) -> None:
+async def test_only_differences_are_sent_and_foreign_acls_stay(flow: ConfigSyncRig) -> None:
     flow.target.acls.add(FOREIGN)
     await flow.refresh(ACLS)
     assert flow.target.acls == {COPY, FOREIGN}
@@ -42,7 +42,7 @@ async def test_only_differences_are_sent_and_foreign_acls_stay(flow: FlowUnderTe
 
 
 async def test_removals_are_followed_after_a_restart_too_but_only_of_what_was_made(
-    flow: FlowUnderTest,
+    flow: ConfigSyncRig,
 ) -> None:
     flow.target.acls.add(FOREIGN)
     await flow.refresh(ACLS)
@@ -52,7 +52,7 @@ async def test_removals_are_followed_after_a_restart_too_but_only_of_what_was_ma
     assert flow.target.acls == {FOREIGN}
 
 
-async def test_no_acl_is_taken_away_after_a_source_that_lost_everything(flow: FlowUnderTest) -> None:
+async def test_no_acl_is_taken_away_after_a_source_that_lost_everything(flow: ConfigSyncRig) -> None:
     await flow.refresh(ACLS)
     await flow.source.delete_topics(["orders"])
     flow.source.acls.clear()
@@ -66,7 +66,7 @@ async def test_no_acl_is_taken_away_after_a_source_that_lost_everything(flow: Fl
     assert any("kept, SOURCE_LOST" in str(action) for action in plan.actions)
 
 
-async def test_a_binding_that_was_there_before_is_never_taken_away(flow: FlowUnderTest) -> None:
+async def test_a_binding_that_was_there_before_is_never_taken_away(flow: ConfigSyncRig) -> None:
     flow.target.acls.add(COPY)
     await flow.refresh(ACLS)
     flow.source.acls.clear()
@@ -78,7 +78,7 @@ ANY_GROUP = replace(READ_ORDERS, resource_type="GROUP", resource_name="*")
 BILLING = replace(ANY_GROUP, resource_name="billing")
 
 
-async def test_a_pattern_of_groups_is_written_out_for_those_that_the_source_has(flow: FlowUnderTest) -> None:
+async def test_a_pattern_of_groups_is_written_out_for_those_that_the_source_has(flow: ConfigSyncRig) -> None:
     flow.source.acls.add(ANY_GROUP)
     flow.source.set_group("billing")
     flow.target.set_group("ledger")
@@ -86,7 +86,7 @@ async def test_a_pattern_of_groups_is_written_out_for_those_that_the_source_has(
     assert flow.target.acls == {COPY, BILLING}
 
 
-async def test_a_group_that_moved_away_from_the_source_keeps_its_rights(flow: FlowUnderTest) -> None:
+async def test_a_group_that_moved_away_from_the_source_keeps_its_rights(flow: ConfigSyncRig) -> None:
     flow.source.acls.add(ANY_GROUP)
     flow.source.set_group("billing")
     await flow.refresh(ACLS)
@@ -99,7 +99,7 @@ async def test_a_group_that_moved_away_from_the_source_keeps_its_rights(flow: Fl
     assert flow.target.acls == {COPY}
 
 
-async def test_groups_that_cannot_be_listed_take_no_right_away(flow: FlowUnderTest) -> None:
+async def test_groups_that_cannot_be_listed_take_no_right_away(flow: ConfigSyncRig) -> None:
     flow.source.acls.add(ANY_GROUP)
     flow.source.set_group("billing")
     await flow.refresh(ACLS)
@@ -137,7 +137,7 @@ async def test_mode_mm2_never_deletes(tmp_path: Path) -> None:
     assert flow.target.acls == {COPY}
 
 
-async def make_acls_and_lose_the_target(flow: FlowUnderTest) -> None:
+async def make_acls_and_lose_the_target(flow: ConfigSyncRig) -> None:
     """It makes them, goes away before it says so, and comes back."""
 
     def die(_call: Call) -> None:
@@ -150,7 +150,7 @@ async def make_acls_and_lose_the_target(flow: FlowUnderTest) -> None:
     flow.target.bring_back()
 
 
-async def test_a_crash_between_making_and_knowing_loses_no_ownership(flow: FlowUnderTest) -> None:
+async def test_a_crash_between_making_and_knowing_loses_no_ownership(flow: ConfigSyncRig) -> None:
     await make_acls_and_lose_the_target(flow)
     assert flow.target.acls == {COPY}
     flow.restart()
@@ -159,7 +159,7 @@ async def test_a_crash_between_making_and_knowing_loses_no_ownership(flow: FlowU
     assert flow.target.acls == set()
 
 
-async def test_a_target_that_died_while_making_loses_no_ownership_either(flow: FlowUnderTest) -> None:
+async def test_a_target_that_died_while_making_loses_no_ownership_either(flow: ConfigSyncRig) -> None:
     await make_acls_and_lose_the_target(flow)
     await flow.refresh(ACLS)
     flow.source.acls.clear()
@@ -167,7 +167,7 @@ async def test_a_target_that_died_while_making_loses_no_ownership_either(flow: F
     assert flow.target.acls == set()
 
 
-async def test_what_somebody_removed_is_made_again_and_counted_as_drift(flow: FlowUnderTest) -> None:
+async def test_what_somebody_removed_is_made_again_and_counted_as_drift(flow: ConfigSyncRig) -> None:
     await flow.refresh(ACLS)
     flow.target.acls.clear()
     await flow.refresh(ACLS)
@@ -175,7 +175,7 @@ async def test_what_somebody_removed_is_made_again_and_counted_as_drift(flow: Fl
     assert flow.sync.status.scopes[Scope.ACLS].drift_reverted == 1
 
 
-async def test_a_refused_denial_holds_back_the_allowance_that_it_limits(flow: FlowUnderTest) -> None:
+async def test_a_refused_denial_holds_back_the_allowance_that_it_limits(flow: ConfigSyncRig) -> None:
     flow.source.acls.add(DENY_ORDERS)
     refusal = FatalKafkaError("an ACL for the cluster is missing", reason="CLUSTER_UNAUTHORIZED", code=31)
 
@@ -213,7 +213,7 @@ async def test_without_an_authorizer_there_is_nothing_to_do_and_topics_go_on(
     assert not flow.sync.status.failed(Scope.ACLS)
 
 
-async def test_acls_that_cannot_be_read_stop_nothing_else(flow: FlowUnderTest) -> None:
+async def test_acls_that_cannot_be_read_stop_nothing_else(flow: ConfigSyncRig) -> None:
     def refuse(_call: Call) -> None:
         raise FatalKafkaError("an ACL for the cluster is missing", reason="CLUSTER_UNAUTHORIZED", code=31)
 

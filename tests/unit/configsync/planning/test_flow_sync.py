@@ -14,11 +14,11 @@ from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.flow_status import FlowState
-from unit.configsync.configsync_rig import REGISTRY, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import REGISTRY, ConfigSyncRig, make_flow
 
 
 @pytest.fixture
-def flow(tmp_path: Path) -> FlowUnderTest:
+def flow(tmp_path: Path) -> ConfigSyncRig:
     return make_flow(tmp_path)
 
 
@@ -26,7 +26,7 @@ def timeout(_call: Call) -> None:
     raise TransientKafkaError("no answer in time", reason="KAFKA_TIMEOUT", code=7)
 
 
-async def test_it_creates_what_is_selected_and_nothing_else(flow: FlowUnderTest) -> None:
+async def test_it_creates_what_is_selected_and_nothing_else(flow: ConfigSyncRig) -> None:
     for name in (
         "orders",
         "mm2-offsets.Z.internal",
@@ -53,7 +53,7 @@ async def test_heartbeats_come_although_the_filter_says_no(tmp_path: Path) -> No
     assert list(without.topics()) == []
 
 
-async def test_a_second_pass_changes_nothing(flow: FlowUnderTest) -> None:
+async def test_a_second_pass_changes_nothing(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders", 3, {"retention.ms": "1000"})
     await flow.refresh()
     token, records = flow.board.token, list(flow.target.records(TopicPartition(REGISTRY, 0)))
@@ -67,7 +67,7 @@ async def test_a_second_pass_changes_nothing(flow: FlowUnderTest) -> None:
 
 
 async def test_the_brokers_of_the_target_are_asked_for_a_new_topic_and_when_all_configs_are_read(
-    flow: FlowUnderTest,
+    flow: ConfigSyncRig,
 ) -> None:
     flow.source.add_topic("orders", 3)
     await flow.refresh()
@@ -84,7 +84,7 @@ async def test_the_brokers_of_the_target_are_asked_for_a_new_topic_and_when_all_
     assert set(asked) == {"brokers", "describe_broker_configs"}
 
 
-async def test_partitions_grow_on_the_target_before_watchers_hear_of_them(flow: FlowUnderTest) -> None:
+async def test_partitions_grow_on_the_target_before_watchers_hear_of_them(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders", 2)
     await flow.refresh()
     await flow.source.create_partitions({"orders": 4})
@@ -98,7 +98,7 @@ async def test_partitions_grow_on_the_target_before_watchers_hear_of_them(flow: 
     assert (entry.partition_count, entry.target_partition_count) == (4, 4)
 
 
-async def test_nothing_is_told_that_is_not_stored(flow: FlowUnderTest) -> None:
+async def test_nothing_is_told_that_is_not_stored(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders")
     undo = flow.target.intercept("append", timeout)
     with pytest.raises(TransientKafkaError):
@@ -111,7 +111,7 @@ async def test_nothing_is_told_that_is_not_stored(flow: FlowUnderTest) -> None:
     assert flow.board.settled() == [flow.config.flow]
 
 
-async def test_a_restart_tells_what_was_known_before_the_source_answers(flow: FlowUnderTest) -> None:
+async def test_a_restart_tells_what_was_known_before_the_source_answers(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders")
     await flow.refresh()
     known = flow.topics()
@@ -123,7 +123,7 @@ async def test_a_restart_tells_what_was_known_before_the_source_answers(flow: Fl
     assert flow.board.settled() == [flow.config.flow]
 
 
-async def test_a_broker_gone_in_the_middle_of_apply_leaves_nothing_half_known(flow: FlowUnderTest) -> None:
+async def test_a_broker_gone_in_the_middle_of_apply_leaves_nothing_half_known(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders", 3, {"retention.ms": "1000"})
     flow.source.add_topic("users", 1)
 
@@ -144,7 +144,7 @@ async def test_a_broker_gone_in_the_middle_of_apply_leaves_nothing_half_known(fl
     assert await flow.target_overrides("A.orders") == {"retention.ms": "1000"}
 
 
-async def test_a_topic_that_is_not_authorised_is_the_only_one_reported(flow: FlowUnderTest) -> None:
+async def test_a_topic_that_is_not_authorised_is_the_only_one_reported(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders")
     flow.source.add_topic("secret")
     await flow.refresh()
@@ -161,7 +161,7 @@ async def test_a_topic_that_is_not_authorised_is_the_only_one_reported(flow: Flo
     assert entries["orders"].state is TopicState.READY
 
 
-async def test_a_config_the_target_refuses_keeps_the_others_and_is_told(flow: FlowUnderTest) -> None:
+async def test_a_config_the_target_refuses_keeps_the_others_and_is_told(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders")
     await flow.refresh()
     await flow.source.alter_topic_configs(
@@ -189,7 +189,7 @@ async def test_a_config_the_target_refuses_keeps_the_others_and_is_told(flow: Fl
     assert flow.topics()["orders"].reason == "POLICY_VIOLATION"
 
 
-async def test_a_remote_topic_that_was_deleted_comes_back_under_a_new_id(flow: FlowUnderTest) -> None:
+async def test_a_remote_topic_that_was_deleted_comes_back_under_a_new_id(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders", 2)
     await flow.refresh()
     before = flow.topics()["orders"]
@@ -201,7 +201,7 @@ async def test_a_remote_topic_that_was_deleted_comes_back_under_a_new_id(flow: F
 
 
 async def test_limits_of_a_recreated_remote_topic_are_reported_in_the_next_topic_pass(
-    flow: FlowUnderTest,
+    flow: ConfigSyncRig,
 ) -> None:
     flow.source.add_topic("orders", 2)
     await flow.refresh()
@@ -227,7 +227,7 @@ async def test_one_cluster_on_both_ends_is_refused_before_anything_is_touched(tm
 
 
 @pytest.mark.parametrize("value", [b'{"version":99}', b"not json"])
-async def test_a_registry_that_cannot_be_read_is_never_overwritten(flow: FlowUnderTest, value: bytes) -> None:
+async def test_a_registry_that_cannot_be_read_is_never_overwritten(flow: ConfigSyncRig, value: bytes) -> None:
     flow.source.add_topic("orders")
     await flow.refresh()
     async with flow.target.writer() as writer:
@@ -241,7 +241,7 @@ async def test_a_registry_that_cannot_be_read_is_never_overwritten(flow: FlowUnd
     assert len(flow.target.records(TopicPartition(REGISTRY, 0))) == written
 
 
-async def test_a_registry_that_was_deleted_is_recreated_from_what_is_known(flow: FlowUnderTest) -> None:
+async def test_a_registry_that_was_deleted_is_recreated_from_what_is_known(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders")
     await flow.refresh()
     await flow.source.delete_topics(["orders"])
@@ -262,7 +262,7 @@ async def test_a_registry_that_was_deleted_is_recreated_from_what_is_known(flow:
     assert "orders-new" in flow.topics()
 
 
-async def test_records_of_a_later_version_survive(flow: FlowUnderTest) -> None:
+async def test_records_of_a_later_version_survive(flow: ConfigSyncRig) -> None:
     await flow.refresh()
     async with flow.target.writer() as writer:
         await writer.append(TopicPartition(REGISTRY, 0), key=b'["later","x"]', value=b"anything")
@@ -272,7 +272,7 @@ async def test_records_of_a_later_version_survive(flow: FlowUnderTest) -> None:
     assert b'["later","x"]' in keys
 
 
-async def test_a_flow_without_topics_is_settled_with_a_reason(flow: FlowUnderTest) -> None:
+async def test_a_flow_without_topics_is_settled_with_a_reason(flow: ConfigSyncRig) -> None:
     await flow.refresh()
     assert (flow.sync.status.state, flow.sync.status.reason) == (
         FlowState.SETTLED,
@@ -295,7 +295,7 @@ async def test_a_name_that_is_spelled_out_is_reported_although_it_is_hidden(tmp_
     assert flow.topics()["orders"].state is TopicState.READY
 
 
-async def test_the_loop_goes_on_after_failures_and_ends_with_stop(flow: FlowUnderTest) -> None:
+async def test_the_loop_goes_on_after_failures_and_ends_with_stop(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders")
     flow.target.take_away()
     attempts = 0
@@ -316,7 +316,7 @@ async def test_the_loop_goes_on_after_failures_and_ends_with_stop(flow: FlowUnde
     assert flow.sync.status.state is FlowState.SETTLED
 
 
-async def test_configs_are_read_when_they_are_needed_and_now_and_then(flow: FlowUnderTest) -> None:
+async def test_configs_are_read_when_they_are_needed_and_now_and_then(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders")
     await flow.refresh([Scope.TOPICS])
     asked: list[str] = []
@@ -340,7 +340,7 @@ async def test_configs_are_read_when_they_are_needed_and_now_and_then(flow: Flow
     assert await read_by([Scope.TOPICS]) == ["orders", "users", "A.orders", "A.users"]
 
 
-async def test_a_flow_whose_cluster_is_away_takes_nobodys_turn(flow: FlowUnderTest) -> None:
+async def test_a_flow_whose_cluster_is_away_takes_nobodys_turn(flow: ConfigSyncRig) -> None:
     """Flows of a process look a few at a time; who waits for a cluster is not in line."""
     flow.source.take_away()
     async with flow.gate:
@@ -362,7 +362,7 @@ async def test_a_pass_waits_for_its_turn(tmp_path: Path) -> None:
 
 
 async def test_a_topic_with_tiered_storage_is_made_without_it_where_the_target_has_none(
-    flow: FlowUnderTest,
+    flow: ConfigSyncRig,
 ) -> None:
     flow.source.add_topic("orders", configs={"remote.storage.enable": "true", "retention.ms": "1000"})
 
@@ -380,7 +380,7 @@ async def test_a_topic_with_tiered_storage_is_made_without_it_where_the_target_h
     assert flow.sync.status.scopes[Scope.CONFIGS].drift_reverted == 0, "nobody but Twinlog left it out"
 
 
-async def test_configs_of_a_topic_that_somebody_else_created_first_are_no_drift(flow: FlowUnderTest) -> None:
+async def test_configs_of_a_topic_that_somebody_else_created_first_are_no_drift(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders", configs={"retention.ms": "1000"})
 
     def somebody_was_faster(call: Call) -> None:
@@ -394,7 +394,7 @@ async def test_configs_of_a_topic_that_somebody_else_created_first_are_no_drift(
     assert flow.sync.status.scopes[Scope.CONFIGS].drift_reverted == 0
 
 
-async def test_a_change_that_a_broker_does_not_show_yet_is_no_drift(flow: FlowUnderTest) -> None:
+async def test_a_change_that_a_broker_does_not_show_yet_is_no_drift(flow: ConfigSyncRig) -> None:
     """Brokers apply a change a moment after it was acknowledged, and passes may follow every second."""
     flow.source.add_topic("orders", configs={"retention.ms": "1000"})
     await flow.refresh()

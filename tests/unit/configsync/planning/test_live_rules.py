@@ -25,7 +25,7 @@ from twinlog_configsync.model.records import (
 )
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation, change_rules
-from unit.configsync.configsync_rig import REGISTRY, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import REGISTRY, ConfigSyncRig, make_flow
 
 FILE = {"topics": "orders, users", "topics.exclude": "", "refresh.topics.interval.seconds": "30"}
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_changed_so_is_refused_and_named(wrong: RuleChange, words
 
 
 @pytest.fixture
-async def flow(tmp_path: Path) -> FlowUnderTest:
+async def flow(tmp_path: Path) -> ConfigSyncRig:
     flow = make_flow(tmp_path, {"topics": "orders.*", "heartbeats.replication.enabled": "false"})
     for name in ("orders", "orders-eu", "users"):
         flow.source.add_topic(name)
@@ -84,7 +84,7 @@ async def flow(tmp_path: Path) -> FlowUnderTest:
     return flow
 
 
-async def test_every_live_key_is_shown_with_what_the_file_says(flow: FlowUnderTest) -> None:
+async def test_every_live_key_is_shown_with_what_the_file_says(flow: ConfigSyncRig) -> None:
     view = flow.commands.rules()
     assert [rule.key for rule in view.rules] == sorted(LIVE_KEYS)
     assert {rule.key: rule.value for rule in view.rules}["topics"] == "orders.*"
@@ -92,7 +92,7 @@ async def test_every_live_key_is_shown_with_what_the_file_says(flow: FlowUnderTe
 
 
 async def test_a_changed_selection_is_in_effect_with_the_next_pass_and_touches_nothing_else(
-    flow: FlowUnderTest,
+    flow: ConfigSyncRig,
 ) -> None:
     before = flow.topics()
     await flow.commands.update_rules(
@@ -106,7 +106,7 @@ async def test_a_changed_selection_is_in_effect_with_the_next_pass_and_touches_n
 
 
 async def test_a_topic_that_came_later_is_new_even_if_a_rule_selects_it_only_then(
-    flow: FlowUnderTest,
+    flow: ConfigSyncRig,
 ) -> None:
     flow.source.add_topic("carts")
     await flow.commands.update_rules([change(ADD, "topics", "carts")])
@@ -114,7 +114,7 @@ async def test_a_topic_that_came_later_is_new_even_if_a_rule_selects_it_only_the
     assert flow.topics()["carts"].created_after_start
 
 
-async def test_changes_survive_a_restart_and_reset_goes_back_to_the_file(flow: FlowUnderTest) -> None:
+async def test_changes_survive_a_restart_and_reset_goes_back_to_the_file(flow: ConfigSyncRig) -> None:
     await flow.commands.update_rules([change(SET, "topics", "users")])
     flow.restart()
     await flow.refresh()
@@ -133,7 +133,7 @@ async def test_changes_survive_a_restart_and_reset_goes_back_to_the_file(flow: F
     [("topics", "*"), ("refresh.topics.interval.seconds", "0"), ("twinlog.sync.topic.acls.mode", "all")],
 )
 async def test_a_value_the_file_could_not_have_changes_nothing(
-    flow: FlowUnderTest, key: str, value: str
+    flow: ConfigSyncRig, key: str, value: str
 ) -> None:
     with pytest.raises(ConfigError):
         await flow.commands.update_rules([change(ADD, "topics", "users"), change(SET, key, value)])
@@ -142,13 +142,13 @@ async def test_a_value_the_file_could_not_have_changes_nothing(
     assert sorted(flow.topics()) == ["orders", "orders-eu"]
 
 
-async def test_a_dry_run_checks_and_changes_nothing(flow: FlowUnderTest) -> None:
+async def test_a_dry_run_checks_and_changes_nothing(flow: ConfigSyncRig) -> None:
     view = await flow.commands.update_rules([change(ADD, "topics", "users")], dry_run=True)
     assert {rule.key: rule.value for rule in view.rules}["topics"] == "orders.*, users"
     assert flow.commands.rules().revision == 0
 
 
-async def test_of_two_who_change_at_once_the_second_is_told(flow: FlowUnderTest) -> None:
+async def test_of_two_who_change_at_once_the_second_is_told(flow: ConfigSyncRig) -> None:
     await flow.commands.update_rules([change(ADD, "topics", "users")], expected_revision=0)
     with pytest.raises(ConflictError) as late:
         await flow.commands.update_rules([change(SET, "topics", "carts")], expected_revision=0)
@@ -156,7 +156,7 @@ async def test_of_two_who_change_at_once_the_second_is_told(flow: FlowUnderTest)
     await flow.commands.update_rules([change(SET, "topics", "carts")], expected_revision=1)
 
 
-async def test_a_change_that_could_not_be_stored_is_not_in_effect(flow: FlowUnderTest) -> None:
+async def test_a_change_that_could_not_be_stored_is_not_in_effect(flow: ConfigSyncRig) -> None:
     def timeout(_call: Call) -> None:
         raise TransientKafkaError("no answer in time", reason="KAFKA_TIMEOUT", code=7)
 
@@ -169,7 +169,7 @@ async def test_a_change_that_could_not_be_stored_is_not_in_effect(flow: FlowUnde
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_rules_change_while_the_source_is_away(flow: FlowUnderTest, restarted: bool) -> None:
+async def test_rules_change_while_the_source_is_away(flow: ConfigSyncRig, restarted: bool) -> None:
     await flow.refresh()
     flow.source.take_away()
     if restarted:
@@ -190,7 +190,7 @@ async def test_no_rule_is_written_where_the_source_was_never_known(tmp_path: Pat
     assert REGISTRY not in await flow.target.list_topics()
 
 
-async def test_changes_that_do_not_fit_any_more_leave_the_file_in_effect(flow: FlowUnderTest) -> None:
+async def test_changes_that_do_not_fit_any_more_leave_the_file_in_effect(flow: ConfigSyncRig) -> None:
     later = RulesRecord(
         revision=7, updated_at_ms=0, values={"topics": "users", "twinlog.sync.mode": "sometimes"}
     )
@@ -214,7 +214,7 @@ SECRET = "hunter2-real-secret"
 
 
 @pytest.fixture
-async def flow_with_secrets(tmp_path: Path) -> FlowUnderTest:
+async def flow_with_secrets(tmp_path: Path) -> ConfigSyncRig:
     """The file's providers reach a secret: a file, a directory and the environment."""
     (tmp_path / "secrets.properties").write_text(f"b.password = {SECRET}(\n")
     flow = make_flow(
@@ -238,7 +238,7 @@ async def flow_with_secrets(tmp_path: Path) -> FlowUnderTest:
     "reference", ["${file:{dir}/secrets.properties:b.password}", "${dir:{dir}:secrets.properties}"]
 )
 async def test_a_reference_in_a_call_is_refused_and_never_resolved(
-    flow_with_secrets: FlowUnderTest, tmp_path: Path, reference: str, operation: RuleOperation, dry_run: bool
+    flow_with_secrets: ConfigSyncRig, tmp_path: Path, reference: str, operation: RuleOperation, dry_run: bool
 ) -> None:
     value = reference.replace("{dir}", str(tmp_path))
     with pytest.raises(ConfigError) as refused:
@@ -249,7 +249,7 @@ async def test_a_reference_in_a_call_is_refused_and_never_resolved(
 
 
 async def test_a_reference_in_a_stored_rule_is_refused_and_never_resolved(
-    flow_with_secrets: FlowUnderTest, tmp_path: Path
+    flow_with_secrets: ConfigSyncRig, tmp_path: Path
 ) -> None:
     flow = flow_with_secrets
     forged = RulesRecord(
@@ -266,7 +266,7 @@ async def test_a_reference_in_a_stored_rule_is_refused_and_never_resolved(
     assert sorted(flow.topics()) == ["orders"]
 
 
-async def test_a_stored_key_that_is_not_live_is_not_followed_and_can_be_reset(flow: FlowUnderTest) -> None:
+async def test_a_stored_key_that_is_not_live_is_not_followed_and_can_be_reset(flow: ConfigSyncRig) -> None:
     await store(flow, RulesRecord(revision=7, updated_at_ms=0, values={"replication.policy.separator": "_"}))
     flow.restart()
     await flow.refresh()
@@ -275,14 +275,14 @@ async def test_a_stored_key_that_is_not_live_is_not_followed_and_can_be_reset(fl
     assert flow.commands.rules().problem == ""
 
 
-async def store(flow: FlowUnderTest, record: RulesRecord) -> None:
+async def store(flow: ConfigSyncRig, record: RulesRecord) -> None:
     async with flow.target.writer() as writer:
         await writer.append(
             TopicPartition(REGISTRY, 0), key=encode_key(RecordKey(Kind.RULES)), value=encode_value(record)
         )
 
 
-async def test_an_update_wakes_the_loop_and_changes_its_intervals(flow: FlowUnderTest) -> None:
+async def test_an_update_wakes_the_loop_and_changes_its_intervals(flow: ConfigSyncRig) -> None:
     stop = flow.stop
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(flow.sync.run(stop), name="loop")
@@ -313,7 +313,7 @@ def test_a_changed_rule_that_would_make_a_loop_is_refused(tmp_path: Path) -> Non
         flow.with_values({"topics": "orders, u.*"})
 
 
-async def test_who_changed_what_is_on_the_log_with_before_and_after(flow: FlowUnderTest) -> None:
+async def test_who_changed_what_is_on_the_log_with_before_and_after(flow: ConfigSyncRig) -> None:
     ann = Asked(by="CN=ann", peer="ipv4:10.0.0.7:4711")
     await flow.commands.update_rules([change(SET, "topics", "users")], asked=ann)
     await flow.commands.update_rules([change(SET, "topics", "carts")], dry_run=True, asked=ann)
@@ -331,7 +331,7 @@ async def test_who_changed_what_is_on_the_log_with_before_and_after(flow: FlowUn
     assert all(each.at_ms > 0 for each in flow.passes.memory.changes)
 
 
-async def test_who_applied_a_plan_is_on_the_log(flow: FlowUnderTest) -> None:
+async def test_who_applied_a_plan_is_on_the_log(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders-us")
     plan, _ = await flow.commands.preview()
     await flow.commands.apply(plan.plan_id, asyncio.Event(), asked=Asked(by="CN=ops", peer="p"))

@@ -19,23 +19,23 @@ from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.plan import make_plan
 from twinlog_configsync.planning.rules import FlowRules
-from unit.configsync.configsync_rig import READ_ORDERS, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
 
 
 @pytest.fixture
-def flow(tmp_path: Path) -> FlowUnderTest:
+def flow(tmp_path: Path) -> ConfigSyncRig:
     """In manual mode: nothing changes that was not applied."""
     flow = make_flow(tmp_path, {"twinlog.sync.mode": "manual"})
     flow.source.add_topic("orders", 3, {"retention.ms": "1000"})
     return flow
 
 
-async def plan_id(flow: FlowUnderTest) -> str:
+async def plan_id(flow: ConfigSyncRig) -> str:
     plan, _ = await flow.commands.preview()
     return plan.plan_id
 
 
-async def test_manual_mode_plans_and_says_that_it_waits(flow: FlowUnderTest) -> None:
+async def test_manual_mode_plans_and_says_that_it_waits(flow: ConfigSyncRig) -> None:
     await flow.refresh()
     assert "A.orders" not in flow.target.topics
     entry = flow.topics()["orders"]
@@ -44,7 +44,7 @@ async def test_manual_mode_plans_and_says_that_it_waits(flow: FlowUnderTest) -> 
     assert (status.reason, status.pending_changes) == (Reason.PLAN_PENDING, 1)
 
 
-async def test_a_plan_says_which_offsets_new_copies_will_have(flow: FlowUnderTest) -> None:
+async def test_a_plan_says_which_offsets_new_copies_will_have(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("users", 1, {"cleanup.policy": "compact"})
     flow.source.add_topic("late", 1, {})
     plan, _ = await flow.commands.preview()
@@ -58,7 +58,7 @@ async def test_a_plan_says_which_offsets_new_copies_will_have(flow: FlowUnderTes
     assert await flow.commands.expected_offsets(plan) == {}, "it is not known"
 
 
-async def test_a_plan_is_applied_exactly_and_the_next_one_is_empty(flow: FlowUnderTest) -> None:
+async def test_a_plan_is_applied_exactly_and_the_next_one_is_empty(flow: ConfigSyncRig) -> None:
     plan, _ = await flow.commands.preview()
     assert [str(action) for action in plan.changes] == [
         "CREATE A.orders partitions=3 replication.factor=1: selected on the source, absent on the target"
@@ -72,7 +72,7 @@ async def test_a_plan_is_applied_exactly_and_the_next_one_is_empty(flow: FlowUnd
     assert (nothing.applied, nothing.refused) == ([], [])
 
 
-async def test_planning_changes_nothing_on_the_target(flow: FlowUnderTest) -> None:
+async def test_planning_changes_nothing_on_the_target(flow: ConfigSyncRig) -> None:
     await flow.refresh()
     before = sorted(flow.target.topics)
     await flow.commands.preview()
@@ -80,7 +80,7 @@ async def test_planning_changes_nothing_on_the_target(flow: FlowUnderTest) -> No
     assert flow.target.acls == set()
 
 
-async def test_a_plan_of_a_world_that_changed_is_refused(flow: FlowUnderTest) -> None:
+async def test_a_plan_of_a_world_that_changed_is_refused(flow: ConfigSyncRig) -> None:
     stale = await plan_id(flow)
     await flow.source.alter_topic_configs({"orders": [ConfigChange(name="retention.ms", value="7")]})
     with pytest.raises(ConflictError) as refused:
@@ -90,7 +90,7 @@ async def test_a_plan_of_a_world_that_changed_is_refused(flow: FlowUnderTest) ->
 
 
 async def test_a_change_that_makes_no_difference_to_the_plan_does_not_make_it_stale(
-    flow: FlowUnderTest,
+    flow: ConfigSyncRig,
 ) -> None:
     known = await plan_id(flow)
     flow.target.add_topic("unrelated")
@@ -99,21 +99,21 @@ async def test_a_change_that_makes_no_difference_to_the_plan_does_not_make_it_st
     assert "A.orders" in flow.target.topics
 
 
-async def test_a_plan_survives_a_restart(flow: FlowUnderTest) -> None:
+async def test_a_plan_survives_a_restart(flow: ConfigSyncRig) -> None:
     known = await plan_id(flow)
     flow.restart()
     await flow.commands.apply(known, flow.stop)
     assert "A.orders" in flow.target.topics
 
 
-async def test_an_unknown_plan_is_not_applied(flow: FlowUnderTest) -> None:
+async def test_an_unknown_plan_is_not_applied(flow: ConfigSyncRig) -> None:
     await plan_id(flow)
     with pytest.raises(NotFoundError) as unknown:
         await flow.commands.apply("0" * 32, flow.stop)
     assert unknown.value.reason == Reason.PLAN_UNKNOWN
 
 
-async def test_an_apply_whose_record_is_not_stored_says_what_it_did(flow: FlowUnderTest) -> None:
+async def test_an_apply_whose_record_is_not_stored_says_what_it_did(flow: ConfigSyncRig) -> None:
     """The plan was carried out: an error would say that it was not."""
     known = await plan_id(flow)
     refused: list[Call] = []
@@ -131,7 +131,7 @@ async def test_an_apply_whose_record_is_not_stored_says_what_it_did(flow: FlowUn
     assert flow.passes.memory.changes == ()
 
 
-async def test_an_apply_that_broke_off_is_finished_by_the_next_plan(flow: FlowUnderTest) -> None:
+async def test_an_apply_that_broke_off_is_finished_by_the_next_plan(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("users")
     known = await plan_id(flow)
 
@@ -155,7 +155,7 @@ async def test_an_apply_that_broke_off_is_finished_by_the_next_plan(flow: FlowUn
     ]
 
 
-async def test_a_refused_action_is_told_and_stays_planned(flow: FlowUnderTest) -> None:
+async def test_a_refused_action_is_told_and_stays_planned(flow: ConfigSyncRig) -> None:
     refusal = FatalKafkaError("quota exceeded", reason="POLICY_VIOLATION", code=44)
 
     def refuse(call: Call) -> None:
@@ -171,7 +171,7 @@ async def test_a_refused_action_is_told_and_stays_planned(flow: FlowUnderTest) -
 
 
 async def test_a_pass_between_plan_and_apply_changes_neither_the_plan_nor_what_drift_is(
-    flow: FlowUnderTest,
+    flow: ConfigSyncRig,
 ) -> None:
     await flow.commands.apply(await plan_id(flow), flow.stop)
     await flow.source.alter_topic_configs({"orders": [ConfigChange(name="retention.ms", value="7")]})
@@ -183,7 +183,7 @@ async def test_a_pass_between_plan_and_apply_changes_neither_the_plan_nor_what_d
     assert len(outcome.applied) == 1
 
 
-async def test_an_acl_that_somebody_removed_stays_drift_until_it_is_applied(flow: FlowUnderTest) -> None:
+async def test_an_acl_that_somebody_removed_stays_drift_until_it_is_applied(flow: ConfigSyncRig) -> None:
     scopes = [Scope.TOPICS, Scope.ACLS]
     flow.source.acls.add(READ_ORDERS)
     await flow.commands.apply(await plan_id(flow), flow.stop)
@@ -195,7 +195,7 @@ async def test_an_acl_that_somebody_removed_stays_drift_until_it_is_applied(flow
     assert again.plan_id == planned.plan_id
 
 
-async def test_a_topic_that_is_gone_cannot_have_been_grown(flow: FlowUnderTest) -> None:
+async def test_a_topic_that_is_gone_cannot_have_been_grown(flow: ConfigSyncRig) -> None:
     await flow.commands.apply(await plan_id(flow), flow.stop)
     await flow.source.create_partitions({"orders": 6})
 

@@ -13,7 +13,7 @@ from twinlog_configsync.model.actions import SetQuota
 from twinlog_configsync.model.records import Kind, RecordKey, quota_key
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
-from unit.configsync.configsync_rig import FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
 
 ALICE = QuotaEntity((("user", "alice"),))
 DEFAULT_CLIENT = QuotaEntity((("client-id", None),))
@@ -22,7 +22,7 @@ QUOTAS = [Scope.TOPICS, Scope.QUOTAS]
 
 
 @pytest.fixture
-def flow(tmp_path: Path) -> FlowUnderTest:
+def flow(tmp_path: Path) -> ConfigSyncRig:
     flow = make_flow(tmp_path, {"twinlog.sync.client.quotas.enabled": "true"})
     flow.source.quotas[ALICE] = {"producer_byte_rate": 1000.0}
     return flow
@@ -32,7 +32,7 @@ def test_quotas_are_not_synced_unless_asked_for(tmp_path: Path) -> None:
     assert Scope.QUOTAS not in make_flow(tmp_path).config.rules.intervals_seconds
 
 
-async def test_the_sources_quotas_are_set_and_those_of_addresses_are_not(flow: FlowUnderTest) -> None:
+async def test_the_sources_quotas_are_set_and_those_of_addresses_are_not(flow: ConfigSyncRig) -> None:
     flow.source.quotas[DEFAULT_CLIENT] = {"request_percentage": 50.0}
     flow.source.quotas[ADDRESS] = {"connection_creation_rate": 5.0}
     await flow.refresh(QUOTAS)
@@ -48,7 +48,7 @@ async def test_the_sources_quotas_are_set_and_those_of_addresses_are_not(flow: F
 
 
 async def test_what_was_set_is_taken_away_with_the_sources_and_the_targets_own_stays(
-    flow: FlowUnderTest,
+    flow: ConfigSyncRig,
 ) -> None:
     flow.target.quotas[ALICE] = {"consumer_byte_rate": 7.0}
     await flow.refresh(QUOTAS)
@@ -58,7 +58,7 @@ async def test_what_was_set_is_taken_away_with_the_sources_and_the_targets_own_s
     assert flow.target.quotas == {ALICE: {"consumer_byte_rate": 7.0}}
 
 
-async def test_a_change_on_the_target_is_reverted_as_drift(flow: FlowUnderTest) -> None:
+async def test_a_change_on_the_target_is_reverted_as_drift(flow: ConfigSyncRig) -> None:
     await flow.refresh(QUOTAS)
     flow.target.quotas[ALICE]["producer_byte_rate"] = 5.0
     await flow.refresh(QUOTAS)
@@ -70,7 +70,7 @@ async def test_a_change_on_the_target_is_reverted_as_drift(flow: FlowUnderTest) 
     assert flow.sync.status.scopes[Scope.QUOTAS].drift_reverted == 1
 
 
-async def test_quotas_that_cannot_be_read_stop_nothing_else(flow: FlowUnderTest) -> None:
+async def test_quotas_that_cannot_be_read_stop_nothing_else(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("orders")
 
     def refuse(_call: Call) -> None:
@@ -92,7 +92,7 @@ def test_of_two_flows_that_want_a_quota_the_first_by_name_has_it() -> None:
     assert claims.quota_owner(Flow("B", "D"), quota) is None
 
 
-async def test_users_whose_passwords_cannot_be_copied_are_listed(flow: FlowUnderTest) -> None:
+async def test_users_whose_passwords_cannot_be_copied_are_listed(flow: ConfigSyncRig) -> None:
     flow.source.users = {
         "alice": frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"}),
         "bob": frozenset({"SCRAM-SHA-512"}),

@@ -21,20 +21,20 @@ from twinlog_configsync.model.records import (
 )
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.record_checks import check_records
-from unit.configsync.configsync_rig import READ_ORDERS, REGISTRY, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import READ_ORDERS, REGISTRY, ConfigSyncRig, make_flow
 
 COPY = replace(READ_ORDERS, resource_name="A.orders")
 GUARD = replace(COPY, resource_name="ledger", permission="DENY", principal="User:mallory")
 """An ACL of the target's own, which nobody but its operator made."""
 
 
-async def forge(flow: FlowUnderTest, key: RecordKey, value: RecordValue) -> None:
+async def forge(flow: ConfigSyncRig, key: RecordKey, value: RecordValue) -> None:
     async with flow.target.writer() as writer:
         await writer.append(TopicPartition(REGISTRY, 0), key=encode_key(key), value=encode_value(value))
 
 
 @pytest.fixture
-def flow(tmp_path: Path) -> FlowUnderTest:
+def flow(tmp_path: Path) -> ConfigSyncRig:
     flow = make_flow(
         tmp_path,
         {
@@ -47,7 +47,7 @@ def flow(tmp_path: Path) -> FlowUnderTest:
     return flow
 
 
-async def test_an_acl_that_the_flow_cannot_have_made_is_not_deleted(flow: FlowUnderTest) -> None:
+async def test_an_acl_that_the_flow_cannot_have_made_is_not_deleted(flow: ConfigSyncRig) -> None:
     await flow.refresh()
     flow.target.acls.add(GUARD)
     await forge(flow, acl_key(GUARD), AclRecord(binding=GUARD))
@@ -56,7 +56,7 @@ async def test_an_acl_that_the_flow_cannot_have_made_is_not_deleted(flow: FlowUn
     assert flow.target.acls == {GUARD}
 
 
-async def test_a_topic_that_is_no_copy_is_not_deleted_in_the_place_of_one(flow: FlowUnderTest) -> None:
+async def test_a_topic_that_is_no_copy_is_not_deleted_in_the_place_of_one(flow: ConfigSyncRig) -> None:
     await flow.refresh()
     flow.target.add_topic("ledger")
     forged = TopicEntry(
@@ -77,7 +77,7 @@ async def test_a_topic_that_is_no_copy_is_not_deleted_in_the_place_of_one(flow: 
     assert told.target_topic == "A.gone"
 
 
-def refused(flow: FlowUnderTest, key: RecordKey, value: RecordValue) -> str:
+def refused(flow: ConfigSyncRig, key: RecordKey, value: RecordValue) -> str:
     checked = check_records({key: value}, flow.sync.passes.rules)
     assert (key in checked.records) is not (key in checked.refused)
     return checked.refused.get(key, "")
@@ -109,12 +109,12 @@ def refused(flow: FlowUnderTest, key: RecordKey, value: RecordValue) -> str:
     ],
 )
 def test_an_acl_record_counts_if_the_flow_could_have_written_it(
-    flow: FlowUnderTest, binding: AclBinding, why: str
+    flow: ConfigSyncRig, binding: AclBinding, why: str
 ) -> None:
     assert refused(flow, acl_key(binding), AclRecord(binding=binding)) == why
 
 
-def test_a_record_must_be_about_what_its_key_says(flow: FlowUnderTest) -> None:
+def test_a_record_must_be_about_what_its_key_says(flow: ConfigSyncRig) -> None:
     entry = TopicEntry(source_topic="orders", target_topic="A.orders", partition_count=1)
     address, user = QuotaEntity((("ip", "10.0.0.1"),)), QuotaEntity((("user", "alice"),))
     assert not refused(flow, RecordKey(Kind.TOPIC, "orders"), entry)

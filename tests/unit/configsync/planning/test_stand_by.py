@@ -11,26 +11,26 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog_configsync.planning.flow_status import FlowState, standing_by
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
-from unit.configsync.configsync_rig import REGISTRY, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import REGISTRY, ConfigSyncRig, make_flow
 
 
 def elsewhere() -> StateError:
     return StateError("another process has it", reason="OWNED_ELSEWHERE")
 
 
-async def create(flow: FlowUnderTest, *names: str) -> None:
+async def create(flow: ConfigSyncRig, *names: str) -> None:
     wanted = [NewTopic(name=name, partition_count=1, replication_factor=1) for name in names]
     assert set((await flow.source.create_topics(wanted)).values()) == {None}
 
 
-async def records_of_the_registry(flow: FlowUnderTest) -> int:
+async def records_of_the_registry(flow: ConfigSyncRig) -> int:
     partition = TopicPartition(REGISTRY, 0)
     end = (await flow.target.list_offsets(OffsetSpec.LATEST, [partition]))[partition]
     assert isinstance(end, int)
     return end
 
 
-def both(directory: Path) -> tuple[FlowUnderTest, FlowUnderTest]:
+def both(directory: Path) -> tuple[ConfigSyncRig, ConfigSyncRig]:
     """The owner, and one that stands by."""
     owner = make_flow(directory)
     other = make_flow(directory, source=owner.source, target=owner.target)

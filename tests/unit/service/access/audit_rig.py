@@ -27,7 +27,7 @@ from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.moves import PositionMoves
 from unit.checkpoint.mirrored_logs import ORIGIN
 from unit.checkpoint.moves.move_rig import MoveRig, move_rig
-from unit.checkpoint.service_rig import ServiceOnFakes
+from unit.checkpoint.service_rig import CheckpointServiceRig
 from unit.service.access.test_roles import METHODS, path
 from unit.source.driver.test_moves import Task, moves_of
 from unit.source.flow_rig import FlowRig
@@ -116,13 +116,13 @@ class AuditRig:
 
 
 @dataclass
-class SourceUnderTest:
+class SourceRig:
     servicer: SourceServicer
     task: Task
     operations: FlowOperations
 
 
-async def source_service(stack: AsyncExitStack) -> SourceUnderTest:
+async def source_service(stack: AsyncExitStack) -> SourceRig:
     rig = FlowRig(stack=stack)
     moves, task = await moves_of(rig)
     driver = replace(moves.driver, _owned=True)
@@ -137,16 +137,16 @@ async def source_service(stack: AsyncExitStack) -> SourceUnderTest:
         ),
         stop=asyncio.Event(),
     )
-    return SourceUnderTest(servicer=servicer, task=task, operations=operations)
+    return SourceRig(servicer=servicer, task=task, operations=operations)
 
 
 # -- checkpoint --------------------------------------------------------------------------------------
 
 
 @dataclass
-class MovesUnderTest:
+class MovesRig:
     rig: MoveRig
-    service: ServiceOnFakes
+    service: CheckpointServiceRig
 
     @property
     def servicer(self) -> CheckpointServicer:
@@ -162,12 +162,12 @@ def failover_request(**fields: Any) -> checkpoint.RunFailoverRequest:
 
 
 async def with_moves(
-    body: Callable[[MovesUnderTest], Awaitable[None]], *, backlog: int = 0, groups: int = 1
+    body: Callable[[MovesRig], Awaitable[None]], *, backlog: int = 0, groups: int = 1
 ) -> None:
     async with move_rig() as rig:
         for number in range(groups):
             rig.logs.source.set_group(f"g{number}", {ORIGIN: 100})
         rig.logs.produce(backlog)
-        service = ServiceOnFakes(rig.fakes, rig.parts)
+        service = CheckpointServiceRig(rig.fakes, rig.parts)
         async with service.hosting():
-            await body(MovesUnderTest(rig=rig, service=service))
+            await body(MovesRig(rig=rig, service=service))

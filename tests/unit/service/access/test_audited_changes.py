@@ -23,7 +23,7 @@ from unit.service.access.audit_rig import (
     FLOW,
     SCOPE,
     AuditRig,
-    MovesUnderTest,
+    MovesRig,
     failover_request,
     options,
     source_service,
@@ -137,7 +137,7 @@ async def rules(port: AuditRig) -> None:
 
 
 async def failover(port: AuditRig) -> None:
-    async def body(moves: MovesUnderTest) -> None:
+    async def body(moves: MovesRig) -> None:
         await port.whole(moves.servicer.RunFailover, failover_request(fence=True))
 
     await with_moves(body)
@@ -153,7 +153,7 @@ async def failover(port: AuditRig) -> None:
 
 
 async def failback(port: AuditRig) -> None:
-    async def body(moves: MovesUnderTest) -> None:
+    async def body(moves: MovesRig) -> None:
         await port.whole(moves.servicer.RunFailover, failover_request())
         request = checkpoint.RunFailbackRequest(flow=FLOW, options=options(accept_loss=True))
         await port.whole(moves.servicer.RunFailback, request)
@@ -166,7 +166,7 @@ async def failback(port: AuditRig) -> None:
 
 
 async def cancel(port: AuditRig) -> None:
-    async def body(moves: MovesUnderTest) -> None:
+    async def body(moves: MovesRig) -> None:
         await port.hang_up_at("DRAIN", moves.servicer.RunFailover, failover_request(fence=True))
         request = checkpoint.CancelMoveRequest(flow=FLOW, by="bob")
         await port.call(moves.servicer.CancelMove, request)
@@ -178,7 +178,7 @@ async def cancel(port: AuditRig) -> None:
 
 
 async def abort(port: AuditRig) -> None:
-    async def body(moves: MovesUnderTest) -> None:
+    async def body(moves: MovesRig) -> None:
         await port.hang_up_at("DRAIN", moves.servicer.RunFailover, failover_request(fence=True))
         await port.call(moves.servicer.CancelMove, checkpoint.CancelMoveRequest(flow=FLOW, by="bob"))
         request = checkpoint.AbortMoveRequest(flow=FLOW, kind=checkpoint.MOVE_KIND_FAILOVER, by="bob")

@@ -11,12 +11,12 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.service.access.audit import NOT_KNOWN, begun, changed
 from twinlog.testing.brokers import eventually
 from unit.checkpoint.moves.move_rig import move_rig
-from unit.checkpoint.service_rig import ServiceOnFakes
+from unit.checkpoint.service_rig import CheckpointServiceRig
 from unit.service.access.audit_rig import (
     FLOW,
     SCOPE,
     AuditRig,
-    MovesUnderTest,
+    MovesRig,
     failover_request,
     source_service,
     with_moves,
@@ -27,7 +27,7 @@ from unit.source.flow_rig import P
 async def test_a_run_is_on_record_when_it_begins_and_when_it_ends_though_its_caller_hung_up(
     port: AuditRig,
 ) -> None:
-    async def body(moves: MovesUnderTest) -> None:
+    async def body(moves: MovesRig) -> None:
         await port.hang_up_at("CHECK", moves.servicer.RunFailover, failover_request(fence=True))
         (line,) = port.lines()
         assert (line["method"], line["outcome"]) == ("RunFailover", "STARTED")
@@ -40,7 +40,7 @@ async def test_a_run_is_on_record_when_it_begins_and_when_it_ends_though_its_cal
 
 
 async def test_a_run_that_fails_says_how_far_it_came(port: AuditRig) -> None:
-    async def body(moves: MovesUnderTest) -> None:
+    async def body(moves: MovesRig) -> None:
         await port.hang_up_at("DRAIN", moves.servicer.RunFailover, failover_request(fence=True))
         await port.call(moves.servicer.CancelMove, checkpoint.CancelMoveRequest(flow=FLOW, by="bob"))
 
@@ -53,7 +53,7 @@ async def test_a_run_that_fails_says_how_far_it_came(port: AuditRig) -> None:
 
 
 async def test_a_run_that_is_refused_has_one_line(port: AuditRig) -> None:
-    async def body(moves: MovesUnderTest) -> None:
+    async def body(moves: MovesRig) -> None:
         await port.hang_up_at("DRAIN", moves.servicer.RunFailover, failover_request(fence=True))
         with pytest.raises(grpc.aio.AbortError):
             await port.whole(moves.servicer.RunFailback, checkpoint.RunFailbackRequest(flow=FLOW))
@@ -72,7 +72,7 @@ async def test_the_outcome_of_a_run_that_nobody_began_by_a_call_has_no_line(port
 
 async def test_a_run_that_the_service_does_not_begin_any_more_has_its_outcome(port: AuditRig) -> None:
     async with move_rig() as rig:
-        service = ServiceOnFakes(rig.fakes, rig.parts)
+        service = CheckpointServiceRig(rig.fakes, rig.parts)
 
         async def ask() -> None:
             with pytest.raises(grpc.aio.AbortError):
@@ -103,7 +103,7 @@ async def test_positions_that_may_be_set_are_on_record_though_the_caller_disconn
 async def test_a_line_of_many_groups_is_bounded(port: AuditRig) -> None:
     groups = 300
 
-    async def body(moves: MovesUnderTest) -> None:
+    async def body(moves: MovesRig) -> None:
         await port.whole(moves.servicer.RunFailover, failover_request())
 
     await with_moves(body, groups=groups)
