@@ -38,6 +38,7 @@ from twinlog.wire.source_offset import (
     source_offset_key,
 )
 from twinlog_checkpoint.journal.record import (
+    MovedGroup,
     MoveKind,
     MoveRecord,
     MoveState,
@@ -199,7 +200,9 @@ PAIRS: list[tuple[Callable[[bytes, bytes], object], tuple[bytes, bytes]]] = [
     ),
     (
         lambda key, value: (decode_move(value), decode_group(A_TO_B, key, value)),
-        encode_group(A_TO_B, "c", "g", {PARTITION: 4}),
+        encode_group(
+            A_TO_B, MovedGroup(group="g", chain="c", stood_at={PARTITION: 4}, left_at={PARTITION: 5})
+        ),
     ),
 ]
 DEEP = b"[" * 100_000

@@ -12,7 +12,7 @@ from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog_checkpoint.journal.record import (
-    GroupOffsets,
+    MovedGroup,
     MoveRecord,
     decode_group,
     decode_record,
@@ -56,7 +56,7 @@ class MoveJournal:
         if self.topic not in await self.cluster.list_topics():
             return None
         newest: bytes | None = None
-        groups: dict[str, tuple[str, GroupOffsets]] = {}
+        groups: dict[str, MovedGroup] = {}
         async with self.cluster.reader() as reader:
             scan = LogScan(admin=self.cluster, reader=reader, topic=self.topic, end=OffsetSpec.LAST_STABLE)
             await scan.begin()
@@ -67,19 +67,20 @@ class MoveJournal:
                     if record.key == record_key(self.flow):
                         newest = record.value
                     elif (found := decode_group(self.flow, record.key, record.value)) is not None:
-                        group, chain, offsets = found
-                        groups[group] = (chain, offsets)
+                        groups[found.group] = found
         if newest is None:
             return None
         last = decode_record(newest)
-        stood_at = {group: offsets for group, (chain, offsets) in groups.items() if chain == last.chain}
-        before = {
-            group: offsets
-            for group, (chain, offsets) in groups.items()
-            if last.chain_before and chain == last.chain_before
-        }
-        moved = tuple(sorted({*last.moved, *stood_at}))
-        return replace(last, stood_at=stood_at, stood_before=before, moved=moved)
+        now = [each for each in groups.values() if each.chain == last.chain]
+        before = [each for each in groups.values() if last.chain_before and each.chain == last.chain_before]
+        return replace(
+            last,
+            stood_at={each.group: each.stood_at for each in now},
+            left_at={each.group: each.left_at for each in now if each.left_at},
+            stood_before={each.group: each.stood_at for each in before},
+            left_before={each.group: each.left_at for each in before if each.left_at},
+            moved=tuple(sorted({*last.moved, *(each.group for each in now)})),
+        )
 
     async def store(self, record: MoveRecord, *, groups: Collection[str] = ()) -> None:
         """Store the record; return when the target has acknowledged it. `groups` names the groups of
@@ -87,7 +88,15 @@ class MoveJournal:
         await ensure_compacted_topic(self.cluster, self.topic, replication_factor=self.replication_factor)
         async with self.cluster.writer() as writer:
             pairs = [
-                encode_group(self.flow, record.chain, group, record.stood_at[group])
+                encode_group(
+                    self.flow,
+                    MovedGroup(
+                        group=group,
+                        chain=record.chain,
+                        stood_at=record.stood_at[group],
+                        left_at=record.left_at.get(group, {}),
+                    ),
+                )
                 for group in sorted(groups)
             ]
             await each_at_once(

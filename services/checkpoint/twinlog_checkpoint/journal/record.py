@@ -81,6 +81,8 @@ class MoveRecord:
     stood_before: Mapping[str, GroupOffsets] = field(default_factory=dict)
     """The offsets at which the last move in the other direction found the groups, without those that this
     chain has finished."""
+    left_before: Mapping[str, GroupOffsets] = field(default_factory=dict)
+    """Where that move left these groups, on the cluster that they leave now."""
     moved: tuple[str, ...] = ()
     """Groups that these runs have finished."""
     whole: bool = False
@@ -97,6 +99,10 @@ class MoveRecord:
     stood_at: Mapping[str, GroupOffsets] = field(default_factory=dict)
     """The offsets of the groups on the cluster that they left. If an offset of a group is another one now, or
     new, the group continued to work there, or was put back, and has to be moved again."""
+
+    left_at: Mapping[str, GroupOffsets] = field(default_factory=dict)
+    """Where the runs left the groups of `stood_at`, on the cluster that they moved to. Earlier releases do
+    not record it."""
 
     def after(self, step: Step) -> "MoveRecord":
         return self if step in self.done else replace(self, done=(*self.done, step))
@@ -190,16 +196,43 @@ def group_key(flow: Flow, group: str) -> bytes:
     return _key("TwinlogMovedGroup", {"flow": str(flow), "group": group})
 
 
-def encode_group(flow: Flow, chain: str, group: str, offsets: GroupOffsets) -> tuple[bytes, bytes]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedGroup:
+    """The record of one group."""
+
+    group: str
+    chain: str
+    stood_at: GroupOffsets
+    left_at: GroupOffsets
+
+
+def encode_group(flow: Flow, moved: MovedGroup) -> tuple[bytes, bytes]:
+    value = {
+        "format": _FORMAT,
+        "chain": moved.chain,
+        "stood_at": _by_topic(moved.stood_at),
+        "left_at": _by_topic(moved.left_at),
+    }
+    return group_key(flow, moved.group), _json(value)
+
+
+def _by_topic(offsets: GroupOffsets) -> dict[str, dict[str, int]]:
     by_topic: dict[str, dict[str, int]] = {}
     for partition, offset in sorted(offsets.items()):
         by_topic.setdefault(partition.topic, {})[str(partition.partition)] = offset
-    value = {"format": _FORMAT, "chain": chain, "stood_at": by_topic}
-    return group_key(flow, group), _json(value)
+    return by_topic
 
 
-def decode_group(flow: Flow, key: bytes, value: bytes) -> tuple[str, str, GroupOffsets] | None:
-    """Return group, chain and offsets; None for a record of another kind, flow or format."""
+def _offsets(by_topic: Mapping[str, Mapping[str, object]]) -> GroupOffsets:
+    return {
+        TopicPartition(topic, int(number)): _number(offset)
+        for topic, partitions in by_topic.items()
+        for number, offset in partitions.items()
+    }
+
+
+def decode_group(flow: Flow, key: bytes, value: bytes) -> MovedGroup | None:
+    """Return None for a record of another kind, flow or format."""
     try:
         name, place = json.loads(key)
         if name != "TwinlogMovedGroup" or place["flow"] != str(flow):
@@ -207,12 +240,12 @@ def decode_group(flow: Flow, key: bytes, value: bytes) -> tuple[str, str, GroupO
         fields = json.loads(value)
         if fields["format"] != _FORMAT:
             return None
-        offsets = {
-            TopicPartition(topic, int(number)): _number(offset)
-            for topic, partitions in fields["stood_at"].items()
-            for number, offset in partitions.items()
-        }
-        return _text(place["group"]), _text(fields["chain"]), offsets
+        return MovedGroup(
+            group=_text(place["group"]),
+            chain=_text(fields["chain"]),
+            stood_at=_offsets(fields["stood_at"]),
+            left_at=_offsets(fields.get("left_at", {})),
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -13,6 +13,7 @@ from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
 from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.journal.record import (
+    MovedGroup,
     MoveKind,
     MoveRecord,
     MoveState,
@@ -134,8 +135,9 @@ def test_any_bytes_are_a_record_or_a_typed_error(key: bytes, value: bytes) -> No
 )
 def test_a_group_is_read_as_it_was_written(group: str, places: dict[tuple[str, int], int]) -> None:
     offsets = {TopicPartition(topic, number): offset for (topic, number), offset in places.items()}
-    key, value = encode_group(A_TO_B, "chain", group, offsets)
-    assert decode_group(A_TO_B, key, value) == (group, "chain", offsets)
+    moved = MovedGroup(group=group, chain="chain", stood_at=offsets, left_at=offsets)
+    key, value = encode_group(A_TO_B, moved)
+    assert decode_group(A_TO_B, key, value) == moved
 
 
 def _fields(record: MoveRecord) -> dict[str, Any]:

@@ -281,6 +281,40 @@ async def test_a_group_whose_way_home_is_not_exact_stays_where_it_left() -> None
     assert (place.to_offset or 0) < 100
 
 
+async def left_at(rig: MoveRig, offset: int) -> None:
+    """The failover has committed this offset for the group, as a coarse translation would."""
+    journal = rig.served.failover.journal
+    record = await journal.load()
+    assert record is not None
+    rig.logs.target.set_group("g", {COPY: offset})
+    await journal.store(replace(record, left_at={"g": {COPY: offset}}), groups=["g"])
+
+
+async def test_a_group_that_did_not_read_where_a_coarse_translation_left_it_is_not_set_back() -> None:
+    """It is as far as when it left, and nobody put it back."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        exact = await offset_of(rig.logs.target, "g", COPY)
+        await left_at(rig, (exact or 0) - 20)
+        assert actions(await rig.served.failback.plan(NO_WAIT)) == {"g": MoveAction.KEEP_AHEAD}
+        await run(rig.served.failback)
+        assert await offset_of(rig.logs.source, "g", ORIGIN) == 100
+
+
+async def test_a_group_that_was_put_back_is_known_by_what_was_committed_for_it() -> None:
+    """However the offset at which it stood is translated now."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        await run(rig.served.failover)
+        exact = await offset_of(rig.logs.target, "g", COPY)
+        await left_at(rig, (exact or 0) - 5)
+        rig.logs.source.set_group("g", {ORIGIN: 40})
+        assert actions(await rig.served.failover.plan(NO_WAIT)) == {"g": MoveAction.WRITE}
+        await run(rig.served.failover)
+        rig.logs.check(40, await offset_of(rig.logs.target, "g", COPY) or 0)
+
+
 async def test_what_a_group_committed_where_it_moved_to_stays_when_it_is_put_back_on_the_source() -> None:
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})

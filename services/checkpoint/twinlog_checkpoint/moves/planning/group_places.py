@@ -1,5 +1,6 @@
 """The committed offsets of the groups, and what a move does with each of them."""
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -114,16 +115,21 @@ class GroupPlaces:
         """Where the last move left each group, on the cluster that it moves to now: what a move of the same
         kind committed for groups that were put back since, or where one in the other direction found them.
 
-        After the latter a lower place has to be certain: the way back may only be translated less exactly.
+        After the latter a lower place has to be certain, and the group has to be before the place where that
+        move left it: otherwise nobody put it back, and only the way back is translated less exactly.
         """
         if last is None:
             return {}
         is_other_kind = last.kind is not self.route.kind
-        found_at = last.stood_at if is_other_kind else last.stood_before
+        found_at, left_at = last.stood_before, last.left_before
+        if is_other_kind:
+            found_at, left_at = last.stood_at, last.left_at
         found = {
             (entry.group, entry.from_partition): found_at.get(entry.group, {}).get(entry.to_partition)
             for entry in wanted
-            if entry.to_partition is not None and entry.translation.verdict in COMPARED
+            if entry.to_partition is not None
+            and entry.translation.verdict in COMPARED
+            and entry.from_offset < left_at.get(entry.group, {}).get(entry.from_partition, math.inf)
         }
         if is_other_kind:
             return found
@@ -135,8 +141,17 @@ class GroupPlaces:
             if entry.to_partition is not None
             and (then := last.stood_at.get(entry.group, {}).get(entry.from_partition, 0)) > entry.from_offset
         }
-        answers = await self.route.translate(set(stood.values())) if stood else {}
-        return found | {place: answers[position].downstream_offset for place, position in stood.items()}
+        recorded = {
+            (entry.group, entry.from_partition): offset
+            for entry in wanted
+            if entry.to_partition is not None
+            and (entry.group, entry.from_partition) in stood
+            and (offset := last.left_at.get(entry.group, {}).get(entry.to_partition)) is not None
+        }
+        unknown = {place: position for place, position in stood.items() if place not in recorded}
+        answers = await self.route.translate(set(unknown.values())) if unknown else {}
+        translated = {place: answers[position].downstream_offset for place, position in unknown.items()}
+        return found | translated | recorded
 
     async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
         """Return the groups' offsets as the cluster that they leave has them."""

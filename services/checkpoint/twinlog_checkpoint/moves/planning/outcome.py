@@ -72,6 +72,17 @@ def stood_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartiti
     return places
 
 
+def left_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartition, int]]:
+    """Each group's offsets on the cluster that it moves to, after the move."""
+    places: dict[str, dict[TopicPartition, int]] = {}
+    for entry in partitions:
+        offset = entry.present_offset if entry.action is MoveAction.KEEP_AHEAD else entry.to_offset
+        is_there = entry.action in (MoveAction.WRITE, MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
+        if is_there and offset is not None and entry.to_partition is not None:
+            places.setdefault(entry.group, {})[entry.to_partition] = offset
+    return places
+
+
 def left_behind(
     partitions: Sequence[MovePartition],
     backlog: Sequence[TopicBacklog],

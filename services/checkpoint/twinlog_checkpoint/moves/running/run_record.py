@@ -6,7 +6,7 @@ from dataclasses import replace
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.planning.last_move import fences_where_left
-from twinlog_checkpoint.moves.planning.outcome import lacking, staying, stood_at, unread
+from twinlog_checkpoint.moves.planning.outcome import lacking, left_at, staying, stood_at, unread
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition
 
 
@@ -23,8 +23,11 @@ def begun(
     given up: moving the groups in the other direction undoes it."""
     same = last is not None and last.kind is kind
     kept = {} if last is None or not same else _of(finished, last.stood_at)
+    left = {} if last is None or not same else _of(finished, last.left_at)
     if last is not None and same and last.state is MoveState.RUNNING:
-        return replace(last, groups=options.groups, by=options.by, moved=tuple(sorted(kept)), stood_at=kept)
+        return replace(
+            last, groups=options.groups, by=options.by, moved=tuple(sorted(kept)), stood_at=kept, left_at=left
+        )
     fenced_before = same and last is not None and not last.aborted and Step.FENCE in last.done
     return MoveRecord(
         run_id=run_id,
@@ -44,8 +47,10 @@ def begun(
         chain=(last.chain or run_id) if last is not None and same else run_id,
         chain_before="" if last is None else last.chain_before if same else last.chain,
         stood_before={} if last is None else last.stood_before if same else last.stood_at,
+        left_before={} if last is None else last.left_before if same else last.left_at,
         moved=tuple(sorted(kept)),
         stood_at=kept,
+        left_at=left,
     )
 
 
@@ -69,6 +74,7 @@ def finished(
         on_target=record.kind is MoveKind.FAILOVER or (record.on_target and not whole),
         moved=tuple(sorted({*record.moved, *newly})),
         stood_at={**record.stood_at, **_of(newly, stood_at(partitions))},
+        left_at={**record.left_at, **_of(newly, left_at(partitions))},
     )
 
 
