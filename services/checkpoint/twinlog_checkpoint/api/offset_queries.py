@@ -8,7 +8,7 @@ from twinlog.errors import ConfigError, KafkaError, StateError
 from twinlog.kafka.ports import LogAdmin
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.translation.exact import log_ends
+from twinlog_checkpoint.translation.exact import log_bounds
 from twinlog_checkpoint.translation.log_ranges import log_ranges
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
@@ -58,7 +58,7 @@ async def answer_queries(
     forward = direction is Direction.FORWARD
     here, translator = (parts.source_log, parts.forward) if forward else (parts.target_log, parts.back)
     offsets = await _resolved(here.admin, queries)
-    bounds = await log_ends(here.admin, {query.partition for query in queries})
+    bounds = await log_bounds(here.admin, {query.partition for query in queries})
     past_lso = {
         query.partition
         for query, offset in zip(queries, offsets, strict=True)

@@ -29,7 +29,7 @@ _NOT_VISIBLE = "the topic is not visible on both clusters"
 _BUDGET_SPENT = "the limit of bytes to read in one interval is reached; translation continues in the next"
 _REWOUND = "the copy was truncated while its log was read; it is read again in the next interval"
 _NOT_FOUND = "the logs no longer have the records to compare"
-_AT_END = "everything that has been copied lies before it"
+AT_END = "everything that has been copied lies before it"
 _BEFORE_START = "it lies before the log's start: the copy of the first record that can still be read"
 _OTHER_COPY = (
     "the logs do not hold what the offset syncs say: the copy lost records or was created again, and no"
@@ -252,8 +252,10 @@ class ExactTranslator:
 
     async def _bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         """Log ends on both sides of each partition, left out when either is missing. Raises KafkaError."""
-        here = await log_ends(self.here.admin, partitions, self.here.end)
-        there = await log_ends(self.there.admin, {self.counterpart(tp) for tp in partitions}, self.there.end)
+        here = await log_bounds(self.here.admin, partitions, self.here.end)
+        there = await log_bounds(
+            self.there.admin, {self.counterpart(tp) for tp in partitions}, self.there.end
+        )
         return {
             partition: (here[partition], there[self.counterpart(partition)])
             for partition in partitions
@@ -267,7 +269,7 @@ class ExactTranslator:
             del self._known[next(iter(self._known))]
 
 
-async def log_ends(
+async def log_bounds(
     admin: LogAdmin, partitions: Collection[TopicPartition], end_spec: OffsetSpec = OffsetSpec.LAST_STABLE
 ) -> Mapping[TopicPartition, LogBounds]:
     """First offsets and ends; partitions that cannot be looked up are left out. Raises KafkaError."""
@@ -290,7 +292,7 @@ def _told(answer: Answer | None, before_start: bool) -> Translation | None:
     if answer.outcome is Outcome.MATCH:
         message = _BEFORE_START if before_start else ""
         return Translation(verdict=Verdict.EXACT, downstream_offset=answer.offset, message=message)
-    return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=answer.offset, message=_AT_END)
+    return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=answer.offset, message=AT_END)
 
 
 def _only_there(position: SourcePosition, floor: Translation, bounds: Bounds) -> bool:

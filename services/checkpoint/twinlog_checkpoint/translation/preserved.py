@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.translation.exact import LogSide, log_ends
+from twinlog_checkpoint.translation.exact import AT_END, LogSide, log_bounds
 from twinlog_checkpoint.translation.log_sides import LogBounds
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Translator, Verdict
 
 EqualOffsets = Callable[[], Awaitable[Mapping[TopicPartition, int | None]]]
 """By source partition: below which offset the copy has the source's offsets; None = all of it has."""
 
-_AT_END = "everything that has been copied lies before it"
 _BEFORE_START = "it lies before the log's start"
 _SAME = "the copy has the source's offsets"
 
@@ -39,7 +38,7 @@ class PreservedTranslator:
         answers: dict[SourcePosition, Translation] = {}
         if preserved:
             targets = {self.counterpart(position.partition) for position in preserved}
-            bounds = await log_ends(self.there.admin, targets, self.there.end)
+            bounds = await log_bounds(self.there.admin, targets, self.there.end)
             for position in self._preserved(preserved, await self.equal_offsets()):
                 there = bounds.get(self.counterpart(position.partition))
                 if there is not None:
@@ -68,7 +67,7 @@ def same_offset(offset: int, there: LogBounds) -> Translation:
     'UP_TO_DATE'
     """
     if offset > there.end:
-        return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=there.end, message=_AT_END)
+        return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=there.end, message=AT_END)
     if offset < there.start:
         return Translation(verdict=Verdict.PRESERVED, downstream_offset=there.start, message=_BEFORE_START)
     return Translation(verdict=Verdict.PRESERVED, downstream_offset=offset, message=_SAME)
