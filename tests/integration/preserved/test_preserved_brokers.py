@@ -64,12 +64,12 @@ async def test_leaders_that_are_killed_in_turn_leave_every_record_at_its_source_
     async with preserved_rig(pair, tmp_path, unique_topic, partitions=6, target_replicas=3) as rig:
         async with rig.task() as running:
             for broker in three_brokers.broker_ids:
+                over = asyncio.Event()
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(
-                        write_mixture(pair.a, unique_topic, rig.partitions, rounds=2), name="write"
-                    )
+                    group.create_task(_keep_writing(pair.a, unique_topic, rig.partitions, over), name="write")
                     async with down(three_brokers, broker):
                         await _one_goes_on(running)
+                        over.set()
             ends = await rig.ends()
 
             await eventually(
@@ -122,6 +122,12 @@ async def test_an_only_broker_that_is_killed_and_stopped_while_holes_are_filled_
             assert not {each: report.reason for each, report in running.look().items() if report.reason}
         assert await rig.same() > 4 * 4
         assert await rig.target_bounds(OffsetSpec.LATEST) == await rig.ends()
+
+
+async def _keep_writing(cluster: BlockingCluster, topic: str, partitions: int, over: asyncio.Event) -> None:
+    """There is always something left to copy."""
+    while not over.is_set():
+        await write_mixture(cluster, topic, partitions, rounds=1)
 
 
 async def _keep_ending_transactions(
