@@ -40,7 +40,8 @@ async def run_in_background(flow: MirrorRig, service: ServiceProcess) -> asyncio
 
     async def drains() -> bool:
         run = (await status(flow, service))["run"]
-        return run is not None and run["running"] and run["steps"][-1]["step"] == "DRAIN"
+        steps = [] if run is None or not run["running"] else run["steps"]
+        return bool(steps) and steps[-1]["step"] == "DRAIN"
 
     await eventually(drains)
     return process
