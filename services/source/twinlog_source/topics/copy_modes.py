@@ -41,7 +41,8 @@ from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.new_copies import NewCopies, refusal
-from twinlog_source.topics.target_logs import held_before
+from twinlog_source.topics.target_logs import copied_before, held_before
+from twinlog_source.topics.target_marks import lost_with_topic
 
 RETRY_SECONDS = 5.0
 
@@ -89,7 +90,8 @@ class CopyModes:
                 continue
             topic = topics[row.partition.topic]
             fact, wanted = self.marks.copy_of(row.partition, topic), self.rule.wanted(topic.source_topic)
-            if fact is None and wanted is OffsetsMode.TRANSLATED:
+            is_configured = wanted is OffsetsMode.TRANSLATED and not self._is_late(row.partition, topic)
+            if fact is None and is_configured:
                 # Not stored: a copy that has not begun yet may be decided differently with other settings.
                 copy = _translated(row, topic.target_topic_id, OffsetsReason.OFFSETS_CONFIGURED)
                 self._note(CopyDecided(partition=row.partition, copy=copy))
@@ -307,20 +309,29 @@ class CopyModes:
         )
         await self.ledger.write(gap)
 
-    async def _note_left_behind(self, row: PartitionRow, copy: NewCopy, topic: ReplicatedTopic) -> None:
-        """Record the loss of what only the former target topic had, of a copy that continues in an empty one.
-        `TargetLogs` leaves that out while the kind of copy is undecided."""
-        known = self.marks.control.copies.get(row.partition)
-        is_late = (
+    def _is_late(self, partition: TopicPartition, topic: ReplicatedTopic) -> bool:
+        """Whether the copy is decided only after its topic was put on the log as another one."""
+        known = self.marks.control.copies.get(partition)
+        return (
             known is not None
             and known.target_topic_id not in ("", topic.target_topic_id)
             and not self.marks.target_was_recreated(topic)
         )
-        if is_late and row.stored and row.position and copy.target_end == 0:
+
+    async def _note_left_behind(self, row: PartitionRow, copy: NewCopy, topic: ReplicatedTopic) -> None:
+        """Record the loss of what only the former target topic had, of a copy that continues in another one.
+        `TargetLogs` leaves that out while the kind of copy is undecided."""
+        if self._is_late(row.partition, topic) and row.stored and row.position:
+            begin, end = lost_with_topic(
+                position=copied_before(row, row.position),
+                first=copy.begins_at,
+                held_from=held_before(self.marks, self.table, topic, row.partition),
+                has_common=copy.common is not None,
+            )
             gap = Gap(
                 partition=row.partition,
-                from_offset=min(copy.begins_at, row.position),
-                to_offset=row.position,
+                from_offset=begin,
+                to_offset=end,
                 reason="TARGET_RECREATED",
                 found_at_ms=self.clock.now_ms(),
             )

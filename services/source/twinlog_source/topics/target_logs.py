@@ -34,7 +34,7 @@ from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
-from twinlog_source.topics.target_marks import is_news, recalled
+from twinlog_source.topics.target_marks import is_news, lost_with_topic, recalled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class TargetLogs:
 
     async def _note_lost_copies(self, topic: ReplicatedTopic) -> None:
         stored = {
-            partition: _copied_before(row, row.position)
+            partition: copied_before(row, row.position)
             for partition, row in self.table.rows.items()
             if partition.topic == topic.source_topic
             and row.stored
@@ -90,13 +90,17 @@ class TargetLogs:
         }
         firsts = await self.starts.resolve(dict.fromkeys(stored, AutoOffsetReset.EARLIEST))
         for partition, position in stored.items():
-            first, held_from = firsts[partition], held_before(self.marks, self.table, topic, partition)
-            begin = first if isinstance(first, int) else 0
+            first, fact = firsts[partition], self.marks.copy_of(partition, topic)
+            begin, end = lost_with_topic(
+                position=position,
+                first=first if isinstance(first, int) else 0,
+                held_from=held_before(self.marks, self.table, topic, partition),
+                has_common=fact is not None and fact.since > 0,
+            )
             gap = Gap(
                 partition=partition,
-                # Also what the source no longer has: only the copy had it.
-                from_offset=min(begin, position) if held_from is None else min(begin, position, held_from),
-                to_offset=position,
+                from_offset=begin,
+                to_offset=end,
                 reason="TARGET_RECREATED",
                 found_at_ms=self.clock.now_ms(),
             )
@@ -287,7 +291,7 @@ class TargetLogs:
             self.marks.control.record(mark)
 
 
-def _copied_before(row: PartitionRow, position: int) -> int:
+def copied_before(row: PartitionRow, position: int) -> int:
     """The end of what only the former topic had: the new one may already have records that were copied before
     it was noticed."""
     if row.replaced_at is not None:

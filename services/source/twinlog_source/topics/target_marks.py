@@ -34,6 +34,19 @@ def recalled(
     )
 
 
+def lost_with_topic(
+    *, position: int, first: int, held_from: int | None, has_common: bool
+) -> tuple[int, int]:
+    """The source offsets of which only the former target topic had the records, from and to.
+
+    `position`: how far it was copied. `first`: where a copy would begin on the source now. `held_from`: where
+    the former copy began; None = unknown. `has_common`: the present topic continues behind records of the
+    source that it has at their offsets, so only what the source itself no longer has is lost.
+    """
+    begin = min(first, position)
+    return begin if held_from is None else min(begin, held_from), begin if has_common else position
+
+
 def is_news(before: TargetFact, mark: TargetFact) -> bool:
     """Whether `mark` says more than `before`. Not if only its source position has moved: then nothing was
     written."""

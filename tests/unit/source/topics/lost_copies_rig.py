@@ -5,7 +5,9 @@ from twinlog_source.driver.state import FlowState
 from unit.source.flow_rig import FlowRig, P, reported
 
 COPY = TopicPartition("A.t", 0)
-AUTO, TRANSLATED = "twinlog.offsets = auto", "twinlog.offsets = translated"
+AUTO, PRESERVED, TRANSLATED = (
+    f"twinlog.offsets = {mode}" for mode in ("auto", "preserved", "translated")
+)
 
 
 async def copied(rig: FlowRig, *, source_end: int) -> FlowState:

@@ -3,9 +3,10 @@
 import pytest
 
 from twinlog.model import TopicPartition
+from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.events import CopyChanged, SetAside
 from unit.source.flow_rig import FlowRig, P, ledger, reported
-from unit.source.topics.lost_copies_rig import AUTO, TRANSLATED
+from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED
 
 
 async def test_a_copy_recreated_while_nobody_copied_is_a_gap(rig: FlowRig) -> None:
@@ -85,6 +86,51 @@ async def test_a_suspended_copy_restarts_when_its_target_topic_id_changes(rig: F
     assert row.copy is not None
     assert (row.copy.preserved, row.position, row.blocker) == (True, 0, None)
     assert ledger(state) == []
+
+
+async def ended_at(rig: FlowRig, since: int) -> None:
+    """A preserved copy that somebody else wrote to has ended, and its target topic is another one now."""
+    await rig.write(rig.source, "t", 20)
+    state = await rig.owner(AUTO)
+    former = rig.target.topics["A.t"].topic_id
+    await state.journal.position(P, since)
+    await state.journal.record(
+        CopyFact(
+            partition=P, preserved=False, since=since, reason="FOREIGN_WRITE", target_topic_id=former
+        )
+    )
+    await state.leave()
+    rig.target.add_topic("A.t")
+
+
+async def write_foreign(rig: FlowRig) -> None:
+    async with rig.target.writer() as writer:
+        await writer.append(TopicPartition("A.t", 0), key=None, value=b"not the source's")
+
+
+@pytest.mark.parametrize("then", [AUTO, TRANSLATED])
+@pytest.mark.parametrize("first", [AUTO, PRESERVED, TRANSLATED])
+async def test_what_a_deleted_topic_held_of_an_ended_copy_is_a_gap(
+    rig: FlowRig, first: str, then: str
+) -> None:
+    """Also where the configuration demands the offsets at first, and the copy waits meanwhile."""
+    await ended_at(rig, 6)
+    await write_foreign(rig)
+    await rig.owner(first)
+    later = await rig.owner(then)
+    assert later.table.rows[P].position == 6
+    assert ledger(later) == [(0, 6, "TARGET_RECREATED")]
+
+
+@pytest.mark.parametrize("first", [AUTO, PRESERVED])
+async def test_what_the_recreated_topic_has_of_the_source_is_no_gap(rig: FlowRig, first: str) -> None:
+    await ended_at(rig, 6)
+    await rig.write(rig.target, "A.t", 2)
+    await write_foreign(rig)
+    await rig.owner(first)
+    later = await rig.owner(AUTO)
+    assert later.table.rows[P].position == 2
+    assert ledger(later) == []
 
 
 async def test_a_gap_of_no_offsets_is_not_written(rig: FlowRig) -> None:
