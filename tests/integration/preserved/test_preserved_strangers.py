@@ -44,6 +44,13 @@ async def intrude(
             await intruder.send_and_wait(topic, b"intruder", partition=0)
 
 
+async def topic_id(cluster: BlockingCluster, topic: str) -> str:
+    async with open_cluster("X", cluster.client_properties()) as admin:
+        found = (await admin.describe_topics([topic]))[topic]
+        assert not isinstance(found, KafkaError)
+        return found.topic_id
+
+
 async def create_again(cluster: BlockingCluster, topic: str) -> None:
     """Delete a topic, and create it again once it is gone."""
     async with open_cluster("X", cluster.client_properties()) as admin:
@@ -247,10 +254,11 @@ async def test_what_lands_in_a_topic_that_was_created_again_is_not_the_copy_of_i
             await eventually(lambda: running.position(partition) == 30)
             await create_again(kafka_pair.b, unique_topic)
             await write_plain(kafka_pair.a, unique_topic, 20)
-            await eventually(lambda: running.look()[partition].needs_translation)
-            assert running.position(partition) == 0
+            await eventually(lambda: running.look()[partition].reason == "TARGET_RECREATED")
+            assert not running.look()[partition].needs_translation, "the driver decides about the new topic"
         # The owner that begins the copy of the new topic does not take it for the records from 0 on.
         rig.positions.clear()
+        rig.target_topic_id = await topic_id(kafka_pair.b, unique_topic)
         async with rig.task() as running:
             await eventually(lambda: running.look()[partition].needs_translation)
             assert running.position(partition) == 0
@@ -270,6 +278,22 @@ async def test_nothing_is_written_to_a_new_target_topic_before_the_driver_has_se
             await eventually(lambda: running.look()[partition].reason == "TARGET_RECREATED")
             assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: 0}
             assert not running.look()[partition].needs_translation
+
+
+async def test_an_outsider_who_fills_a_new_target_topic_does_not_end_the_copy_of_the_former_one(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """The new log is longer than the former, so its length does not show that it is another topic's."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 30)
+        await rig.copy_everything()
+        await create_again(kafka_pair.b, unique_topic)
+        await intrude(kafka_pair, unique_topic, count=35)
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[partition].reason == "TARGET_RECREATED")
+            assert not running.look()[partition].needs_translation
+            assert running.position(partition) == 30
 
 
 async def test_a_source_that_lost_its_tail_ends_the_copy_and_the_log_says_where(

@@ -144,8 +144,9 @@ class Epoch:
 
     def silent_slots(self, *, since: float, lost_since: float) -> list[Slot]:
         """The started slots whose task must be frozen: it runs and was not heard from since `since`, or it
-        was lost and no other task was heard from since `lost_since`. In monotonic seconds."""
-        limits = {SlotState.RUNNING: since, SlotState.LOST: lost_since}
+        was lost, or is to get ready in place of a lost one, and no task was heard from since `lost_since`. In
+        monotonic seconds."""
+        limits = {SlotState.RUNNING: since, SlotState.LOST: lost_since, SlotState.WAITING: lost_since}
         return [
             slot
             for slot in self.slots

@@ -126,7 +126,8 @@ class TargetFact:
     partition: TopicPartition
     topic_id: str
     end_offset: int
-    """The target offset after the last record that was written."""
+    """The target offset after the last record that was written; 0 = a preserved copy, which ends at its
+    position."""
     position: int
     """The source position at that moment."""
     held_from: int | None = None

@@ -275,7 +275,10 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
         case TargetChecked(checked=checked):
             row.target_checked = checked
         case TargetStartSeen(start_offset=start):
-            if row.target_end is not None:
+            if row.copy is not None and row.copy.preserved:
+                # What is filled before the copy's beginning is deleted later; the start only grows then.
+                row.held_from = max(start, row.copy.since, row.held_from or 0)
+            elif row.target_end is not None:
                 # No more records than offsets; the other offsets are transaction markers.
                 row.held_from = max(0, row.target_end_at - (row.target_end - start))
         case LossRecorded(loss=loss):

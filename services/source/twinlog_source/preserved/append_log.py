@@ -251,11 +251,17 @@ class AppendLog(Generic[T]):
         if self.phase is Phase.READING:
             self.phase = Phase.UNSURE
 
-    def believe(self) -> None:
-        """Accept the filled offsets without comparison: the source no longer has the records for it, or an
-        operator moves the position."""
-        if self._proof is not None:
-            self._end_proof(self._proof)
+    def believe(self, until: int | None = None) -> None:
+        """Accept the filled offsets below `until` without comparison, or all of them: the source lacks the
+        records for it by now, or an operator moves the position."""
+        if self._proof is None:
+            return
+        if until is not None:
+            self._proof.forget_below(until)
+            if self._proof.filled:
+                self._compare_from(self._proof.filled[0].first)
+                return
+        self._end_proof(self._proof)
 
     def forget_queued(self) -> None:
         """Offered items that were not sent are void (a pause, a failure); sent ones stay."""
@@ -286,8 +292,11 @@ class AppendLog(Generic[T]):
                 self._end_proof(proof)
                 return
         self._returned.clear()
-        self.acknowledged = self._checked_to = proof.filled[0].first
-        self._drop_queue(self.acknowledged)
+        self._compare_from(proof.filled[0].first)
+
+    def _compare_from(self, offset: int) -> None:
+        self.acknowledged = self._checked_to = offset
+        self._drop_queue(offset)
 
     def _compare(self, item: Append[T] | Hole, proof: FillProof) -> None:
         """Compare an offered item with the content of the copy."""

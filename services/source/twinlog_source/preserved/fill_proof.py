@@ -19,6 +19,13 @@ class FillProof:
     """The copy continues with a foreign record at this offset; otherwise its log ends there."""
     filled: deque[Hole]
 
+    def forget_below(self, offset: int) -> None:
+        """Compare nothing below an offset."""
+        while self.filled and self.filled[0].end <= offset:
+            self.filled.popleft()
+        if self.filled and self.filled[0].first < offset:
+            self.filled[0] = Hole(offset, self.filled[0].end - offset)
+
     def agrees(self, item: Append[T] | Hole) -> bool:
         """Whether the filled ranges agree with this item of the source. If they do, everything before the end
         of the item is settled."""

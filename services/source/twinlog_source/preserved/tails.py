@@ -64,11 +64,11 @@ class CopyTails(Protocol):
         ...
 
     async def foreign_write(
-        self, partition: TopicPartition, foreign_at: int, lost_since: int | None = None
+        self, partition: TopicPartition, foreign_at: int, lost_since: int | None = None, topic_id: str = ""
     ) -> ForeignWrite:
         """Analyse a copy from its first foreign offset on, while we have nothing in flight. `lost_since`: the
         log has lost records since this leader epoch, and the copy ends where that may have begun. Raises
-        KafkaError."""
+        KafkaError, with TARGET_RECREATED when the topic has another id than `topic_id`."""
         ...
 
 
@@ -134,25 +134,30 @@ class KafkaCopyTails:
         self, asked: Mapping[TopicPartition, ReadEnd], ends: dict[TopicPartition, LogEnd], found: TailRead
     ) -> dict[TopicPartition, LogEnd]:
         """Leave out copies whose topic was recreated: nothing is written to them before the driver has
-        decided about the new topic. Only a log that is shorter than before can belong to another topic."""
-        shorter = [
-            partition
-            for partition, end in ends.items()
-            if end.offset < asked[partition].checked_from and asked[partition].topic_id
-        ]
-        if not shorter:
-            return ends
-        ids = _answered(
-            await leader_topic_ids(self._session, shorter, timeout_seconds=self._timeout_seconds), found
-        )
-        for partition in shorter:
-            if partition not in ids:
-                del ends[partition]
-            elif ids[partition] not in ("", asked[partition].topic_id):
-                words = f"{partition}: the target topic was recreated; its copy begins soon"
-                found(partition, TransientKafkaError(words, reason=PreservedReason.TARGET_RECREATED))
-                del ends[partition]
+        decided about the new topic. A log that is not shorter than before may be another topic's, too; it has
+        foreign records then, and `foreign_write` asks."""
+        shorter = [partition for partition, end in ends.items() if end.offset < asked[partition].checked_from]
+        recreated = await self._recreated({partition: asked[partition].topic_id for partition in shorter})
+        for partition, error in recreated.items():
+            found(partition, error)
+            del ends[partition]
         return ends
+
+    async def _recreated(self, known: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, KafkaError]:
+        """Which of these topics have another id than the known one; also those that are not known to have the
+        same. "" = brokers without topic ids."""
+        asked = [partition for partition, topic_id in known.items() if topic_id]
+        if not asked:
+            return {}
+        answers = await leader_topic_ids(self._session, asked, timeout_seconds=self._timeout_seconds)
+        wrong: dict[TopicPartition, KafkaError] = {}
+        for partition, answer in answers.items():
+            if isinstance(answer, KafkaError):
+                wrong[partition] = answer
+            elif answer not in ("", known[partition]):
+                words = f"{partition}: the target topic was recreated; its copy begins soon"
+                wrong[partition] = TransientKafkaError(words, reason=PreservedReason.TARGET_RECREATED)
+        return wrong
 
     async def _tail(
         self, partition: TopicPartition, end: LogEnd, states: ProducerStates, asked: ReadEnd
@@ -169,8 +174,10 @@ class KafkaCopyTails:
         return Tail(end.offset, follows, False, foreign, filled, epoch)
 
     async def foreign_write(
-        self, partition: TopicPartition, foreign_at: int, lost_since: int | None = None
+        self, partition: TopicPartition, foreign_at: int, lost_since: int | None = None, topic_id: str = ""
     ) -> ForeignWrite:
+        for error in (await self._recreated({partition: topic_id})).values():
+            raise error
         tails: dict[TopicPartition, Tail | KafkaError] = {}
         await self.read({partition: ReadEnd(foreign_at)}, tails.__setitem__)
         end = tails[partition]

@@ -123,7 +123,7 @@ def _of_a_running_flow(line: CopyLine, control: ControlState) -> CopyLine:
     fact = control.targets.get(line.source)
     if line.preserved:
         anchor = (line.position, line.position)
-    elif fact is not None and fact.topic_id == line.target_topic_id:
+    elif fact is not None and fact.topic_id == line.target_topic_id and fact.end_offset:
         anchor = (fact.position, fact.end_offset)
     return CopyLine(
         topic=line.topic,

@@ -20,6 +20,8 @@ from twinlog_source.task.writing.target_writer import TargetWriter
 _NO_EPOCH = -1
 """In a request for the end of an epoch: no epoch is known."""
 TRUNCATION_DOUBT_SECONDS = 5.0
+LATE_LOOK_SECONDS = 0.25
+"""How long after the last late batch may have come a partition is judged again."""
 IN_FLIGHT_SECONDS = 0.25
 """After this time a partition is judged again that had records in flight."""
 _OFFSETS_END = ": from there on the copy is translated; or delete the target topic, and it is copied again"
@@ -40,7 +42,7 @@ class LossJudge:
         """The source does not have the positions: find out what is missing, then continue or stop, by
         policy."""
         self._judge_later(copies)
-        await self._judge([copy for copy in copies if copy.is_idle and not self._is_believed(copy)])
+        await self._judge([copy for copy in copies if copy.is_idle])
 
     async def on_other_leaders(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
         """Ask the leaders whether their logs continue where the copies stand; judge those that do not."""
@@ -74,10 +76,12 @@ class LossJudge:
             if not copy.is_idle and copy.not_before < again_at:
                 copy.wait_until(again_at, "")
 
-    def _is_believed(self, copy: PartitionCopy) -> bool:
+    def _is_believed(self, copy: PartitionCopy, until: int | None = None) -> bool:
         """Whether the position was only read again to prove the end of its copy, and the source no longer has
-        those records: then it continues from that end."""
-        return self.preserved is not None and copy.keeps_offsets and self.preserved.believe(copy.partition)
+        those records (those below `until`): then it continues behind them."""
+        if self.preserved is None or not copy.keeps_offsets:
+            return False
+        return self.preserved.believe(copy.partition, until)
 
     async def _judge(self, copies: Sequence[PartitionCopy]) -> None:
         """Ask the leaders about all of them together, and decide for each separately."""
@@ -108,6 +112,8 @@ class LossJudge:
             position=copy.committed, log_start_offset=start, log_end_offset=end, diverged_at=diverged_at
         )
         if loss is None:
+            return
+        if self._is_believed(copy, start if loss.reason is LossReason.RETENTION else None):
             return
         if loss.reason is LossReason.TRUNCATION and copy.reason_before not in (
             PartitionReason.TRUNCATION_SUSPECTED,
@@ -151,6 +157,9 @@ class LossJudge:
         if not preserved.is_at_rest(partition):
             return  # It is judged again.
         if loss.reason is LossReason.TRUNCATION:
+            words = f"the source log of {partition} ended at {loss.from_offset}, before its position"
+            if self._waits_for_late_batches(copy, PartitionReason.TRUNCATION_SUSPECTED, words, preserved):
+                return
             self._leave_out(copy, loss)
             preserved.end_at(
                 partition,
@@ -167,19 +176,26 @@ class LossJudge:
             return
         reason = PreservedReason.HOLE_TOO_LONG
         message = hole_words(partition, loss.from_offset, loss.to_offset)
-        wait_seconds = preserved.seconds_before_alone(partition)
+        if self._waits_for_late_batches(copy, reason, message, preserved):
+            return
+        self._leave_out(copy, loss)
+        preserved.end_at(partition, loss.resume_at, until=loss.from_offset, reason=reason, message=message)
+
+    def _waits_for_late_batches(
+        self, copy: PartitionCopy, reason: str, message: str, preserved: PreservedCopies
+    ) -> bool:
+        """Whether lost records may still come late to the copy, among records with other offsets (rule 8 of
+        docs/adr/0008): it is judged again after that."""
+        wait_seconds = preserved.seconds_before_still(copy.partition)
         if wait_seconds > 0:
-            # The former task may still write the lost records, among records with other offsets.
             copy.fail(
                 reason=reason,
                 message=message,
                 retriable=True,
                 now=self.clock.monotonic(),
-                wait_seconds=wait_seconds,
+                wait_seconds=wait_seconds + LATE_LOOK_SECONDS,
             )
-            return
-        self._leave_out(copy, loss)
-        preserved.end_at(partition, loss.resume_at, until=loss.from_offset, reason=reason, message=message)
+        return wait_seconds > 0
 
     def _leave_out(self, copy: PartitionCopy, loss: Loss, *facts: NewRecord) -> None:
         """Move the position, and store the gap that it leaves: both or neither."""

@@ -275,11 +275,11 @@ class CopyModes:
                 position = copy.continues_at
             elif fact.preserved:
                 position = fact.since
+            if fact.preserved and (row.stored or partition in self.marks.control.copies):
+                # A new target topic is written from its beginning.
+                await self._note_lost(row, fact, topics[partition.topic])
             if position != row.position:
                 assert position is not None
-                if fact.preserved and (row.stored or partition in self.marks.control.copies):
-                    # A new target topic is written from its beginning.
-                    await self._note_lost(row, fact, topics[partition.topic])
                 await self.journal.position(partition, position)
                 self._note(Begun(partition=partition, position=position, stored=True))
         await self.journal.record_all(facts.values())

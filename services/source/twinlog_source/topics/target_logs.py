@@ -121,6 +121,7 @@ class TargetLogs:
         A log that has grown again since it lost records is found by its leader epochs: a task may have been
         killed before it reported the loss.
         """
+        await self._look_at_preserved_starts(topics)
         written = self._recalled_ends(topics)
         if not written:
             return False
@@ -151,6 +152,20 @@ class TargetLogs:
             if isinstance(start, int) and now_known is not None and not now_known.losses:
                 self._note(TargetStartSeen(partition=partition, start_offset=start))
         return bool(self._ends_seen)
+
+    async def _look_at_preserved_starts(self, topics: Topics) -> None:
+        """See where preserved copies begin: what they held is recorded as lost if they are deleted."""
+        copies = {
+            TopicPartition(topics[partition.topic].target_topic, partition.partition): partition
+            for partition, row in self.table.rows.items()
+            if row.is_preserved and partition.topic in topics
+        }
+        if not copies:
+            return
+        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, copies)
+        for copy, start in starts.items():
+            if isinstance(start, int):
+                self._note(TargetStartSeen(partition=copies[copy], start_offset=start))
 
     async def _continued_at(
         self,
@@ -272,16 +287,21 @@ class TargetLogs:
         marks = []
         for partition, row in self.table.rows.items():
             topic = topics.get(partition.topic)
-            if topic is None or row.target_end is None or row.losses or row.is_preserved:
+            if topic is None or row.losses:
+                continue
+            if row.is_preserved:
+                if row.copy is None or row.held_from is None or row.held_from <= row.copy.since:
+                    continue  # The decision says where it began.
+            elif row.target_end is None:
                 continue
             mark = TargetFact(
                 partition=partition,
                 topic_id=topic.target_topic_id,
-                end_offset=row.target_end,
-                position=row.target_end_at,
+                end_offset=0 if row.is_preserved else row.target_end or 0,
+                position=0 if row.is_preserved else row.target_end_at,
                 held_from=row.held_from,
                 noted_at_ms=self.clock.now_ms(),
-                checked=row.target_checked,
+                checked=None if row.is_preserved else row.target_checked,
             )
             before = self.marks.control.targets.get(partition)
             if before is None or is_news(before, mark):
@@ -304,6 +324,15 @@ def held_before(
 ) -> int | None:
     """Where the copy began before the present target topic, in source offsets; None = unknown."""
     held_from = table.rows[partition].held_from
-    mark = marks.control.targets.get(partition)
-    is_of_it = mark is not None and mark.topic_id != topic.target_topic_id
-    return mark.held_from if held_from is None and mark is not None and is_of_it else held_from
+    mark, copy = marks.control.targets.get(partition), marks.control.copies.get(partition)
+    former = mark is not None and mark.topic_id != topic.target_topic_id
+    if held_from is None and mark is not None and former:
+        held_from = mark.held_from
+    if (
+        held_from is None
+        and copy is not None
+        and copy.preserved
+        and copy.target_topic_id != topic.target_topic_id
+    ):
+        return copy.since
+    return held_from

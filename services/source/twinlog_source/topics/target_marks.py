@@ -10,9 +10,10 @@ def recalled(
     """How far the copy with this topic id reached; None = the log does not say. `is_newest`: no position was
     stored after `mark`.
 
-    A copy that was preserved reached to where it became translated, if its task has seen that.
+    A copy that was preserved reached to where it became translated, if its task has seen that. What was
+    stored about it before that says only where it began (`end_offset` 0).
     """
-    if mark is not None and mark.topic_id == topic_id:
+    if mark is not None and mark.topic_id == topic_id and mark.end_offset:
         return TargetRemembered(
             partition=mark.partition,
             end_offset=mark.end_offset,
@@ -34,9 +35,7 @@ def recalled(
     )
 
 
-def lost_with_topic(
-    *, position: int, first: int, held_from: int | None, has_common: bool
-) -> tuple[int, int]:
+def lost_with_topic(*, position: int, first: int, held_from: int | None, has_common: bool) -> tuple[int, int]:
     """The source offsets of which only the former target topic had the records, from and to.
 
     `position`: how far it was copied. `first`: where a copy would begin on the source now. `held_from`: where

@@ -66,6 +66,8 @@ def test_a_lost_task_that_is_not_replaced_counts_as_silent() -> None:
     epoch.cut_off(slot)
     assert epoch.silent_slots(since=10.1, lost_since=10.0) == [], "another one may come"
     assert epoch.silent_slots(since=10.1, lost_since=10.1) == [slot]
+    epoch.move(slot, SlotState.WAITING)
+    assert epoch.silent_slots(since=10.1, lost_since=10.1) == [slot], "one came, and gets ready for ever"
 
 
 @pytest.mark.parametrize("count", [1, 3])

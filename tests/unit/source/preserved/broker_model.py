@@ -100,6 +100,7 @@ class Leader:
     random: Random
     log: list[Entry] = field(default_factory=list)
     high_watermark: int = 0
+    topic_id: str = "id"
     producers: dict[str, KnownProducer] = field(default_factory=dict)
     connections: list[Connection] = field(default_factory=list)
     filler_epoch: int = 0
@@ -110,8 +111,8 @@ class Leader:
     """The numbers of their last marker."""
     epoch_starts: list[int] = field(default_factory=lambda: [0])
     """Of each leader, the present one last: where its records begin in the present log."""
-    just_forgot: bool = False
-    """It forgot its producers, and their owner could not know that yet."""
+    forgotten: set[str] = field(default_factory=set)
+    """Producers that it forgot, and whose owners could not know that yet."""
     open_fill: int | None = None
     """Epoch of the transaction that the partition was added to."""
     may_repeat_marker: bool = False
@@ -135,7 +136,7 @@ class Leader:
             if request.numbers:
                 connection.requests.appendleft(request)
                 return
-        elif refuse and not self.just_forgot:
+        elif refuse and request.writer not in self.forgotten:
             request.outcome = Refusal.NOT_ENOUGH_REPLICAS
         elif isinstance(request, EmptyRecords):
             request.outcome = self._append_empty(request)
@@ -160,9 +161,9 @@ class Leader:
 
     def forget_producers(self) -> None:
         """Their newest record is older than producer.id.expiration.ms."""
+        self.forgotten.update(self.producers)
         self.producers.clear()
         self.marker_state = MarkerState()
-        self.just_forgot = True
 
     def fail_over(self, *, remembers: bool) -> None:
         """Another replica leads: it has what every replica had, and some of what followed. Connections
@@ -272,7 +273,7 @@ class Leader:
                     return batch.base_offset
             if request.base_sequence != (known.last_sequence + 1) & MASK:
                 return Refusal.OUT_OF_ORDER_SEQUENCE_NUMBER
-        self.just_forgot = False
+        self.forgotten.discard(request.writer)
         base = len(self.log)
         self.log.extend(Entry(request.writer, value, request.base_sequence) for value in request.values)
         known = self.producers.setdefault(request.writer, KnownProducer(last))

@@ -274,8 +274,10 @@ class Owner:
         raise AssertionError
 
     async def _foreign_write(
-        self, partition: TopicPartition, foreign_at: int, lost_since: int | None
+        self, partition: TopicPartition, foreign_at: int, lost_since: int | None, topic_id: str
     ) -> ForeignWrite:
+        if topic_id != self.leader.topic_id:
+            raise TransientKafkaError("another topic", reason="TARGET_RECREATED")
         if self.leader.high_watermark != len(self.leader.log):
             raise TransientKafkaError("being replicated", reason="NOT_REPLICATED")
         lost_from = foreign_at if lost_since is None else self.leader.end_of_epoch(lost_since)
@@ -422,6 +424,9 @@ class Owner:
             self.filler_epoch = leader.init_filler()
         leader.replicate()
         end, last = len(leader.log), leader.last_sequence(OURS)
+        if end < reading.checked_from and leader.topic_id != self.assignment.target_topic_id:
+            self.appends.end_not_read()
+            return
         foreign, filled = self._look(reading)
         if last is not None:
             tail = Tail(end, (last + 1) & 0x7FFFFFFF, True, foreign, filled, leader.epoch)

@@ -6,7 +6,7 @@ from typing import Any
 
 from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.batches.outgoing import OffsetRun
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
@@ -43,6 +43,8 @@ class PreservedRig:
     on_log: bool = True
     woken: int = 0
     found: ForeignWrite | KafkaError = field(default_factory=lambda: ForeignWrite(7, 0, 0))
+    topic_id: str = "id"
+    """Of the target topic as it is now."""
     told: list[tuple[TopicPartition, reports.ForeignWrite]] = field(default_factory=list)
     """Foreign writes."""
     copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
@@ -86,8 +88,10 @@ class PreservedRig:
         )
 
     async def foreign_write(
-        self, partition: TopicPartition, foreign_at: int, lost_since: int | None
+        self, partition: TopicPartition, foreign_at: int, lost_since: int | None, topic_id: str
     ) -> ForeignWrite:
+        if topic_id != self.topic_id:
+            raise TransientKafkaError("another topic", reason="TARGET_RECREATED")
         if isinstance(self.found, KafkaError):
             raise self.found
         return self.found

@@ -105,6 +105,19 @@ def test_what_the_source_cannot_prove_any_more_is_believed() -> None:
     assert log.generation == 2, "offered again once for the proof, once for its end"
 
 
+def test_only_what_the_source_has_no_more_is_believed() -> None:
+    log = ended(Hole(103, 1), Hole(106, 4), Hole(120, 1), end=125)
+    log.believe(108)
+    assert (log.acknowledged, log.wanted, log.is_proving) == (108, 108, True)
+    log.offer([Append(108, 1, 10, "a")], next_offset=109)
+    assert (log.phase, log.foreign_at) == (Phase.FOREIGN, 108), (
+        "the source has a record where the copy is filled"
+    )
+    log = ended(Hole(103, 1), Hole(106, 4), end=110)
+    log.believe(110)
+    assert (log.acknowledged, log.is_proving, log.phase) == (110, False, Phase.SURE)
+
+
 def test_the_end_is_read_again_before_the_first_batch_on_another_connection() -> None:
     """Another leader may lack filled offsets, and takes the batch behind them nevertheless."""
     log = ended(end=100)

@@ -155,6 +155,7 @@ class Schedule:
             for unanswered in connection.answers:
                 # What waits for replicas of the topic before is refused.
                 unanswered.outcome = Refusal.NOT_ENOUGH_REPLICAS
+        leader.topic_id = "another"
         leader.log.clear()
         leader.producers.clear()
         leader.high_watermark, leader.open_fill = 0, None

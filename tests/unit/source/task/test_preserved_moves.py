@@ -127,7 +127,7 @@ def test_a_copy_that_shall_end_while_its_move_is_stored_ends_where_it_is_moved_t
             assert rig.copies[FIRST].needs_translation
             (fact,) = rig.facts()
             assert isinstance(fact, CopyFact)
-            assert (fact.preserved, fact.since) == (False, 9)
+            assert (fact.preserved, fact.since) == (False, 5)
 
     play(story)
 

@@ -5,9 +5,7 @@ from twinlog_source.driver.state import FlowState
 from unit.source.flow_rig import FlowRig, P, reported
 
 COPY = TopicPartition("A.t", 0)
-AUTO, PRESERVED, TRANSLATED = (
-    f"twinlog.offsets = {mode}" for mode in ("auto", "preserved", "translated")
-)
+AUTO, PRESERVED, TRANSLATED = (f"twinlog.offsets = {mode}" for mode in ("auto", "preserved", "translated"))
 
 
 async def copied(rig: FlowRig, *, source_end: int) -> FlowState:

@@ -1,5 +1,7 @@
 """Copies whose target topic was deleted and created again: a gap, and the copy continues."""
 
+from dataclasses import replace
+
 import pytest
 
 from twinlog.model import TopicPartition
@@ -62,12 +64,51 @@ async def test_what_only_a_copy_held_that_is_made_again_from_the_beginning_is_a_
         assert ledger(later) == [(3, 12, "TARGET_RECREATED")]
 
 
+@pytest.mark.parametrize(
+    ("source_begins", "target_began", "gap"),
+    [(12, 0, (0, 12)), (12, 3, (3, 12)), (20, 3, (3, 20)), (12, 12, None), (12, 15, None)],
+)
+async def test_what_only_a_preserved_copy_held_is_a_gap(
+    rig: FlowRig, source_begins: int, target_began: int, gap: tuple[int, int] | None
+) -> None:
+    """Retention took it from the source after it was copied. What it took from the copy, too, is no gap."""
+    await rig.write(rig.source, "t", 20)
+    await rig.write(rig.target, "A.t", 20)
+    await (await rig.owner(AUTO)).journal.position(P, 20)
+    await rig.target.delete_records({TopicPartition("A.t", 0): target_began})
+    await rig.source.delete_records({P: source_begins})
+    await (await rig.owner(AUTO)).leave()
+    rig.target.add_topic("A.t")
+    for _ in range(2):
+        later = await rig.owner(AUTO)
+        row = later.table.rows[P]
+        assert row.copy is not None
+        assert (row.copy.preserved, row.position) == (True, source_begins)
+        assert ledger(later) == ([] if gap is None else [(*gap, "TARGET_RECREATED")])
+
+
+async def test_where_a_preserved_copy_began_is_no_end_of_it_once_it_is_translated(rig: FlowRig) -> None:
+    await rig.write(rig.source, "t", 20)
+    await rig.write(rig.target, "A.t", 20)
+    await (await rig.owner(AUTO)).journal.position(P, 20)
+    await rig.target.delete_records({TopicPartition("A.t", 0): 3})
+    state = await rig.owner(AUTO)
+    await state.leave()
+    assert state.control.targets[P].held_from == 3
+    ended = replace(
+        state.control.copies[P], preserved=False, since=20, reason="FOREIGN_WRITE", leader_epoch=0
+    )
+    await state.journal.record(ended)
+    row = (await rig.owner(AUTO)).table.rows[P]
+    assert (row.target_end, row.losses) == (20, ())
+
+
 async def test_what_was_never_copied_before_a_copy_is_made_again_is_a_gap(rig: FlowRig) -> None:
     await rig.write(rig.source, "t", 20)
     await (await rig.owner(AUTO)).journal.position(P, 6)
     await rig.source.delete_records({P: 12})
     rig.target.add_topic("A.t")
-    assert ledger(await rig.owner(AUTO)) == [(6, 12, "TARGET_RECREATED")]
+    assert ledger(await rig.owner(AUTO)) == [(0, 12, "TARGET_RECREATED")], "with what the former copy had"
 
 
 @pytest.mark.parametrize("offsets", ["auto", "preserved"])
@@ -95,9 +136,7 @@ async def ended_at(rig: FlowRig, since: int) -> None:
     former = rig.target.topics["A.t"].topic_id
     await state.journal.position(P, since)
     await state.journal.record(
-        CopyFact(
-            partition=P, preserved=False, since=since, reason="FOREIGN_WRITE", target_topic_id=former
-        )
+        CopyFact(partition=P, preserved=False, since=since, reason="FOREIGN_WRITE", target_topic_id=former)
     )
     await state.leave()
     rig.target.add_topic("A.t")
@@ -134,10 +173,10 @@ async def test_what_the_recreated_topic_has_of_the_source_is_no_gap(rig: FlowRig
 
 
 async def test_a_gap_of_no_offsets_is_not_written(rig: FlowRig) -> None:
-    """A copy that held nothing was created again: the source had nothing left when it was copied."""
+    """A copy that held nothing was created again: the source had nothing left when it began."""
     await rig.write(rig.source, "t", 5)
-    await (await rig.owner()).journal.position(P, 5)
     await rig.source.delete_records({P: 5})
+    await (await rig.owner()).journal.position(P, 5)
     rig.target.add_topic("A.t")
     assert ledger(await rig.owner()) == []
 

@@ -49,13 +49,15 @@ class CopyEndings:
         if taken.copy.settling or not taken.is_at_rest:
             return  # A position that is being moved: the copy ends where it is moved to.
         if self.seconds_before_still(taken) > 0:
-            self._end_later(taken)
+            self.check_later(taken)
         elif not taken.at_target.appends.is_end_read:
             # The next owner recognises by the leader epoch of the end whether the copy loses records.
             self.check(taken)
         else:
             (reason, message), position = taken.giving_up, taken.copy.committed
-            self.end(taken, position, until=position, reason=reason, message=message)
+            # A range that is left out and not filled yet lies behind the end of the copy.
+            until = min(position, taken.at_target.appends.acknowledged)
+            self.end(taken, position, until=until, reason=reason, message=message)
 
     def end(self, taken: PreservedCopy, position: int, *, until: int, reason: str, message: str) -> None:
         """Write nothing more to a copy at rest: it has the source's offsets below `until`, and what follows
@@ -76,9 +78,9 @@ class CopyEndings:
         answered_at = taken.at_target.lost_at + self.writer.settings.request_timeout_seconds
         return max(0.0, max(taken.alone_at, answered_at) - self.clock.monotonic())
 
-    def _end_later(self, taken: PreservedCopy) -> None:
-        """Once nothing can lengthen the copy any more: what comes late would be copied again. So the end is
-        read again then."""
+    def check_later(self, taken: PreservedCopy) -> None:
+        """Read the end of a copy at rest again once nothing can lengthen it any more: what comes late would
+        be copied again behind its end."""
         if taken in self._waiting:
             return
         self._waiting.add(taken)

@@ -29,7 +29,7 @@ class EndCopy(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ForeignJudge:
-    foreign_write: Callable[[TopicPartition, int, int | None], Awaitable[ForeignWrite]]
+    foreign_write: Callable[[TopicPartition, int, int | None, str], Awaitable[ForeignWrite]]
     """`CopyTails.foreign_write`."""
     tell: Callable[[TopicPartition, reports.ForeignWrite], None]
     """Called with each foreign stretch of a copy, by source partition."""
@@ -73,7 +73,8 @@ class ForeignJudge:
         assert appends.foreign_at is not None
         try:
             lost_since = appends.leader_epoch if appends.has_lost_records else None
-            found = await self.foreign_write(target, appends.foreign_at, lost_since)
+            topic_id = taken.at_target.topic_id
+            found = await self.foreign_write(target, appends.foreign_at, lost_since, topic_id)
         except KafkaError as error:
             taken.at_target.problem = error
             self._failed.add(target)

@@ -80,7 +80,7 @@ class PreservedCopies:
 
     source_alias: str
     make_writer: Callable[[Changed, Failed], PreservedWriter]
-    foreign_write: Callable[[TopicPartition, int, int | None], Awaitable[ForeignWrite]]
+    foreign_write: Callable[[TopicPartition, int, int | None, str], Awaitable[ForeignWrite]]
     """`CopyTails.foreign_write`."""
     tell_foreign: Callable[[TopicPartition, reports.ForeignWrite], None]
     """Called with each foreign stretch of a copy, by source partition."""
@@ -267,7 +267,8 @@ class PreservedCopies:
         """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest, and
         `fact_of` is stored or will be."""
         taken = self.by_source[partition]
-        taken.skip(skip_to, self.clock.monotonic())
+        now = self.clock.monotonic()
+        taken.skip(skip_to, now, may_fill_at=now + self.endings.seconds_before_still(taken))
         self._changed(taken.at_target)
         self.writer.wake(taken.at_target)
 
@@ -277,9 +278,13 @@ class PreservedCopies:
             end - first, self.writer.filler.most_markers
         )
 
-    def seconds_before_alone(self, partition: TopicPartition) -> float:
-        """How long the previous task may still write; 0 = no longer."""
-        return max(0.0, self.by_source[partition].alone_at - self.clock.monotonic())
+    def seconds_before_still(self, partition: TopicPartition) -> float:
+        """How long something may still lengthen a copy at rest; its end is read again then. 0 = no longer."""
+        taken = self.by_source[partition]
+        seconds = self.endings.seconds_before_still(taken)
+        if seconds > 0:
+            self.endings.check_later(taken)
+        return seconds
 
     def fact_of(self, partition: TopicPartition, *, skip_to: int | None = None) -> NewRecord:
         """The record about what a copy leaves out: as it is, or after `skip`."""
@@ -323,13 +328,13 @@ class PreservedCopies:
         """A copy at rest ends later than it was written: check it."""
         self.endings.check(self.by_source[partition])
 
-    def believe(self, partition: TopicPartition) -> bool:
-        """Accept the end of a copy as its position, although the filled offsets before it were not compared
-        with the source. False when there was nothing to compare."""
+    def believe(self, partition: TopicPartition, until: int | None = None) -> bool:
+        """Accept the filled offsets below `until`, or all of them, although they were not compared with the
+        source. False when there was nothing to compare."""
         taken = self.by_source.get(partition)
         if taken is None or not taken.at_target.appends.is_proving:
             return False
-        taken.at_target.appends.believe()
+        taken.at_target.appends.believe(until)
         self._changed(taken.at_target)
         self.writer.wake(taken.at_target)
         return True

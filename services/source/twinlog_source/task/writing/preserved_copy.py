@@ -151,11 +151,11 @@ class PreservedCopy:
         if self.is_end_known:
             self.changed(now)
 
-    def skip(self, skip_to: int, now: float) -> None:
-        """Do not copy what lies between here and `skip_to`: it is filled once that is on the log. Only while
-        idle."""
+    def skip(self, skip_to: int, now: float, *, may_fill_at: float) -> None:
+        """Do not copy what lies between here and `skip_to`: it is filled once that is on the log, and not
+        before `may_fill_at`. Only while idle."""
         assert self.copy.is_idle
-        self.may_fill_at = self.alone_at
+        self.may_fill_at = may_fill_at
         self.skip_from, self.skip_to = self.at_target.appends.acknowledged, skip_to
         self._continue(now)
 

@@ -106,6 +106,23 @@ async def test_foreign_writes_are_judged_after_late_own_batches_can_no_longer_ar
     assert (rig.copies[FIRST].needs_translation, rig.copies[FIRST].committed) == (True, 6)
 
 
+async def test_records_of_others_in_a_recreated_topic_do_not_end_the_copy_of_the_former_one() -> None:
+    """The driver decides about the new topic, with the position of the former."""
+    rig = PreservedRig(found=ForeignWrite(99, 0, 0))
+    first = rig.assigned(FIRST, 5)
+    rig.topic_id = "another"
+    rig.preserved.doubt(FIRST)
+    first.appends.next()
+    first.appends.end_read(Tail(25, 0, False, foreign_from=0))
+    rig.changed(first)
+    judge = rig.preserved.judge
+    await judge.look_at(rig.preserved.by_source[FIRST])
+    assert (rig.copies[FIRST].needs_translation, rig.copies[FIRST].committed) == (False, 5)
+    assert first.problem is not None
+    assert first.problem.reason == "TARGET_RECREATED"
+    assert not judge.is_about_to_judge, "the end of the task does not wait for it"
+
+
 def test_that_a_copy_ends_is_stored_with_its_position() -> None:
     """A task that knew the position alone would continue at the end of the copy's log."""
     rig = PreservedRig()
@@ -194,6 +211,9 @@ def test_a_copy_whose_beginning_cannot_be_filled_ends_where_it_would_begin() -> 
     assert first.appends.next() == Fill(0, 700)
     refuse_to_fill(rig, first, end=1)
     assert (copy.needs_translation, copy.committed) == (True, 700)
+    (fact,) = rig.facts()
+    assert isinstance(fact, CopyFact)
+    assert fact.since == 1, "behind that the next records lie at other offsets"
 
 
 def test_a_copy_that_must_keep_the_offsets_waits_until_its_holes_can_be_filled() -> None:

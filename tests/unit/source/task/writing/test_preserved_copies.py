@@ -92,11 +92,6 @@ def test_only_a_copy_that_must_keep_the_offsets_fills_a_range_that_consumers_wou
     rig.assigned(FIRST, required=required, has_former_task=True)
     assert rig.preserved.fills(FIRST, 5, 5 + MOST_MARKERS)
     assert rig.preserved.fills(FIRST, 5, 6 + MOST_MARKERS) == required
-    assert rig.preserved.seconds_before_alone(FIRST) == rig.preserved.fill_after_seconds
-    rig.clock.advance(rig.preserved.fill_after_seconds)
-    assert rig.preserved.seconds_before_alone(FIRST) == 0
-    rig.assigned(SECOND, required=required)
-    assert rig.preserved.seconds_before_alone(SECOND) == 0, "there is no task before"
 
 
 def test_nothing_is_read_once_somebody_else_wrote_to_the_copy() -> None:

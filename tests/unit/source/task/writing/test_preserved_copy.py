@@ -152,7 +152,7 @@ def test_p6_a_lost_range_is_filled_only_when_no_owner_before_can_write_any_more(
 def test_p6_a_range_that_is_new_waits_for_the_owner_before_however_long_an_older_one_is_known() -> None:
     rig = Rig(position=40, skip=(20, 40), may_fill_at=10.0, alone_at=30.0)
     rig.end_is(40, now=10.0)
-    rig.preserved.skip(60, 11.0)
+    rig.preserved.skip(60, 11.0, may_fill_at=30.0)
     assert rig.preserved.waits_to_fill
     assert rig.log.next() is None
     rig.preserved.fill_skipped(30.0)
@@ -235,7 +235,7 @@ def test_what_was_only_queued_is_read_again_after_it_was_forgotten() -> None:
 def test_a_range_that_is_left_out_later_is_filled_from_where_the_copy_ends() -> None:
     rig = Rig()
     rig.end_is(10)
-    rig.preserved.skip(25, 50.0)
+    rig.preserved.skip(25, 50.0, may_fill_at=0.0)
     assert rig.preserved.skipped == (10, 25)
     assert (rig.copy.committed, rig.copy.fetched) == (25, 25)
     assert rig.log.next() == Fill(10, 15)
@@ -246,7 +246,7 @@ def test_what_is_left_out_is_filled_only_once_that_is_on_the_log() -> None:
     rig = Rig()
     rig.end_is(10)
     rig.stored = False
-    rig.preserved.skip(25, 50.0)
+    rig.preserved.skip(25, 50.0, may_fill_at=0.0)
     assert rig.log.next() is None
     assert not rig.copy.fetchable(0.0) or rig.preserved.waits_to_fill
     assert rig.later == [rig.preserved]

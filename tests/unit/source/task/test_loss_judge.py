@@ -1,0 +1,124 @@
+"""Sources that lost records of preserved copies: when the copy fills the range, waits, or ends."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from twinlog.batches import NewRecord
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.model import Flow, TopicPartition
+from twinlog_source.log.gaps import Gap
+from twinlog_source.preserved.append_log import Phase
+from twinlog_source.preserved.append_steps import Hole, ReadEnd
+from twinlog_source.preserved.fill_limits import MOST_MARKERS
+from twinlog_source.task.loss_judge import LATE_LOOK_SECONDS, TRUNCATION_DOUBT_SECONDS, LossJudge
+from twinlog_source.task.partition import PartitionCopy
+from unit.source.preserved.preserved_rig import FIRST, PreservedRig
+
+
+@dataclass(slots=True, kw_only=True)
+class Source:
+    """Its log has the offsets from `start` to `end`."""
+
+    start: int
+    end: int
+
+    async def offsets(
+        self, spec: OffsetSpec, copies: Collection[PartitionCopy]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        return {copy.partition: self.start if spec is OffsetSpec.EARLIEST else self.end for copy in copies}
+
+    async def divergences(
+        self, copies: Collection[PartitionCopy]
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+        return {copy.partition: None for copy in copies}
+
+
+@dataclass(slots=True)
+class Rig:
+    start: int
+    end: int
+    preserved: PreservedRig = field(default_factory=PreservedRig)
+    gaps: list[Gap] = field(default_factory=list)
+
+    def store_soon(self, partition: TopicPartition, records: Sequence[NewRecord]) -> None:
+        self.preserved.store_position(partition, records)
+
+    @property
+    def copy(self) -> PartitionCopy:
+        return self.preserved.copies[FIRST]
+
+    async def judge(self) -> None:
+        """A fetch was out of range."""
+        questions: Any = Source(start=self.start, end=self.end)
+        target_writer: Any = self
+        judge = LossJudge(
+            flow=Flow("A", "B"),
+            questions=questions,
+            target_writer=target_writer,
+            preserved=self.preserved.preserved,
+            on_gap=self.gaps.append,
+            fail_on_data_loss=False,
+            clock=self.preserved.clock,
+        )
+        await judge.on_out_of_range([self.copy])
+
+    def wait(self, seconds: float) -> None:
+        """As the task does: it tries the partition again then, and the timer reads the end of the copy."""
+        self.preserved.clock.advance(seconds)
+        assert self.copy.fetchable(self.preserved.clock.monotonic())
+
+
+async def test_only_the_filled_offsets_that_the_source_lost_are_believed() -> None:
+    rig = Rig(start=14, end=30)
+    at_target = rig.preserved.assigned(FIRST, 20, stored=10, filled=(Hole(12, 1), Hole(15, 2)))
+    assert (rig.copy.committed, rig.copy.fetched) == (12, 12)
+    await rig.judge()
+    assert at_target.appends.is_proving
+    assert (rig.copy.committed, rig.copy.fetched) == (15, 15)
+    rig.preserved.fetched(FIRST, 15, 1)
+    assert (at_target.appends.phase, at_target.appends.foreign_at) == (Phase.FOREIGN, 15)
+    assert rig.gaps == []
+
+
+async def test_a_copy_whose_source_was_truncated_ends_once_nothing_late_can_lengthen_it() -> None:
+    rig = Rig(start=0, end=6)
+    at_target = rig.preserved.assigned(FIRST, 9, has_former_task=True)
+    await rig.judge()
+    rig.wait(TRUNCATION_DOUBT_SECONDS)
+    await rig.judge()
+    assert not rig.copy.needs_translation
+    rig.wait(rig.preserved.preserved.fill_after_seconds - TRUNCATION_DOUBT_SECONDS + LATE_LOOK_SECONDS)
+    rig.preserved.preserved.doubt(FIRST)  # as the timer does then
+    assert at_target.appends.next() == ReadEnd(9)
+    await rig.judge()
+    assert not rig.copy.needs_translation, "its end is being read"
+    rig.preserved.end_read(at_target, 11)
+    assert rig.copy.committed == 11, "a batch came late"
+    await rig.judge()
+    assert (rig.copy.needs_translation, rig.copy.committed) == (True, 6)
+    assert [(gap.from_offset, gap.to_offset) for gap in rig.gaps] == [(6, 11)]
+
+
+async def test_a_range_that_consumers_would_see_ends_the_copy_once_no_answer_is_missing() -> None:
+    rig = Rig(start=10 + MOST_MARKERS, end=500)
+    at_target = rig.preserved.assigned(FIRST, 9)
+    at_target.lost_at = rig.preserved.clock.monotonic()
+    await rig.judge()
+    assert (rig.copy.needs_translation, rig.copy.reason, rig.gaps) == (False, "HOLE_TOO_LONG", [])
+    rig.wait(rig.preserved.preserved.writer.settings.request_timeout_seconds + LATE_LOOK_SECONDS)
+    await rig.judge()
+    assert (rig.copy.needs_translation, rig.copy.committed) == (True, 10 + MOST_MARKERS)
+
+
+async def test_a_lost_range_is_filled_only_once_no_answer_is_missing() -> None:
+    """The batch would lie behind the range that was filled in its place."""
+    rig = Rig(start=20, end=500)
+    at_target = rig.preserved.assigned(FIRST, 9)
+    at_target.lost_at = rig.preserved.clock.monotonic()
+    await rig.judge()
+    taken = rig.preserved.preserved.by_source[FIRST]
+    assert (taken.skipped, taken.waits_to_fill) == ((9, 20), True)
+    timeout_seconds = rig.preserved.preserved.writer.settings.request_timeout_seconds
+    assert taken.may_fill_at == rig.preserved.clock.monotonic() + timeout_seconds
