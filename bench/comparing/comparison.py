@@ -1,5 +1,6 @@
 """What is run, in which order: everything one after the other, on the same two clusters."""
 
+import asyncio
 import itertools
 import os
 import platform
@@ -136,6 +137,7 @@ class Comparison:
             return
         target = self._stage.target
         topic = f"ceiling-{next(self._numbers)}"
+        await _write_back()
         await target.create_topic(topic, load.partition_count)
         broker_cpu_seconds = target.brokers.cpu_seconds()
         with self._display.bar("ceiling", load.record_count) as progress:
@@ -164,6 +166,7 @@ class Comparison:
             self._noting_failure(name, copier) as directory,
             self._display.bar(copier.label, total) as progress,
         ):
+            await _write_back()
             run = await run_drain(self._stage, backlog, copier, self._new_flow(), directory, progress)
             self.results.drains.append(run)
             warm = run.drain.warm
@@ -182,6 +185,7 @@ class Comparison:
                 self._display.bar(copier.label, plan.seconds) as progress,
             ):
                 flow = self._new_flow()
+                await _write_back()
                 run = await run_latency(self._stage, copier, flow, load, plan, directory, progress)
                 self.results.latencies.append(run)
                 self._display.fact(
@@ -256,3 +260,9 @@ class Comparison:
         """Aliases nobody had: the flow starts without positions, on topics of its own."""
         number = next(self._numbers)
         return Flow(f"a{number}", f"b{number}")
+
+
+async def _write_back() -> None:
+    """Wait until the kernel has written to the disk what former runs left, so that no run finds less room for
+    unwritten pages than the first."""
+    await asyncio.to_thread(os.sync)
