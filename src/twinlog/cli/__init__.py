@@ -48,7 +48,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "plan": LazyCommand(
         target="twinlog.cli.configsync.plan:plan_command",
-        summary="Show the topics, configs and ACLs that configsync would change on a target, and why.",
+        summary="Show the topics, configs, ACLs and quotas that configsync would change, and why.",
     ),
     "apply": LazyCommand(
         target="twinlog.cli.configsync.plan:apply_command",

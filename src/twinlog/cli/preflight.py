@@ -15,7 +15,8 @@ _HELP = """Check a properties file against its clusters before anything is start
 
 It checks keys, reachability and versions, cluster ids, rights on both sides (with the commands that \
 grant missing ones), replication factors and in-sync replicas, message sizes, timestamp limits, name \
-collisions and loops over several flows.
+collisions, loops over several flows, and which offsets new copies will have. TWINLOG_CONFIG has no effect: \
+name the file.
 
 The file is read as `twinlog run` reads it; with --strict an unknown key is an error, as for \
 `twinlog run --strict`. Exit codes: 0 the services can start; 1 there is an error (with --strict also for \

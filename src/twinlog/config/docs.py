@@ -73,7 +73,8 @@ _DIFFERENCES = """\
 
 Besides the keys below, source topics are read with `isolation.level=read_committed` unless
 `A.consumer.isolation.level` says otherwise. An interval of `0` for checkpoints or heartbeats, a busy loop in
-MirrorMaker 2, means every 0.1 s.
+MirrorMaker 2, means every 0.1 s. [All differences](migration/mirrormaker2.md#different-on-purpose) are on the
+page about the change from MirrorMaker 2.
 
 """
 

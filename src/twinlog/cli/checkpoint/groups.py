@@ -50,12 +50,12 @@ EXACT              exactly the record that the group reads next
 UP_TO_DATE         the group has read everything that is copied
 FLOOR              never past the next record, but some are read again
 ACTIVE_ON_TARGET   the group has members on the target
-NO_SYNC, NOT_REPLICATED, TOO_OLD, NOT_READY
+NO_SYNC, NOT_REPLICATED, TOO_OLD, PAST_END, NOT_READY
                    there is no offset; the message says why
 SOURCE_UNREADABLE, TARGET_UNREADABLE
                    the last known offsets, with their age
 
-Exit code 1 if no flow translates the group of --group.
+Exit code 1 if no flow translates the named group.
 """
 
 

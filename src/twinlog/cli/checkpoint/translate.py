@@ -34,10 +34,14 @@ _HELP = """Translate offsets of the source into offsets of the target, or back w
 OFFSET is TOPIC:PARTITION:OFFSET (orders:3:1234) or TOPIC:PARTITION@TIME (orders:3@2026-01-31T12:00:00Z); \
 an offset is the next one to read. --from reads a file instead: CSV (topic,partition,offset), a file of a \
 Spark checkpoint's offsets directory, JSON as in Spark's startingOffsets, or Flink's specific-offsets with \
---topic. --to writes the result in the same format; everything in the file except the offsets is unchanged.
+--topic. CSV may have the group in front, as `kafka-consumer-groups --export` writes it. --to writes the \
+result in the same format; everything in the file except the offsets is unchanged.
 
 Lines that cannot be read are named on stderr, and the others are translated. Exit code 0 if everything \
 was translated, else 1; --to writes a file only if everything was translated.
+
+Examples: twinlog translate 'A->B' orders:3:1234; twinlog translate --back A.orders:3:1250; \
+twinlog translate --from offsets.csv --to moved.csv
 """
 
 _BATCH = 5_000
@@ -67,7 +71,8 @@ def translate_command(
         str, typer.Option("--topic", metavar="NAME", help="The topic, for Flink's format.")
     ] = "",
     back: Annotated[
-        bool, typer.Option("--back", help="Translate from the target's copies to the source.")
+        bool,
+        typer.Option("--back", help="Translate from the copies to the source; TOPIC is the copy (A.orders)."),
     ] = False,
     flow: FlowOption = None,
     config: ConfigOption = None,

@@ -33,7 +33,8 @@ from twinlog.errors import ConfigError
 
 _PLAN_HELP = """Show the changes that configsync would make on a target: every action with its rule.
 
-The command changes nothing. `twinlog apply --plan ID` makes exactly these changes, or none if \
+It shows topics, configs, ACLs and quotas, and for new topics whether their copies will have the source's \
+offsets. The command changes nothing. `twinlog apply --plan ID` makes exactly these changes, or none if \
 the clusters have changed since.
 
 Exit code 0, also if there are changes to make; with --check 1 then. Also 1 if the plan of a flow could not \

@@ -120,10 +120,12 @@ def set_command(
 ) -> None:
     """Move where partitions are copied from. Try --dry-run first: copying again makes duplicate records.
 
+    A copy that has the source's offsets can only be moved forward, and that cannot be undone.
+
     Only the selected partitions pause for a moment. Skipped records are listed by `twinlog gaps`. Without
     --topic the command moves the whole flow; in a terminal it asks first. The last lines are the commands
-    that move the partitions back; records that were copied meanwhile stay. Exit code 1 if a partition was
-    not moved.
+    that move the other partitions back; records that were copied meanwhile stay. Exit code 1 if a partition
+    was not moved.
     """
     with reported_failures():
         target = _target(to, now_ms=SystemClock().now_ms())

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _HELP = """Compare the copies of a flow with their source, record by record, and list every difference.
 
-The command reads both clusters and writes nothing. The services need not run, but may. It compares the \
+The command reads both clusters and writes nothing. The services may be stopped or running. It compares the \
 records of each copy with those of its source, in order, up to the ends of the logs when the command \
 started: keys, values (null and empty differ), headers, timestamps, partition. Batches that were copied \
 without decompression are compared as bytes.
