@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, required_flow
+from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.numbers import MOST_SECONDS, offset_of, partition_of, shortened
 from twinlog.cli.common.output import Output, OutputOption
@@ -88,7 +88,7 @@ def copy_command(
     with reported_failures(incomplete):
         if config is None:
             raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
-        name = required_flow(flow, flow_option)
+        name = flow_of_file(flow, flow_option, load_config(config))
         where = until_of(until)
         for file in (report_file, html_file):
             check_writable(file)

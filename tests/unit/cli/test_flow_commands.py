@@ -1,12 +1,15 @@
 """How commands are told what they are about: flows as arguments or options, rates, and who asks."""
 
+from pathlib import Path
+
 import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.checkpoint.groups import _named as named_groups
 from twinlog.cli.checkpoint.groups_view import Order, chosen_rows
-from twinlog.cli.common.flow_choice import chosen_flow, required_flow
+from twinlog.cli.common.flow_choice import chosen_flow, flow_of_file, required_flow
+from twinlog.cli.common.location import load_config
 from twinlog.cli.common.times import parse_time
 from twinlog.cli.source.client import parse_bytes, parse_scope, who
 from twinlog.cli.source.gaps import Wish, _request, _wish
@@ -22,6 +25,22 @@ def test_a_flow_is_an_argument_or_an_option_and_never_two() -> None:
         chosen_flow("A->B", "B->A")
     with pytest.raises(ConfigError, match="name the flow"):
         required_flow(None, None)
+
+
+def test_a_file_with_one_flow_needs_no_name(tmp_path: Path) -> None:
+    def chosen(*lines: str, named: str | None = None) -> str:
+        path = tmp_path / "mm2.properties"
+        clusters = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+        path.write_text(clusters + "\n".join(lines))
+        return flow_of_file(named, None, load_config(path))
+
+    forth, back = "A->B.enabled = true", "B->A.enabled = true"
+    assert chosen(forth) == "A->B"
+    assert chosen(forth, back, named="B->A") == "B->A"
+    with pytest.raises(ConfigError, match=r"several flows \(A->B, B->A\)"):
+        chosen(forth, back)
+    with pytest.raises(ConfigError, match="enables no flow"):
+        chosen()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """The flow of a command: `A->B` is its first argument. `--flow` means the same and is hidden in the help."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twinlog.config import Configuration
 
 OptionalFlowArgument = Annotated[
     str | None, typer.Argument(metavar="[A->B]", help="Only this flow.", show_default=False)
@@ -31,6 +34,22 @@ def required_flow(argument: str | None, option: str | None) -> str:
     if flow is None:
         raise ConfigError("name the flow, such as 'A->B' (in quotes)", metadata={"key": "FLOW"})
     return flow
+
+
+def flow_of_file(argument: str | None, option: str | None, configuration: "Configuration") -> str:
+    """The named flow, or the only one that the file enables. Raises ConfigError when none is named and the
+    file has none or several, or when two are named."""
+    flow = chosen_flow(argument, option)
+    if flow is not None:
+        return flow
+    enabled = [str(each.flow) for each in configuration.enabled_flows]
+    if len(enabled) == 1:
+        return enabled[0]
+    if not enabled:
+        raise ConfigError("the file enables no flow (A->B.enabled = true)", metadata={"key": "FLOW"})
+    raise ConfigError(
+        f"the file has several flows ({', '.join(enabled)}): name one, in quotes", metadata={"key": "FLOW"}
+    )
 
 
 def named_of_flow(words: Sequence[str], option: str | None, what: str) -> tuple[str | None, str]:

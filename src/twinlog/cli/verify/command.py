@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, required_flow
+from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.numbers import MOST_OFFSET, MOST_PARTITION, MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json
@@ -167,8 +167,9 @@ def verify_command(
     with reported_failures(incomplete):
         if config is None:
             raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+        configuration = load_config(config)
         request = engine("request").VerifyRequest(
-            flow=flow_of(required_flow(flow, flow_option)),
+            flow=flow_of(flow_of_file(flow, flow_option, configuration)),
             topics=frozenset(topic or ()),
             partitions=frozenset(partition or ()),
             begin=instant_of("--from", begin),
@@ -188,7 +189,6 @@ def verify_command(
             raise ConfigError(
                 "--parquet needs Spark: leave out --spark-master none", metadata={"key": "--parquet"}
             )
-        configuration = load_config(config)
         for file in (report_file, html_file):
             check_writable(file)
         check_parquet(parquet)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
-from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, required_flow
+from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
@@ -60,14 +60,14 @@ def safe_to_delete_command(
     with reported_failures():
         if config is None:
             raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+        configuration = load_config(config)
         request = engine("request").VerifyRequest(
-            flow=flow_of(required_flow(flow, flow_option)),
+            flow=flow_of(flow_of_file(flow, flow_option, configuration)),
             topics=frozenset(topic),
             end=instant_of("--before", before),
             wait_seconds=wait,
             read_committed=reads_committed(isolation),
         )
-        configuration = load_config(config)
     report: FlowReport = run_async(verified(configuration, request))
     found = [safe_range(proof) for proof in report.proofs]
     is_safe = not report.failures and all(each.is_whole for each in found)

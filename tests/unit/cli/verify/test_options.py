@@ -28,7 +28,6 @@ def file(tmp_path: Path) -> str:
     [
         (["A->C"], "A->C"),
         (["A-"], "is not a flow"),
-        ([], "name the flow"),
         (["A->B", "--from", "yesterday"], "yesterday"),
         (["A->B", "--isolation", "serializable"], "--isolation"),
         (["A->B", "--max-bytes-per-second", "fast"], "--max-bytes-per-second"),
