@@ -297,7 +297,7 @@ class FlowDriver:
             raise
         epoch.debts, self._debts = self._debts, ()
         for slot in epoch.slots:
-            slot.started = True
+            slot.started, slot.heard_at = True, self.clock.monotonic()
             # A task that connects after the ready one was lost is started by `rejoin` once it is ready.
             if slot.state is SlotState.PREPARED:
                 slot.tell(self.host.start(epoch, slot))

@@ -139,6 +139,7 @@ class FlowState:
             if self.clock.monotonic() >= self._look_at_targets_at:
                 # Sign first, so that a failure below cannot keep the owner from signing.
                 self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
+                await self.target_logs.look_at_starts(self.topics)
                 if await self.target_logs.look_at_ends(self.topics, copying=True):
                     self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
             await self.target_logs.put_ends_on_log(self.topics)
@@ -228,6 +229,7 @@ class FlowState:
         self._parts.modes.look_again(self.target_logs.recreated(self.topics))
         await self._parts.modes.decide(self.topics)
         await self.target_logs.note_recreated(self.topics)
+        await self.target_logs.look_at_starts(self.topics)
         if await self.target_logs.look_at_ends(self.topics, copying=bool(owned)):
             self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
         await self.target_logs.note_shortened(self.topics)

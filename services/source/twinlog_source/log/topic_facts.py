@@ -37,6 +37,14 @@ class TopicFacts:
         fact = self.control.copies.get(partition)
         return fact if fact is not None and fact.target_topic_id == topic.target_topic_id else None
 
+    def has_new_target(self, partition: TopicPartition, topic: ReplicatedTopic) -> bool:
+        """Whether the decision about the copy belongs to an earlier target topic, and nothing was written to
+        the present one since."""
+        fact, mark = self.control.copies.get(partition), self.control.targets.get(partition)
+        if fact is None or fact.target_topic_id in ("", topic.target_topic_id) or not topic.target_topic_id:
+            return False
+        return mark is None or mark.topic_id != topic.target_topic_id or not mark.end_offset
+
     async def record(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
         """Record the present topic and its copy; partitions from `known_partitions` on are newer than the
         flow."""

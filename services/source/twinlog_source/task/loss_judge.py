@@ -155,6 +155,7 @@ class LossJudge:
         """Fill what the copy lacks, or end the copy there."""
         partition = copy.partition
         if not preserved.is_at_rest(partition):
+            copy.wait_until(self.clock.monotonic() + IN_FLIGHT_SECONDS, "")
             return  # It is judged again.
         if loss.reason is LossReason.TRUNCATION:
             words = f"the source log of {partition} ended at {loss.from_offset}, before its position"

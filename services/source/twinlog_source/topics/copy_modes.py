@@ -90,8 +90,8 @@ class CopyModes:
                 continue
             topic = topics[row.partition.topic]
             fact, wanted = self.marks.copy_of(row.partition, topic), self.rule.wanted(topic.source_topic)
-            is_configured = wanted is OffsetsMode.TRANSLATED and not self._is_late(row.partition, topic)
-            if fact is None and is_configured:
+            is_first = row.partition not in self.marks.control.copies
+            if fact is None and wanted is OffsetsMode.TRANSLATED and is_first:
                 # Not stored: a copy that has not begun yet may be decided differently with other settings.
                 copy = _translated(row, topic.target_topic_id, OffsetsReason.OFFSETS_CONFIGURED)
                 self._note(CopyDecided(partition=row.partition, copy=copy))
@@ -268,7 +268,7 @@ class CopyModes:
         for partition, fact in facts.items():
             row, copy = rows[partition], begins[partition]
             if not fact.preserved:
-                await self._note_left_behind(row, copy, topics[partition.topic])
+                await self._note_left_behind(row, copy, topics)
             position = row.position
             if copy.common is not None:
                 # Do this first: whatever happens later, these records are not copied again.
@@ -309,23 +309,14 @@ class CopyModes:
         )
         await self.ledger.write(gap)
 
-    def _is_late(self, partition: TopicPartition, topic: ReplicatedTopic) -> bool:
-        """Whether the copy is decided only after its topic was put on the log as another one."""
-        known = self.marks.control.copies.get(partition)
-        return (
-            known is not None
-            and known.target_topic_id not in ("", topic.target_topic_id)
-            and not self.marks.target_was_recreated(topic)
-        )
-
-    async def _note_left_behind(self, row: PartitionRow, copy: NewCopy, topic: ReplicatedTopic) -> None:
-        """Record the loss of what only the former target topic had, of a copy that continues in another one.
-        `TargetLogs` leaves that out while the kind of copy is undecided."""
-        if self._is_late(row.partition, topic) and row.stored and row.position:
+    async def _note_left_behind(self, row: PartitionRow, copy: NewCopy, topics: Topics) -> None:
+        """Record the loss of what only the former target topic had, of a copy that continues in another
+        one."""
+        if self.new_copies.has_new_target(row, topics) and row.stored and row.position:
             begin, end = lost_with_topic(
                 position=copied_before(row, row.position),
                 first=copy.begins_at,
-                held_from=held_before(self.marks, self.table, topic, row.partition),
+                held_from=held_before(self.marks, self.table, topics[row.partition.topic], row.partition),
                 has_common=copy.common is not None,
             )
             gap = Gap(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from twinlog.config import AutoOffsetReset
+from twinlog.config import AutoOffsetReset, OffsetsMode
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNSUPPORTED
 from twinlog.kafka.ports import ConfigAdmin, KafkaCluster, OffsetSpec
@@ -67,7 +67,7 @@ class NewCopies:
                     # A position of 0 means that nothing was copied, and so does an empty target.
                     position_stored=row.stored
                     and bool(row.position)
-                    and not self._has_new_target(row, topics),
+                    and not self.has_new_target(row, topics),
                     target_end=end,
                     common=there,
                     not_before=begin if self.starts.are_told else 0,
@@ -91,7 +91,8 @@ class NewCopies:
             if isinstance(end := ends[target := target_of(row, topics)], int)
             and isinstance(begin := begins[row.partition], int)
             and begin < end
-            and (not row.stored or self._has_new_target(row, topics))
+            and (not row.stored or self.has_new_target(row, topics))
+            and self.rule.wanted(row.partition.topic) is not OffsetsMode.TRANSLATED
             and not any("compact" in policy for policy in policies[row.partition.topic])
         }
         return await self._compare(suspects, ends)
@@ -162,7 +163,7 @@ class NewCopies:
                     unknown[partition] = next(each for each in known if isinstance(each, KafkaError))
         return {**unknown, **await self.common_logs.find(asked)}
 
-    def _has_new_target(self, row: PartitionRow, topics: Topics) -> bool:
+    def has_new_target(self, row: PartitionRow, topics: Topics) -> bool:
         """Whether the known state is about an earlier target topic.
 
         This stays true until the kind of copy is decided, also when the new topic was put on the log
@@ -170,14 +171,14 @@ class NewCopies:
         """
         topic, known = topics[row.partition.topic], self.marks.control.copies.get(row.partition)
         if known is not None and known.target_topic_id and topic.target_topic_id:
-            return known.target_topic_id != topic.target_topic_id
+            return self.marks.has_new_target(row.partition, topic)
         return (row.stored or known is not None) and self.marks.target_was_recreated(topic)
 
     async def _begins(
         self, rows: Collection[PartitionRow], topics: Topics
     ) -> Mapping[TopicPartition, int | KafkaError]:
         """Where the copies would begin: at their position, or at the beginning for a new target topic."""
-        new = [row.partition for row in rows if self._has_new_target(row, topics)]
+        new = [row.partition for row in rows if self.has_new_target(row, topics)]
         starts = await self.starts.resolve(dict.fromkeys(new, AutoOffsetReset.EARLIEST))
         return {row.partition: starts.get(row.partition, row.position or 0) for row in rows}
 

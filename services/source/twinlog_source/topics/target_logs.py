@@ -4,6 +4,7 @@ written. The loss is recorded as a gap, and the copy continues.
 Not for preserved copies: their task sees where they end, and copies the lost records again.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -35,6 +36,8 @@ from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
 from twinlog_source.topics.target_marks import is_news, lost_with_topic, recalled
+
+START_LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +88,17 @@ class TargetLogs:
             if partition.topic == topic.source_topic
             and row.stored
             and row.position
-            and not row.is_preserved
-            and not self._is_undecided(row)
+            # Where a decision was stored, `CopyModes` records the loss with the next one.
+            and partition not in self.marks.control.copies
         }
         firsts = await self.starts.resolve(dict.fromkeys(stored, AutoOffsetReset.EARLIEST))
         for partition, position in stored.items():
-            first, fact = firsts[partition], self.marks.copy_of(partition, topic)
+            first = firsts[partition]
             begin, end = lost_with_topic(
                 position=position,
                 first=first if isinstance(first, int) else 0,
                 held_from=held_before(self.marks, self.table, topic, partition),
-                has_common=fact is not None and fact.since > 0,
+                has_common=False,
             )
             gap = Gap(
                 partition=partition,
@@ -105,10 +108,6 @@ class TargetLogs:
                 found_at_ms=self.clock.now_ms(),
             )
             await self.ledger.write(gap)
-
-    def _is_undecided(self, row: PartitionRow) -> bool:
-        """It may be copied again from its beginning: `CopyModes` records the loss when it decides."""
-        return row.copy is None and row.partition in self.marks.control.copies
 
     async def look_at_ends(self, topics: Topics, *, copying: bool) -> bool:
         """Check whether the copies still reach as far as they were written. Return whether to check again
@@ -121,7 +120,6 @@ class TargetLogs:
         A log that has grown again since it lost records is found by its leader epochs: a task may have been
         killed before it reported the loss.
         """
-        await self._look_at_preserved_starts(topics)
         written = self._recalled_ends(topics)
         if not written:
             return False
@@ -153,8 +151,9 @@ class TargetLogs:
                 self._note(TargetStartSeen(partition=partition, start_offset=start))
         return bool(self._ends_seen)
 
-    async def _look_at_preserved_starts(self, topics: Topics) -> None:
-        """See where preserved copies begin: what they held is recorded as lost if they are deleted."""
+    async def look_at_starts(self, topics: Topics) -> None:
+        """See where preserved copies begin: what they held is recorded as lost if they are deleted. Takes two
+        seconds at most; the next look finds what this one did not."""
         copies = {
             TopicPartition(topics[partition.topic].target_topic, partition.partition): partition
             for partition, row in self.table.rows.items()
@@ -162,7 +161,11 @@ class TargetLogs:
         }
         if not copies:
             return
-        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, copies)
+        try:
+            async with asyncio.timeout(START_LOOK_SECONDS):
+                starts = await self.target.list_offsets(OffsetSpec.EARLIEST, copies)
+        except (KafkaError, TimeoutError):
+            return
         for copy, start in starts.items():
             if isinstance(start, int):
                 self._note(TargetStartSeen(partition=copies[copy], start_offset=start))
@@ -322,17 +325,14 @@ def copied_before(row: PartitionRow, position: int) -> int:
 def held_before(
     marks: TopicFacts, table: PartitionTable, topic: ReplicatedTopic, partition: TopicPartition
 ) -> int | None:
-    """Where the copy began before the present target topic, in source offsets; None = unknown."""
+    """Where the copy began before the present target topic, in source offsets; None = unknown. To be asked
+    before a decision about the present one is recorded."""
     held_from = table.rows[partition].held_from
+    if held_from is not None:
+        return held_from
     mark, copy = marks.control.targets.get(partition), marks.control.copies.get(partition)
-    former = mark is not None and mark.topic_id != topic.target_topic_id
-    if held_from is None and mark is not None and former:
-        held_from = mark.held_from
-    if (
-        held_from is None
-        and copy is not None
-        and copy.preserved
-        and copy.target_topic_id != topic.target_topic_id
-    ):
-        return copy.since
-    return held_from
+    if copy is None:
+        return mark.held_from if mark is not None and mark.topic_id != topic.target_topic_id else None
+    if mark is not None and mark.topic_id == copy.target_topic_id and mark.held_from is not None:
+        return mark.held_from
+    return copy.since if copy.preserved else None

@@ -6,13 +6,20 @@ from typing import Any
 
 from twinlog.batches import NewRecord
 from twinlog.errors import KafkaError
+from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow, TopicPartition
+from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.log.gaps import Gap
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
-from twinlog_source.task.loss_judge import LATE_LOOK_SECONDS, TRUNCATION_DOUBT_SECONDS, LossJudge
+from twinlog_source.task.loss_judge import (
+    IN_FLIGHT_SECONDS,
+    LATE_LOOK_SECONDS,
+    TRUNCATION_DOUBT_SECONDS,
+    LossJudge,
+)
 from twinlog_source.task.partition import PartitionCopy
 from unit.source.preserved.preserved_rig import FIRST, PreservedRig
 
@@ -110,6 +117,29 @@ async def test_a_range_that_consumers_would_see_ends_the_copy_once_no_answer_is_
     rig.wait(rig.preserved.preserved.writer.settings.request_timeout_seconds + LATE_LOOK_SECONDS)
     await rig.judge()
     assert (rig.copy.needs_translation, rig.copy.committed) == (True, 10 + MOST_MARKERS)
+
+
+def test_the_end_of_the_copy_is_read_again_once_nothing_late_can_come() -> None:
+    async def story() -> None:
+        rig = Rig(start=10 + MOST_MARKERS, end=500)
+        at_target = rig.preserved.assigned(FIRST, 9, has_former_task=True)
+        await rig.judge()
+        await pause(rig.preserved.preserved.fill_after_seconds - 1)
+        assert at_target.appends.phase is Phase.SURE
+        await pause(2)
+        assert at_target.appends.next() == ReadEnd(9)
+
+    run_in_virtual_time(story())
+
+
+async def test_what_cannot_be_judged_while_the_end_is_read_is_not_asked_for_again_and_again() -> None:
+    rig = Rig(start=10 + MOST_MARKERS, end=500)
+    rig.preserved.assigned(FIRST, 9)
+    rig.preserved.preserved.doubt(FIRST)
+    await rig.judge()
+    now = rig.preserved.clock.monotonic()
+    assert not rig.copy.fetchable(now)
+    assert rig.copy.fetchable(now + IN_FLIGHT_SECONDS)
 
 
 async def test_a_lost_range_is_filled_only_once_no_answer_is_missing() -> None:

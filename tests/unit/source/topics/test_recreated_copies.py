@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.events import CopyChanged, SetAside
 from unit.source.flow_rig import FlowRig, P, ledger, reported
@@ -172,6 +174,98 @@ async def test_what_the_recreated_topic_has_of_the_source_is_no_gap(rig: FlowRig
     assert ledger(later) == []
 
 
+@pytest.mark.parametrize("then", [AUTO, TRANSLATED])
+async def test_a_copy_that_went_on_in_the_recreated_topic_has_no_other_gap(rig: FlowRig, then: str) -> None:
+    await ended_at(rig, 6)
+    first = await rig.owner(TRANSLATED)
+    assert ledger(first) == [(0, 6, "TARGET_RECREATED")]
+    for _ in range(12):
+        await write_foreign(rig)
+    await first.journal.position(P, 18)
+    await first.reread([P])
+    reported(first, position=18, source_end_offset=20, target_end_offset=12)
+    await first.leave()
+    later = await rig.owner(then)
+    assert later.table.rows[P].position == 18
+    assert ledger(later) == [(0, 6, "TARGET_RECREATED")]
+
+
+@pytest.mark.parametrize("then", [AUTO, TRANSLATED])
+async def test_a_copy_that_was_copied_again_into_the_recreated_topic_is_not_set_back(
+    rig: FlowRig, then: str
+) -> None:
+    """It begins with the source's records at their offsets, and a marker is behind them."""
+    await ended_at(rig, 6)
+    first = await rig.owner(TRANSLATED)
+    await rig.write(rig.target, "A.t", 5)
+    for _ in range(14):
+        await write_foreign(rig)
+    await first.journal.position(P, 18)
+    await first.reread([P])
+    reported(first, position=18, source_end_offset=20, target_end_offset=19)
+    await first.leave()
+    assert (await rig.owner(then)).table.rows[P].position == 18
+
+
+@pytest.mark.parametrize("before", [AUTO, TRANSLATED])
+async def test_all_that_a_deleted_topic_held_is_a_gap_where_the_new_one_has_other_records(
+    rig: FlowRig, before: str
+) -> None:
+    await rig.write(rig.source, "t", 20)
+    await rig.write(rig.target, "A.t", 20)
+    await (await rig.owner(before)).journal.position(P, 20)
+    state = await rig.owner(before)
+    reported(state, position=20, source_end_offset=20, target_end_offset=20)
+    await rig.source.delete_records({P: 12})
+    await state.leave()
+    rig.target.add_topic("A.t")
+    await write_foreign(rig)
+    for _ in range(2):
+        later = await rig.owner(AUTO)
+        assert later.table.rows[P].copy is not None
+        assert not later.table.rows[P].is_preserved
+        assert ledger(later) == [(0, 20, "TARGET_RECREATED")]
+
+
+@pytest.mark.parametrize("before", [AUTO, TRANSLATED])
+async def test_a_second_recreation_is_a_gap_of_what_the_second_topic_held(rig: FlowRig, before: str) -> None:
+    await rig.write(rig.source, "t", 20)
+    await rig.write(rig.target, "A.t", 20)
+    await (await rig.owner(before)).journal.position(P, 20)
+    state = await rig.owner(before)
+    reported(state, position=20, source_end_offset=20, target_end_offset=20)
+    await rig.target.delete_records({TopicPartition("A.t", 0): 3})
+    await state.leave()
+    await rig.source.delete_records({P: 12})
+    await (await rig.owner(before)).leave()
+    rig.target.add_topic("A.t")
+    second = await rig.owner(AUTO)
+    assert ledger(second) == [(3, 12, "TARGET_RECREATED")]
+    await second.journal.position(P, 20)
+    await second.leave()
+    await rig.source.delete_records({P: 15})
+    rig.target.add_topic("A.t")
+    later = await rig.owner(AUTO)
+    assert ledger(later) == [(3, 12, "TARGET_RECREATED"), (12, 15, "TARGET_RECREATED")]
+
+
+async def test_a_target_that_does_not_say_where_copies_begin_holds_up_no_clean_stop(rig: FlowRig) -> None:
+    await rig.write(rig.source, "t", 5)
+    state = await rig.owner(AUTO)
+    asked: list[Call] = []
+
+    def refuse(call: Call) -> None:
+        if TopicPartition("A.t", 0) in call.arguments["partitions"]:
+            asked.append(call)
+            raise from_reason(UNAVAILABLE, "list offsets", alias="B")
+
+    rig.target.intercept("list_offsets", refuse)
+    await state.leave()
+    assert asked == []
+    await state.target_logs.look_at_starts(state.topics)
+    assert asked
+
+
 async def test_a_gap_of_no_offsets_is_not_written(rig: FlowRig) -> None:
     """A copy that held nothing was created again: the source had nothing left when it began."""
     await rig.write(rig.source, "t", 5)
@@ -181,18 +275,25 @@ async def test_a_gap_of_no_offsets_is_not_written(rig: FlowRig) -> None:
     assert ledger(await rig.owner()) == []
 
 
+@pytest.mark.parametrize("mode", [AUTO, TRANSLATED])
 async def test_records_already_in_the_recreated_topic_are_not_part_of_the_gap(
-    rig: FlowRig,
+    rig: FlowRig, mode: str
 ) -> None:
     """Its coming is noticed after the first records are in it."""
     await rig.write(rig.source, "t", 20)
     await rig.write(rig.target, "A.t", 5)
-    translated = "twinlog.offsets = translated"
-    await (await rig.owner(translated)).journal.position(P, 5)
-    state = await rig.owner(translated)
+    former = await rig.owner(TRANSLATED)
+    await former.journal.position(P, 5)
+    if mode == AUTO:
+        # It was preserved once.
+        topic_id = rig.target.topics["A.t"].topic_id
+        ended = CopyFact(partition=P, preserved=False, since=1, reason="", target_topic_id=topic_id)
+        await former.journal.record(ended)
+    state = await rig.owner(mode)
     reported(state, position=5, source_end_offset=20, target_end_offset=5)
     rig.target.add_topic("A.t")
-    await rig.write(rig.target, "A.t", 3)
+    for _ in range(3):
+        await write_foreign(rig)  # at other offsets than the source's
     reported(
         state,
         position=9,
