@@ -108,6 +108,8 @@ class PartitionReport:
     """Found since the last report."""
     at_rest: bool = False
     """A preserved copy has no write in flight to the target."""
+    is_quiet: bool = False
+    """Nothing that this task sent to a preserved copy may still arrive, although it is not at rest."""
     hole_costs: tuple[HoleCostAgo, ...] = ()
     """What filling the holes of a preserved copy cost recently, at the time of the report."""
 

@@ -51,6 +51,10 @@ BEING_SET = Blocker(
 )
 
 
+LONG_AGO_SECONDS = 1e6
+"""Longer than any write may be on its way."""
+
+
 def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
     """Apply an event of one partition; `now` is in monotonic seconds."""
     match event:
@@ -98,8 +102,14 @@ def cut_off(row: PartitionRow, now: float) -> None:
 def end_in_order(row: PartitionRow, now: float) -> None:
     """Its task has sent its last message, which is on the log."""
     row.stored = True
-    if row.is_preserved and (row.report is None or not row.report.at_rest):
+    report = row.report
+    if not row.is_preserved or (report is not None and report.at_rest):
+        return
+    if report is None or not report.is_quiet or not row.knows_former_tasks:
         cut_off(row, now)
+    elif row.cut_off_at is None:
+        # It is not at rest, and nobody's writes have to be waited for.
+        cut_off(row, now - LONG_AGO_SECONDS)
 
 
 def _note_skipped(row: PartitionRow, first: int, end: int) -> None:

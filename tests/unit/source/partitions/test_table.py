@@ -46,6 +46,7 @@ from twinlog_source.partitions.events import (
 from twinlog_source.partitions.reports import ForeignWrite, PartitionReport, TaskReport
 from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.partitions.transitions import LONG_AGO_SECONDS
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 PRESERVED = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="x")
@@ -113,6 +114,19 @@ def test_what_a_task_said_last_is_on_the_log_when_its_epoch_ended_in_order() -> 
     assert not row.stored
     _, row = after(Begun(partition=P, position=0), said(9), EpochEnded(partitions=[P, Q]))
     assert (row.position, row.stored) == (9, True)
+
+
+def test_a_copy_that_is_judged_for_longer_than_an_epoch_waits_for_former_tasks_once() -> None:
+    """Each epoch ends before the copy is at rest, and its task has sent nothing."""
+    known = CopyDecided(partition=P, copy=PRESERVED, has_no_writer=True)
+    end = EpochEnded(partitions=[P])
+    _, row = after(known, Begun(partition=P, position=0), said(9, at_rest=True), end)
+    assert row.cut_off_at is None
+    _, row = after(known, Begun(partition=P, position=0), said(9), end, said(9, is_quiet=True), end)
+    assert row.cut_off_at == 4.0, "what the first task sent may still arrive"
+    table, row = after(known, Begun(partition=P, position=0), said(9, is_quiet=True), end)
+    assert row.cut_off_at == 4.0 - LONG_AGO_SECONDS
+    assert table.preserved_at_rest is False
 
 
 def test_a_position_that_was_put_back_is_stored_and_has_no_leader_epochs() -> None:

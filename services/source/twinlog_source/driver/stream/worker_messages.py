@@ -215,6 +215,7 @@ def _partition_report(report: pb.PartitionReport) -> PartitionReport:
         withdrawn=report.withdrawn,
         foreign_writes=tuple(foreign_write_of(each) for each in report.foreign_writes),
         at_rest=report.at_rest,
+        is_quiet=report.quiet,
         hole_costs=hole_costs_of(report.hole_costs),
     )
 

@@ -106,7 +106,9 @@ class Reporter:
                 copy.needs_translation,
                 copy.source_lost_from,
                 copy.target_shortened_times,
-                None if preserved is None else (*preserved.skipped, preserved.is_at_rest, is_stored),
+                None
+                if preserved is None
+                else (*preserved.skipped, preserved.is_at_rest, preserved.is_quiet, is_stored),
                 problem is None,
                 waited_seconds >= SLOW_SECONDS,
                 copy.waits(now),
@@ -124,7 +126,7 @@ class Reporter:
                     report.needs_translation = copy.needs_translation
                     report.preserved_until = preserved.preserved_until
                 if preserved is not None:
-                    report.at_rest = preserved.is_at_rest
+                    report.at_rest, report.quiet = preserved.is_at_rest, preserved.is_quiet
                     report.hole_costs.extend(hole_cost_messages(preserved.at_target.hole_cost, now))
                 pace = self.syncs.paced.pace(partition, now) if everything else None
                 if pace is not None:

@@ -9,6 +9,7 @@ lost range, a range that an operator skipped). If the copy ends among them they 
 anywhere else below its position has lost records, and they are copied again.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -99,6 +100,14 @@ class PreservedCopy:
         """As `is_idle`, and nothing that was refused or is unanswered may still arrive."""
         appends = self.at_target.appends
         return self.is_idle and appends.phase is Phase.SURE and not appends.is_proving
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether this task has neither filled anything nor lost an answer, and nothing is unanswered: its
+        end is being read, compared or judged."""
+        at_target = self.at_target
+        has_filled = at_target.filling_since > 0 or at_target.appends.phase is Phase.FILLING
+        return not has_filled and at_target.lost_at == -math.inf and not at_target.appends.in_flight_bytes
 
     def offer(self, chunk: PreparedChunk, now: float) -> None:
         """What was fetched at the log's `wanted`."""

@@ -342,6 +342,7 @@ class PartitionReport(_message.Message):
     HOLE_COSTS_FIELD_NUMBER: _builtins.int
     SOURCE_LOST_FROM_FIELD_NUMBER: _builtins.int
     TARGET_SHORTENED_TIMES_FIELD_NUMBER: _builtins.int
+    QUIET_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -388,6 +389,8 @@ class PartitionReport(_message.Message):
     """The source lost what was copied from this offset on, and twinlog.on.data.loss says that somebody has to decide."""
     target_shortened_times: _builtins.int
     """How often this task has seen that the target log had lost records: it may lose the same ones twice."""
+    quiet: _builtins.bool
+    """For a preserved copy that is not at rest: nothing that this task sent may still arrive."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -475,10 +478,11 @@ class PartitionReport(_message.Message):
         hole_costs: _abc.Iterable[Global___HoleCost] | None = ...,
         source_lost_from: _builtins.int | None = ...,
         target_shortened_times: _builtins.int = ...,
+        quiet: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "leader_epochs", b"leader_epochs", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_is_old", b"target_end_is_old", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "leader_epochs", b"leader_epochs", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "quiet", b"quiet", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_is_old", b"target_end_is_old", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015

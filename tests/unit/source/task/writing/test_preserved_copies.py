@@ -1,6 +1,7 @@
 """The preserved copies of a task: what is read, what is set aside and what is stored."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -92,6 +93,25 @@ def test_only_a_copy_that_must_keep_the_offsets_fills_a_range_that_consumers_wou
     rig.assigned(FIRST, required=required, has_former_task=True)
     assert rig.preserved.fills(FIRST, 5, 5 + MOST_MARKERS)
     assert rig.preserved.fills(FIRST, 5, 6 + MOST_MARKERS) == required
+
+
+def test_a_task_that_has_sent_nothing_late_is_quiet_also_where_its_copy_is_not_at_rest() -> None:
+    rig = PreservedRig()
+    first = rig.assigned(FIRST, 5)
+    taken = rig.preserved.by_source[FIRST]
+    rig.preserved.doubt(FIRST)
+    assert (taken.is_at_rest, taken.is_quiet) == (False, True)
+    first.appends.next()
+    rig.end_read(first, 5)
+    rig.fetched(FIRST, 5, 2)
+    send = rig.sent(first)
+    assert not taken.is_quiet, "it is unanswered"
+    rig.answered(first, send, 6)
+    assert (first.appends.phase, taken.is_at_rest, taken.is_quiet) == (Phase.FOREIGN, False, True)
+    first.lost_at = 1.0
+    assert not taken.is_quiet, "a batch whose answer was lost may still come"
+    first.lost_at, first.filling_since = -math.inf, 1.0
+    assert not taken.is_quiet, "so may a marker"
 
 
 def test_nothing_is_read_once_somebody_else_wrote_to_the_copy() -> None:
