@@ -108,6 +108,8 @@ class FlowState:
     async def take_over(self, *, displaced: bool) -> None:
         """Become the flow's owner, then read the positions from the log. Raises as `Ownership.take_over`."""
         await self.ownership.take_over(displaced=displaced)
+        if self.ownership.others_signed:
+            self.target_logs.forget()
         self._parts.modes.forget()
         self._parts.modes.without_writer.clear()
         if self.ownership.former_left_at_rest:

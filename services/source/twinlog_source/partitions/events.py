@@ -193,6 +193,13 @@ class TargetRecreated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TargetForgotten:
+    """Another process owned the flow meanwhile: what is known of the copy may be about a former topic."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChanged:
     """It is assigned with another target topic: the end of the copy is unknown."""
 
@@ -313,6 +320,7 @@ PositionEvent = (
 )
 TargetEvent = (
     TargetRecreated
+    | TargetForgotten
     | TargetChanged
     | TargetRemembered
     | TargetEndSeen

@@ -37,6 +37,7 @@ from twinlog_source.partitions.events import (
     TargetContinued,
     TargetEndSeen,
     TargetEvent,
+    TargetForgotten,
     TargetRecreated,
     TargetRemembered,
     TargetReplaced,
@@ -66,6 +67,7 @@ def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
             _change_copy(row, event)
         case (
             TargetRecreated()
+            | TargetForgotten()
             | TargetChanged()
             | TargetRemembered()
             | TargetEndSeen()
@@ -270,6 +272,8 @@ def _forget_words(row: PartitionRow) -> None:
 
 def _change_target(row: PartitionRow, event: TargetEvent) -> None:
     match event:
+        case TargetForgotten():
+            _forget_target(row)
         case TargetRecreated():
             _forget_target(row)
             row.foreign_write, row.foreign_records = None, 0
@@ -285,12 +289,7 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
         case TargetChecked(checked=checked):
             row.target_checked = checked
         case TargetStartSeen(start_offset=start):
-            if row.copy is not None and row.copy.preserved:
-                # What is filled before the copy's beginning is deleted later; the start only grows then.
-                row.held_from = max(start, row.copy.since, row.held_from or 0)
-            elif row.target_end is not None:
-                # No more records than offsets; the other offsets are transaction markers.
-                row.held_from = max(0, row.target_end_at - (row.target_end - start))
+            _see_target_start(row, start)
         case LossRecorded(loss=loss):
             row.losses = tuple(each for each in row.losses if each != loss)
         case TargetReplaced(position=position):
@@ -304,6 +303,15 @@ def _forget_target(row: PartitionRow) -> None:
     row.target_end_is_old = False
     row.target_end, row.target_end_at, row.losses, row.replaced_at = None, 0, (), None
     row.held_from = row.disproved_end = row.target_checked = None
+
+
+def _see_target_start(row: PartitionRow, start: int) -> None:
+    if row.copy is not None and row.copy.preserved:
+        # What is filled before the copy's beginning is deleted later; the start only grows then.
+        row.held_from = max(start, row.copy.since, row.held_from or 0)
+    elif row.target_end is not None:
+        # No more records than offsets; the other offsets are transaction markers.
+        row.held_from = max(0, row.target_end_at - (row.target_end - start))
 
 
 def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """Decides how a copy continues when its source lost records: it stops, leaves a gap, or fills it."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.batches import NewRecord
 from twinlog.clock import Clock
@@ -62,7 +62,7 @@ class LossJudge:
                         self._not_answered(copy, end)
             elif not goes_on(copy.fetched, epochs[copy.partition], end, compacted=copy.compacted):
                 refused.add(copy.partition)
-                if copy.is_idle and not self._is_believed(copy):
+                if copy.is_idle:
                     diverged.append(copy)
         self._judge_later([copy for copy in copies if copy.partition in refused])
         await self._judge(diverged)
@@ -76,9 +76,9 @@ class LossJudge:
             if not copy.is_idle and copy.not_before < again_at:
                 copy.wait_until(again_at, "")
 
-    def _is_believed(self, copy: PartitionCopy, until: int | None = None) -> bool:
+    def _is_believed(self, copy: PartitionCopy, until: int) -> bool:
         """Whether the position was only read again to prove the end of its copy, and the source no longer has
-        those records (those below `until`): then it continues behind them."""
+        those records below `until`: then it continues behind them."""
         if self.preserved is None or not copy.keeps_offsets:
             return False
         return self.preserved.believe(copy.partition, until)
@@ -113,7 +113,7 @@ class LossJudge:
         )
         if loss is None:
             return
-        if self._is_believed(copy, start if loss.reason is LossReason.RETENTION else None):
+        if loss.reason is LossReason.RETENTION and self._is_believed(copy, start):
             return
         if loss.reason is LossReason.TRUNCATION and copy.reason_before not in (
             PartitionReason.TRUNCATION_SUSPECTED,
@@ -154,6 +154,10 @@ class LossJudge:
     def _leave_out_of_preserved(self, copy: PartitionCopy, loss: Loss, preserved: PreservedCopies) -> None:
         """Fill what the copy lacks, or end the copy there."""
         partition = copy.partition
+        if loss.reason is LossReason.TRUNCATION and preserved.believe(partition):
+            # The source can no longer prove what is filled, and the copy ends before it. The position is
+            # behind it now.
+            loss = replace(loss, to_offset=copy.committed)
         if not preserved.is_at_rest(partition):
             copy.wait_until(self.clock.monotonic() + IN_FLIGHT_SECONDS, "")
             return  # It is judged again.

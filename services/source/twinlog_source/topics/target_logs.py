@@ -27,6 +27,7 @@ from twinlog_source.partitions.events import (
     TargetContinued,
     TargetEndSeen,
     TargetEvent,
+    TargetForgotten,
     TargetRecreated,
     TargetReplaced,
     TargetStartSeen,
@@ -64,6 +65,18 @@ class TargetLogs:
         return frozenset(
             topic.source_topic for topic in topics.values() if self.marks.target_was_recreated(topic)
         )
+
+    def forget(self) -> None:
+        """Another process owned the flow meanwhile, and the topics may be others since: what the log says of
+        the copies is newer than what is remembered of them."""
+        self._ends_seen.clear()
+        for partition in self.table.rows:
+            self._note(TargetForgotten(partition=partition))
+
+    def _noted(self, topics: Topics) -> Topics:
+        """Without topics whose copy was recreated and is not noted as that yet: what is remembered of these
+        copies is about the former topic."""
+        return {name: topic for name, topic in topics.items() if not self.marks.target_was_recreated(topic)}
 
     async def note_recreated(self, topics: Topics) -> None:
         """A recreated copy has lost what was copied before: record the gap, and continue.
@@ -120,7 +133,7 @@ class TargetLogs:
         A log that has grown again since it lost records is found by its leader epochs: a task may have been
         killed before it reported the loss.
         """
-        written = self._recalled_ends(topics)
+        written = self._recalled_ends(self._noted(topics))
         if not written:
             return False
         starts = await self.target.list_offsets(OffsetSpec.EARLIEST, written.keys())
@@ -154,6 +167,7 @@ class TargetLogs:
     async def look_at_starts(self, topics: Topics) -> None:
         """See where preserved copies begin: what they held is recorded as lost if they are deleted. Takes two
         seconds at most; the next look finds what this one did not."""
+        topics = self._noted(topics)
         copies = {
             TopicPartition(topics[partition.topic].target_topic, partition.partition): partition
             for partition, row in self.table.rows.items()
@@ -228,6 +242,7 @@ class TargetLogs:
         shortened = [row for row in self.table.rows.values() if row.losses and not row.is_preserved]
         if not shortened:
             return
+        topics = self._noted(topics)
         names = {row.partition.topic: row.target_topic for row in shortened}
         described = await self.target.describe_topics(list(names.values()))
         for row in shortened:
@@ -287,6 +302,7 @@ class TargetLogs:
         Record known losses first: behind a later end nobody would find them.
         """
         await self.note_shortened(topics)
+        topics = self._noted(topics)
         marks = []
         for partition, row in self.table.rows.items():
             topic = topics.get(partition.topic)

@@ -26,10 +26,11 @@ from unit.source.preserved.preserved_rig import FIRST, PreservedRig
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """Its log has the offsets from `start` to `end`."""
+    """Its log has the offsets from `start` to `end`, from `diverged_at` on with other records than before."""
 
     start: int
     end: int
+    diverged_at: int | None
 
     async def offsets(
         self, spec: OffsetSpec, copies: Collection[PartitionCopy]
@@ -39,13 +40,14 @@ class Source:
     async def divergences(
         self, copies: Collection[PartitionCopy]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
-        return {copy.partition: None for copy in copies}
+        return {copy.partition: self.diverged_at for copy in copies}
 
 
 @dataclass(slots=True)
 class Rig:
     start: int
     end: int
+    diverged_at: int | None = None
     preserved: PreservedRig = field(default_factory=PreservedRig)
     gaps: list[Gap] = field(default_factory=list)
 
@@ -58,7 +60,7 @@ class Rig:
 
     async def judge(self) -> None:
         """A fetch was out of range."""
-        questions: Any = Source(start=self.start, end=self.end)
+        questions: Any = Source(start=self.start, end=self.end, diverged_at=self.diverged_at)
         target_writer: Any = self
         judge = LossJudge(
             flow=Flow("A", "B"),
@@ -87,6 +89,19 @@ async def test_only_the_filled_offsets_that_the_source_lost_are_believed() -> No
     rig.preserved.fetched(FIRST, 15, 1)
     assert (at_target.appends.phase, at_target.appends.foreign_at) == (Phase.FOREIGN, 15)
     assert rig.gaps == []
+
+
+async def test_a_truncated_source_ends_a_copy_whose_filled_offsets_are_being_compared() -> None:
+    """The source lost what was compared already, and has grown again: only its leader epochs show it."""
+    rig = Rig(start=0, end=30)
+    at_target = rig.preserved.assigned(FIRST, 20, stored=10, filled=(Hole(12, 1), Hole(15, 2)))
+    rig.diverged_at = 8
+    await rig.judge()
+    assert at_target.appends.is_proving, "the topic may have been recreated"
+    rig.wait(TRUNCATION_DOUBT_SECONDS)
+    await rig.judge()
+    assert (rig.copy.needs_translation, rig.copy.committed) == (True, 8)
+    assert [(gap.from_offset, gap.to_offset, gap.reason) for gap in rig.gaps] == [(8, 20, "TRUNCATION")]
 
 
 async def test_a_copy_whose_source_was_truncated_ends_once_nothing_late_can_lengthen_it() -> None:
