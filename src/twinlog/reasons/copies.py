@@ -138,8 +138,8 @@ COPIES: Final = ReasonGroup(
         ),
         OwnReason(
             "RIGHTS_MISSING",
-            "the target refuses what a preserved copy needs: READ on the copy, and DELETE where the source's"
-            " log does not start at offset 0",
+            "the target refuses what a preserved copy needs: READ on the copy, IDEMPOTENT_WRITE where its"
+            " brokers ask for it, and DELETE where the source's log does not start at offset 0",
             "grant the rights (docs/running.md) before the copy begins",
         ),
         OwnReason(
@@ -176,8 +176,9 @@ COPIES: Final = ReasonGroup(
         ),
         OwnReason(
             "HOLE_TOO_LONG",
-            "the source has a hole of more than 128 offsets, or 10,000 where the target grants ALTER on the"
-            " cluster (aborted records, or records that retention removed): if the copy had its offsets,"
+            "a range of more than 128 offsets, or 10,000 where the target grants ALTER on the cluster, is"
+            " missing on the source (aborted records, or records that retention removed): if the copy"
+            " had its offsets,"
             " consumers with `read_uncommitted` would read empty records there",
             "for a topic whose consumers use `read_committed`: name it in `twinlog.offsets.preserved.topics`,"
             " then replace the target topic (docs/offsets.md)",
@@ -238,12 +239,14 @@ GAPS: Final = ReasonGroup(
             "TARGET_TRUNCATED",
             "the target's log ends before records that were written there (unclean election, an old"
             " disk); the range is counted back from the position, so it may begin a little early",
-            "`twinlog positions set` copies again what the source still holds",
+            "of a translated copy `twinlog positions set` copies again what the source still holds; a"
+            " preserved copy does so by itself",
         ),
         OwnReason(
             "SKIPPED_BY_OPERATOR",
             "`twinlog positions set` went forward and left these records out",
-            "`twinlog positions set` copies them as long as the source holds them",
+            "in a translated copy `twinlog positions set` copies them as long as the source holds them; a"
+            " preserved copy cannot go back (docs/offsets.md)",
         ),
     ),
 )

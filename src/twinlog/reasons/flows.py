@@ -70,7 +70,8 @@ FLOWS: Final = ReasonGroup(
         OwnReason(
             "FALLING_BEHIND",
             "`twinlog ui`: the lag is above 30 s and grows",
-            "`twinlog partitions` shows which partitions lag; `tasks.max` adds Spark tasks if cores are idle",
+            "`twinlog partitions` shows which partitions lag; give the source service more"
+            " cores, and raise `twinlog.max.slots` and `tasks.max` if they are below the number of cores",
         ),
         OwnReason(
             "TOPICS_WAITING",

@@ -35,14 +35,14 @@ def test_the_table_of_alerts_says_how_urgent_each_is_and_when_it_fires() -> None
 
 
 def test_the_table_of_boards_lists_each_with_what_it_shows() -> None:
-    section = PAGE.partition("## The boards")[2].partition("\n## ")[0]
+    section = PAGE.partition("## Dashboards")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\d: .+) \| (.+) \|$", section, re.MULTILINE)
     assert rows == [(board.title.removeprefix("Twinlog "), board.meaning) for board in BOARDS]
 
 
 COMMANDS = sorted(
     set(re.findall(r"`(twinlog [^`]+)`", PAGE))
-    | set(re.findall(r"^(?:docker compose run --rm )?(twinlog [a-z][^#\n]*)", PAGE, re.MULTILINE))
+    | set(re.findall(r"^(?:docker compose run --rm )?(twinlog [a-z][^#|\n]*)", PAGE, re.MULTILINE))
 )
 
 

@@ -132,7 +132,9 @@ REPLICATION_LOST = MetricSpec(
     name="twinlog.replication.lost",
     kind=Kind.COUNTER,
     unit="{record}",
-    description="Source offsets that can never be copied (`error.type`: RETENTION, TRUNCATION, ...).",
+    description="Source offsets whose records were lost (`error.type`: RETENTION, TOPIC_RECREATED,"
+    " TARGET_RECREATED, TARGET_TRUNCATED); not those that an operator skipped, or that only the target still"
+    " has.",
     attributes=(*FLOW, DESTINATION, ERROR_TYPE),
     service="source",
 )
