@@ -26,6 +26,8 @@ from twinlog.wire.source_offset import (
 MOST_RANGES = 100
 """The limit for one partition and reason. Above it, the two oldest ranges are joined."""
 
+TARGET_RECREATED = "TARGET_RECREATED"
+"""Only the former target topic had these records."""
 SKIPPED_BY_OPERATOR = "SKIPPED_BY_OPERATOR"
 """Left out by `twinlog positions set`."""
 

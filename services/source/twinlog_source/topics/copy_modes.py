@@ -17,7 +17,7 @@ from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.gaps import Gap
+from twinlog_source.log.gaps import TARGET_RECREATED, Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.topic_facts import TopicFacts
@@ -304,7 +304,7 @@ class CopyModes:
             partition=row.partition,
             from_offset=min(known, default=fact.since),
             to_offset=fact.since,
-            reason="TARGET_RECREATED",
+            reason=TARGET_RECREATED,
             found_at_ms=self.clock.now_ms(),
         )
         await self.ledger.write(gap)
@@ -323,7 +323,7 @@ class CopyModes:
                 partition=row.partition,
                 from_offset=begin,
                 to_offset=end,
-                reason="TARGET_RECREATED",
+                reason=TARGET_RECREATED,
                 found_at_ms=self.clock.now_ms(),
             )
             await self.ledger.write(gap)

@@ -15,7 +15,7 @@ from twinlog.kafka.ports import KafkaCluster, LogEnd, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.facts import CheckedEnd, TargetFact
-from twinlog_source.log.gaps import Gap
+from twinlog_source.log.gaps import TARGET_RECREATED, Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
@@ -117,7 +117,7 @@ class TargetLogs:
                 partition=partition,
                 from_offset=begin,
                 to_offset=end,
-                reason="TARGET_RECREATED",
+                reason=TARGET_RECREATED,
                 found_at_ms=self.clock.now_ms(),
             )
             await self.ledger.write(gap)

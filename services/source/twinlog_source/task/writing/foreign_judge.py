@@ -2,7 +2,7 @@
 record."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,6 +19,14 @@ RETRY_SECONDS = 1.0
 _NO_PRODUCER = -1
 
 
+class ReadForeignWrite(Protocol):
+    """`CopyTails.foreign_write`. Raises KafkaError."""
+
+    async def __call__(
+        self, partition: TopicPartition, foreign_at: int, lost_since: int | None, topic_id: str, /
+    ) -> ForeignWrite: ...
+
+
 class EndCopy(Protocol):
     """`PreservedCopies.end_at`."""
 
@@ -29,8 +37,7 @@ class EndCopy(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ForeignJudge:
-    foreign_write: Callable[[TopicPartition, int, int | None, str], Awaitable[ForeignWrite]]
-    """`CopyTails.foreign_write`."""
+    foreign_write: ReadForeignWrite
     tell: Callable[[TopicPartition, reports.ForeignWrite], None]
     """Called with each foreign stretch of a copy, by source partition."""
     own_producer_id: int

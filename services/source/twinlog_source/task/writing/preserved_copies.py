@@ -24,7 +24,6 @@ from twinlog_source.partitions.reports import HoleCostAgo
 from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.fill_limits import FillLimit, is_visible
 from twinlog_source.preserved.hole_cost import HoleCost, HoleCostBucket
-from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import PreservedWriter
@@ -33,7 +32,7 @@ from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.copy_endings import CopyEndings
 from twinlog_source.task.writing.filled_beginnings import FilledBeginnings
-from twinlog_source.task.writing.foreign_judge import ForeignJudge
+from twinlog_source.task.writing.foreign_judge import ForeignJudge, ReadForeignWrite
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.preserved_positions import PreservedPositions
 from twinlog_source.task.writing.settling import settle_batch
@@ -80,8 +79,7 @@ class PreservedCopies:
 
     source_alias: str
     make_writer: Callable[[Changed, Failed], PreservedWriter]
-    foreign_write: Callable[[TopicPartition, int, int | None, str], Awaitable[ForeignWrite]]
-    """`CopyTails.foreign_write`."""
+    foreign_write: ReadForeignWrite
     tell_foreign: Callable[[TopicPartition, reports.ForeignWrite], None]
     """Called with each foreign stretch of a copy, by source partition."""
     delete_before: Callable[
