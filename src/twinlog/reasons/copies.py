@@ -61,6 +61,13 @@ PARTITIONS: Final = ReasonGroup(
             "look at the target's brokers if it stays",
         ),
         OwnReason(
+            "TARGET_LOST_TAIL",
+            "a preserved copy ended before its position (unclean election, an old disk): the log and the"
+            " metric `twinlog.replication.failures` show it, the lost records are copied again, and the copy"
+            " keeps the source's offsets",
+            "see why the target lost records",
+        ),
+        OwnReason(
             "DELAYED",
             "the next records are younger than `twinlog.delay.seconds`: the partition is delayed",
             "nothing",
@@ -172,14 +179,15 @@ COPIES: Final = ReasonGroup(
             "the copy has a transaction marker where the source has a record: the target's transaction"
             " coordinator was killed while it ended a transaction that filled offsets, and ended it once"
             " more (KAFKA-19999), or another producer's transaction ended there; nothing is lost",
-            f"grant ALTER on the target cluster, and no coordinator is needed (docs/security.md); {REPLACE}",
+            "grant ALTER on the target cluster (before Kafka 3.8 CLUSTER_ACTION), and no coordinator is"
+            f" needed (docs/security.md); {REPLACE}",
         ),
         OwnReason(
             "HOLE_TOO_LONG",
-            "a range of more than 128 offsets, or 10,000 where the target grants ALTER on the cluster, is"
-            " missing on the source (aborted records, or records that retention removed): if the copy"
-            " had its offsets,"
-            " consumers with `read_uncommitted` would read empty records there",
+            "a missing range of the source (aborted records, or records that retention removed) is longer"
+            " than 128 offsets, or 10,000 where the target grants ALTER on the cluster (before Kafka 3.8"
+            " CLUSTER_ACTION): if the copy had its offsets, consumers with `read_uncommitted` would read"
+            " empty records there",
             "for a topic whose consumers use `read_committed`: name it in `twinlog.offsets.preserved.topics`,"
             " then replace the target topic (docs/offsets.md)",
         ),
@@ -196,12 +204,6 @@ COPIES: Final = ReasonGroup(
             "raise max.message.bytes or remove message.timestamp.before.max.ms of the target topic; if"
             " the copy has become translated, replace the target topic to have the source's offsets"
             " (docs/offsets.md)",
-        ),
-        OwnReason(
-            "TARGET_LOST_TAIL",
-            "a copy ended before its position (unclean election, an old disk): it is counted as a"
-            " failure, and the lost records are copied again",
-            "see why the target lost records",
         ),
     ),
 )
@@ -239,8 +241,8 @@ GAPS: Final = ReasonGroup(
             "TARGET_TRUNCATED",
             "the target's log ends before records that were written there (unclean election, an old"
             " disk); the range is counted back from the position, so it may begin a little early",
-            "of a translated copy `twinlog positions set` copies again what the source still holds; a"
-            " preserved copy does so by itself",
+            "translated copies: `twinlog positions set` copies again what the source still holds; preserved"
+            " copies do so by themselves",
         ),
         OwnReason(
             "SKIPPED_BY_OPERATOR",

@@ -110,12 +110,14 @@ PROCESSES: Final = ReasonGroup(
         OwnReason(
             "PYJWT_NOT_INSTALLED",
             "the package that checks tokens of an OpenID provider is not installed",
-            "`pip install 'twinlog-service[oidc]'`",
+            "`make install` includes it; with wheels of your own: `pip install --find-links dist"
+            " 'twinlog-service[oidc]'`",
         ),
         OwnReason(
             "OTLP_NOT_INSTALLED",
             "the package that exports telemetry by OTLP is not installed; the service runs without",
-            "`pip install 'twinlog-service[otlp]'`",
+            "`make install` includes it; with wheels of your own: `pip install --find-links dist"
+            " 'twinlog-service[otlp]'`",
         ),
         OwnReason(
             "TELEMETRY_SETTING_INVALID",

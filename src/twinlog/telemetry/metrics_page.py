@@ -21,7 +21,8 @@ The endpoint is plain HTTP without authentication: keep it on loopback or inside
 loopback it accepts only `localhost` and IP addresses as the host of the request, so that web pages of other
 sites cannot read it (DNS rebinding). Gauges are computed at each scrape.
 
-To export by OTLP, install `pip install 'twinlog-service[otlp]'` and set OpenTelemetry's own variables:
+To export by OTLP, a service needs the extra `otlp`, which `make install` includes; with wheels of your own:
+`pip install --find-links dist 'twinlog-service[otlp]'`. Set OpenTelemetry's own variables:
 `OTEL_EXPORTER_OTLP_ENDPOINT` for metrics, traces and logs, `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` and the like
 for one of them; `OTEL_TRACES_EXPORTER=none` turns one off. The protocol is gRPC. Without these variables
 nothing is exported. If the collector cannot be reached or does not answer, telemetry is dropped and the copy
