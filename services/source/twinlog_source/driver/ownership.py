@@ -65,7 +65,8 @@ class Ownership:
     former_left_at_rest: bool = False
     """At take-over, no write of former owners to preserved copies was in flight."""
     others_signed: bool = False
-    """At take-over, another process was the last that signed: what this one remembers may be outdated."""
+    """Another process has signed since this one last took over in full: what this one remembers may be
+    outdated."""
     is_still_at_rest: bool = False
     """`former_left_at_rest`, and no slot was used since: the next owner finds the copies as this one did."""
     _signed_at: float = 0.0
@@ -92,7 +93,8 @@ class Ownership:
         self.require_claim()
         self._require_whole_state()
         owner = self.positions.control.owner
-        self.others_signed = owner is not None and owner.instance != self.instance_id
+        if owner is not None and owner.instance != self.instance_id:
+            self.others_signed = True
         self.former_left_at_rest = owner is not None and (
             owner.left_at_rest or self._was_gone_long_ago(owner)
         )

@@ -129,6 +129,8 @@ class LossJudge:
                 wait_seconds=TRUNCATION_DOUBT_SECONDS,
             )
             return
+        if loss.reason is LossReason.TRUNCATION:
+            loss = self._up_to_the_end(copy, loss)
         if self.fail_on_data_loss:
             self._stop(copy, loss)
         elif copy.keeps_offsets:
@@ -137,6 +139,16 @@ class LossJudge:
         else:
             self._leave_out(copy, loss)
             copy.restart_at(loss.resume_at)
+
+    def _up_to_the_end(self, copy: PartitionCopy, loss: Loss) -> Loss:
+        """A truncated source can no longer prove what is filled in its copy: the position is the end of the
+        copy, which holds what the source lost up to there."""
+        epochs = copy.epochs
+        if self.preserved is None or not copy.keeps_offsets or not self.preserved.believe(copy.partition):
+            return loss
+        # They show the loss again, when the source has grown past the end of the copy meanwhile.
+        copy.continue_epochs(epochs)
+        return replace(loss, to_offset=copy.committed)
 
     def _stop(self, copy: PartitionCopy, loss: Loss) -> None:
         is_truncation = loss.reason is LossReason.TRUNCATION
@@ -154,10 +166,6 @@ class LossJudge:
     def _leave_out_of_preserved(self, copy: PartitionCopy, loss: Loss, preserved: PreservedCopies) -> None:
         """Fill what the copy lacks, or end the copy there."""
         partition = copy.partition
-        if loss.reason is LossReason.TRUNCATION and preserved.believe(partition):
-            # The source can no longer prove what is filled, and the copy ends before it. The position is
-            # behind it now.
-            loss = replace(loss, to_offset=copy.committed)
         if not preserved.is_at_rest(partition):
             copy.wait_until(self.clock.monotonic() + IN_FLIGHT_SECONDS, "")
             return  # It is judged again.

@@ -266,6 +266,11 @@ class PartitionCopy:
         self.epochs = ()
         self.rewind()
 
+    def continue_epochs(self, epochs: tuple[EpochStart, ...]) -> None:
+        """The records before `committed` follow those of these leader epochs. Only while idle."""
+        self.epochs = epochs
+        self.fetched_epoch = epochs[-1].leader_epoch if epochs else None
+
     def hold(self) -> None:
         """Fetch no more until `fail` reports the fault behind what is queued, or a rewind removes it."""
         self.held = True

@@ -10,17 +10,19 @@ from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.virtual_time import run_in_virtual_time
+from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
+from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.task.loss_judge import (
     IN_FLIGHT_SECONDS,
     LATE_LOOK_SECONDS,
     TRUNCATION_DOUBT_SECONDS,
     LossJudge,
 )
-from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.partition import PartitionCopy, State
 from unit.source.preserved.preserved_rig import FIRST, PreservedRig
 
 
@@ -40,7 +42,7 @@ class Source:
     async def divergences(
         self, copies: Collection[PartitionCopy]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
-        return {copy.partition: self.diverged_at for copy in copies}
+        return {copy.partition: self.diverged_at if copy.epochs else None for copy in copies}
 
 
 @dataclass(slots=True)
@@ -48,6 +50,7 @@ class Rig:
     start: int
     end: int
     diverged_at: int | None = None
+    fail_on_data_loss: bool = False
     preserved: PreservedRig = field(default_factory=PreservedRig)
     gaps: list[Gap] = field(default_factory=list)
 
@@ -68,7 +71,7 @@ class Rig:
             target_writer=target_writer,
             preserved=self.preserved.preserved,
             on_gap=self.gaps.append,
-            fail_on_data_loss=False,
+            fail_on_data_loss=self.fail_on_data_loss,
             clock=self.preserved.clock,
         )
         await judge.on_out_of_range([self.copy])
@@ -91,17 +94,59 @@ async def test_only_the_filled_offsets_that_the_source_lost_are_believed() -> No
     assert rig.gaps == []
 
 
-async def test_a_truncated_source_ends_a_copy_whose_filled_offsets_are_being_compared() -> None:
-    """The source lost what was compared already, and has grown again: only its leader epochs show it."""
-    rig = Rig(start=0, end=30)
-    at_target = rig.preserved.assigned(FIRST, 20, stored=10, filled=(Hole(12, 1), Hole(15, 2)))
+def comparing(rig: Rig, *, has_former_task: bool = False) -> PreservedPartition:
+    """A copy that ends at 20 and compares what is filled, of a source that lost what follows offset 8 and has
+    grown again: only its leader epochs show it."""
+    filled = Hole(12, 1), Hole(15, 2)
+    at_target = rig.preserved.assigned(FIRST, 20, stored=10, filled=filled, has_former_task=has_former_task)
+    rig.copy.continue_epochs((EpochStart(3, 0),))
     rig.diverged_at = 8
+    return at_target
+
+
+async def test_a_truncated_source_ends_a_copy_whose_filled_offsets_are_being_compared() -> None:
+    rig = Rig(start=0, end=30)
+    at_target = comparing(rig)
     await rig.judge()
     assert at_target.appends.is_proving, "the topic may have been recreated"
     rig.wait(TRUNCATION_DOUBT_SECONDS)
     await rig.judge()
     assert (rig.copy.needs_translation, rig.copy.committed) == (True, 8)
     assert [(gap.from_offset, gap.to_offset, gap.reason) for gap in rig.gaps] == [(8, 20, "TRUNCATION")]
+
+
+async def test_a_truncated_source_ends_such_a_copy_also_after_late_batches_were_waited_for() -> None:
+    rig = Rig(start=0, end=30)
+    comparing(rig, has_former_task=True)
+    await rig.judge()
+    rig.wait(TRUNCATION_DOUBT_SECONDS)
+    await rig.judge()
+    assert not rig.copy.needs_translation
+    rig.wait(rig.preserved.preserved.fill_after_seconds + LATE_LOOK_SECONDS)
+    await rig.judge()
+    assert (rig.copy.needs_translation, rig.copy.committed) == (True, 8)
+    assert [(gap.from_offset, gap.to_offset, gap.reason) for gap in rig.gaps] == [(8, 20, "TRUNCATION")]
+
+
+async def test_a_copy_that_compares_and_has_to_stop_names_all_that_the_source_lost() -> None:
+    rig = Rig(start=0, end=30, fail_on_data_loss=True)
+    at_target = comparing(rig)
+    await rig.judge()
+    rig.wait(TRUNCATION_DOUBT_SECONDS)
+    await rig.judge()
+    assert (rig.copy.state, rig.copy.reason) == (State.FAULTED, "DATA_LOSS")
+    assert "offsets 8 to 19" in rig.copy.message
+    assert (rig.copy.committed, rig.copy.source_lost_from) == (20, 8)
+    assert not at_target.appends.is_proving
+
+
+async def test_what_an_operator_has_to_decide_stays_when_the_comparison_is_left_out() -> None:
+    """A later task compares, and an order to move comes meanwhile."""
+    rig = Rig(start=0, end=30)
+    comparing(rig)
+    rig.copy.source_lost_from = 8
+    assert rig.preserved.preserved.believe(FIRST)
+    assert (rig.copy.committed, rig.copy.source_lost_from) == (20, 8)
 
 
 async def test_a_copy_whose_source_was_truncated_ends_once_nothing_late_can_lengthen_it() -> None:

@@ -353,6 +353,29 @@ async def test_an_owner_that_gets_the_flow_back_forgets_where_the_former_copy_be
     assert (0, 18, "TARGET_RECREATED") in ledger(await rig.owner(AUTO))
 
 
+async def test_a_take_over_that_is_tried_again_forgets_the_former_topic_too(rig: FlowRig) -> None:
+    """Its signature is on the log, and the answer was lost: it looks like the last owner."""
+    await rig.write(rig.source, "t", 20)
+    await rig.write(rig.target, "A.t", 20)
+    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
+    first = await rig.owner(TRANSLATED)
+    reported(first, position=20, source_end_offset=20, target_end_offset=20)
+    await first.leave()
+    rig.target.add_topic("A.t")
+    second = await rig.owner(TRANSLATED)
+    await rig.write(rig.source, "t", 5)
+    for _ in range(5):
+        await write_foreign(rig)
+    reported(second, position=25, source_end_offset=25, target_end_offset=5)
+    await second.journal.position(P, 25)
+    await second.leave()
+    rig.say(first.watch)
+    await first.ownership.take_over(displaced=False)  # its caller got no further
+    await first.take_over(displaced=False)
+    await first.refresh(owned=frozenset())
+    assert ledger(first) == [(0, 20, "TARGET_RECREATED")]
+
+
 async def test_an_owner_that_stays_the_owner_remembers_how_far_its_copy_reached(rig: FlowRig) -> None:
     """It takes over again after an error, and the log has an older end of the copy."""
     await rig.write(rig.source, "t", 20)

@@ -332,8 +332,11 @@ class PreservedCopies:
         taken = self.by_source.get(partition)
         if taken is None or not taken.at_target.appends.is_proving:
             return False
+        lost_from = taken.copy.source_lost_from
         taken.at_target.appends.believe(until)
         self._changed(taken.at_target)
+        # An operator still has to decide about that, wherever the copy ends.
+        taken.copy.source_lost_from = lost_from
         self.writer.wake(taken.at_target)
         return True
 
