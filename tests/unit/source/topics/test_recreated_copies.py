@@ -7,6 +7,7 @@ import pytest
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.events import CopyChanged, SetAside
 from unit.source.flow_rig import FlowRig, P, ledger, reported
@@ -309,8 +310,9 @@ async def test_records_already_in_the_recreated_topic_are_not_part_of_the_gap(
     assert ledger(state) == [(0, 6, "TARGET_RECREATED")]
 
 
-async def test_an_owner_that_gets_the_flow_back_has_no_memory_of_the_former_topic(rig: FlowRig) -> None:
-    """Another process noticed the recreated topic and copied to it. The first one was its standby."""
+async def owner_before_the_last(rig: FlowRig) -> FlowState:
+    """A process on standby that owned the flow before its target topic was recreated. Another one noticed
+    that, and has copied five records to the new topic."""
     await rig.write(rig.source, "t", 20)
     await rig.write(rig.target, "A.t", 20)
     await (await rig.owner(TRANSLATED)).journal.position(P, 20)
@@ -326,6 +328,11 @@ async def test_an_owner_that_gets_the_flow_back_has_no_memory_of_the_former_topi
     await second.journal.position(P, 25)
     await second.leave()
     rig.say(first.watch)
+    return first
+
+
+async def test_an_owner_that_gets_the_flow_back_has_no_memory_of_the_former_topic(rig: FlowRig) -> None:
+    first = await owner_before_the_last(rig)
     await first.take_over(displaced=False)
     await first.refresh(owned=frozenset())
     assert ledger(first) == [(0, 20, "TARGET_RECREATED")]
@@ -355,21 +362,7 @@ async def test_an_owner_that_gets_the_flow_back_forgets_where_the_former_copy_be
 
 async def test_a_take_over_that_is_tried_again_forgets_the_former_topic_too(rig: FlowRig) -> None:
     """Its signature is on the log, and the answer was lost: it looks like the last owner."""
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
-    first = await rig.owner(TRANSLATED)
-    reported(first, position=20, source_end_offset=20, target_end_offset=20)
-    await first.leave()
-    rig.target.add_topic("A.t")
-    second = await rig.owner(TRANSLATED)
-    await rig.write(rig.source, "t", 5)
-    for _ in range(5):
-        await write_foreign(rig)
-    reported(second, position=25, source_end_offset=25, target_end_offset=5)
-    await second.journal.position(P, 25)
-    await second.leave()
-    rig.say(first.watch)
+    first = await owner_before_the_last(rig)
     await first.ownership.take_over(displaced=False)  # its caller got no further
     await first.take_over(displaced=False)
     await first.refresh(owned=frozenset())
