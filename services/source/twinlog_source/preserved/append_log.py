@@ -184,8 +184,11 @@ class AppendLog(Generic[T]):
             self.has_lost_records = base_offset < sent.first
             self._become_foreign(min(base_offset, sent.first))
             return
-        if self.phase is Phase.SURE:
-            self._may_pipeline = True
+        if self.phase is not Phase.SURE:
+            # A batch before it was refused. A leader that forgot the writer since then takes this one,
+            # whatever lies in the place of the refused one: the end is read again from before both.
+            return
+        self._may_pipeline = True
         # The batch is at its place, so everything before it is in the log as well.
         self.acknowledged = max(self.acknowledged, sent.end)
         self._checked_to = max(self._checked_to, self.acknowledged)

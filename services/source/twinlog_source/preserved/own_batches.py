@@ -140,8 +140,11 @@ class ForeignLook:
     def see(self, header: BatchHeader) -> None:
         """Take the next batch. One that looks like a filler's is foreign here, or a repeated one of the
         filler. After it only the writer's batches count: the writer writes nothing behind a hole that was not
-        filled at its place, so no record follows another filler."""
-        is_own = self.own.owns(header, follows=self.foreign_at + self._own_behind)
+        filled at its place, so no record follows another filler. One that only begins at its offset, and does
+        not continue the previous one, is not counted: nobody knows where the records between them are."""
+        follows = (self.foreign_at + self._own_behind) & SEQUENCE_MASK
+        continues = header.base_sequence in (self.own.next_sequence, follows)
+        is_own = self.own.owns(header, follows=follows) and (continues or not begins(header))
         is_writers = header.producer_id == self.own.writer_id
         self._end = header.next_offset
         if not is_writers and not is_filler(header):

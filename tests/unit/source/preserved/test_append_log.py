@@ -36,6 +36,24 @@ def test_the_epoch_of_a_leader_counts_up_to_where_its_log_was_seen_to_end() -> N
     assert (log.epoch_that_reached(103), log.is_end_read) == (None, False)
 
 
+def test_no_answer_behind_a_refused_batch_moves_the_position() -> None:
+    """A leader that forgot the writer takes the batch behind it. A late writer may have written as many
+    offsets as the refused one has, behind somebody else's record: no base offset shows that."""
+    log: AppendLog[str] = AppendLog.starting_at(100, max_in_flight_bytes=1000)
+    log.next()
+    log.end_read(Tail(end=100, next_sequence=7, knows_writer=True))
+    log.offer([Append(100, 4, 10, "a"), Append(104, 6, 10, "b")], next_offset=110)
+    first, second = log.next(), log.next()
+    assert isinstance(first, Send)
+    assert isinstance(second, Send)
+    log.refused(first)
+    log.answered(second, 104)
+    assert log.acknowledged == 100
+    assert log.next() == ReadEnd(100)
+    log.end_read(Tail(end=110, next_sequence=17, knows_writer=True, foreign_from=100))
+    assert (log.phase, log.foreign_at) == (Phase.FOREIGN, 100)
+
+
 def ended(*filled: Hole, end: int, begun: int = 100) -> AppendLog[str]:
     """A copy that was found to end there."""
     log: AppendLog[str] = AppendLog.starting_at(begun, max_in_flight_bytes=1000)

@@ -161,3 +161,9 @@ def test_the_first_own_batch_counts_at_the_offset_of_the_next_source_record() ->
 def test_what_does_not_continue_ours_is_not_counted() -> None:
     log = [header(10, 1, STRANGER), header(11, 5, sequence=10), header(16, 5, sequence=40)]
     assert judge(log, 10) == ForeignWrite(STRANGER, 10, 5)
+
+
+def test_what_only_begins_at_its_offset_behind_a_strangers_record_is_not_counted() -> None:
+    """A leader that forgot the writer took a batch that followed a refused one: its records are nowhere."""
+    log = [header(28, 1, STRANGER), header(29, 3, sequence=28), header(32, 6, sequence=32)]
+    assert judge(log, 28, next_sequence=28) == ForeignWrite(STRANGER, 28, 3)

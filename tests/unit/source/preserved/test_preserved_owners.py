@@ -130,8 +130,11 @@ class Schedule:
                 connection.requests.clear()
 
     def _forget(self) -> None:
-        """By then the owners before have found that their lease is over (docs/adr/0008)."""
+        """By then the owners before have found that their lease is over, and the present one has heard of
+        each refusal (docs/adr/0008)."""
         quiet = not any(each.requests for each in self.leader.connections)
+        answers = (answer for each in self.leader.connections for answer in each.answers)
+        quiet = quiet and not any(isinstance(answer.outcome, Refusal) for answer in answers)
         if quiet and self.owner.is_current and not self.recreated:
             self._end_leases()
             del self.owners[:-1]
