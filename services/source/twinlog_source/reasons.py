@@ -10,6 +10,8 @@ from enum import StrEnum
 class PartitionReason(StrEnum):
     """Why a partition is in its state, as the task reports it or the driver sees it."""
 
+    COMPARING = "COMPARING"
+    """The target has records already, which are being compared with the source."""
     DATA_LOSS = "DATA_LOSS"
     DELAYED = "DELAYED"
     """The next records of a RUNNING partition are too young (`Horizon`)."""
@@ -21,6 +23,7 @@ class PartitionReason(StrEnum):
     POSITION_UNREADABLE = "POSITION_UNREADABLE"
     QUOTA = "QUOTA"
     START_GROUP_ACTIVE = "START_GROUP_ACTIVE"
+    TARGET_OPEN_TRANSACTION = "TARGET_OPEN_TRANSACTION"
     TARGET_SLOW = "TARGET_SLOW"
     """Also of a RUNNING partition: records that were read are not acknowledged."""
     THROTTLED = "THROTTLED"

@@ -21,7 +21,8 @@ from twinlog.batches.varint import encode_varint, wrap_int64
 def head_before(batch: Batch, end_offset: int, *, max_open_bytes: int = MAX_OPEN_BYTES) -> bytes:
     """An uncompressed batch of the records before `end_offset`, which ends at that offset.
 
-    It keeps the transaction and the timestamps. Raises as `open_records`.
+    It keeps the transaction and the timestamps. Empty bytes for an old message set without such a record: its
+    header does not say where it begins. Raises as `open_records`.
     """
     header = batch.header
     records = [
@@ -29,10 +30,12 @@ def head_before(batch: Batch, end_offset: int, *, max_open_bytes: int = MAX_OPEN
         for record in open_records(batch, check_crc=True, max_bytes=max_open_bytes)
         if record[0] < end_offset
     ]
+    is_old = header.magic != CURRENT_MAGIC
+    if is_old and not records:
+        return b""
     first = min(header.base_offset, records[0][0]) if records else min(header.base_offset, end_offset - 1)
     base_ms = records[0][1] if records else header.base_timestamp_ms
     latest_ms = max((record[1] for record in records), default=header.max_timestamp_ms)
-    is_old = header.magic != CURRENT_MAGIC
     payload = b"".join(_written(record, first, base_ms) for record in records)
     packed = HEADER_STRUCT.pack(
         first,

@@ -7,6 +7,19 @@ from twinlog.reasons.rows import NOTHING, REPLACE, OwnReason, ReasonGroup
 PARTITIONS: Final = ReasonGroup(
     "Partitions of a flow (`twinlog partitions`)",
     (
+        OwnReason(
+            "COMPARING",
+            "the copy is about to begin, and its target has records already: Twinlog compares them with the"
+            " source, to continue behind what both have",
+            "nothing",
+        ),
+        OwnReason(
+            "TARGET_OPEN_TRANSACTION",
+            "the copy is about to begin, its target has records already, and a transaction of an application"
+            " is open among them, so they cannot be compared with the source",
+            "end the transaction: stop or restart the application that began it; `kafka-transactions.sh"
+            " find-hanging` and `abort` on the target where the application no longer exists",
+        ),
         OwnReason("PAUSED_BY_OPERATOR", "an operator paused it, its topic or the flow", "`twinlog resume`"),
         OwnReason(
             "RECORD_TOO_LARGE",

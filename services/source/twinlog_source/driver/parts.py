@@ -82,7 +82,10 @@ def assemble_parts(
             target=known.target,
             probe=probe,
             common_logs=CommonLogs(
-                source=known.source, target=known.target, read_committed=flow.settings.read_committed
+                source=known.source,
+                target=known.target,
+                read_committed=flow.settings.read_committed,
+                clock=clock,
             ),
         ),
         confirm=confirm,

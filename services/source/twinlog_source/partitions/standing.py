@@ -143,7 +143,9 @@ def _caught_up_in(
 def _word(row: PartitionRow, facts: FlowFacts) -> tuple[PartitionState, str, str]:
     """State, reason and message, before the check for progress."""
     if row.blocker is not None:
-        return PartitionState.FAULTED, row.blocker.reason, row.blocker.message
+        is_fault = row.blocker.reason != PartitionReason.COMPARING
+        state = PartitionState.FAULTED if is_fault else PartitionState.WAITING
+        return state, row.blocker.reason, row.blocker.message
     report = row.report
     if report is not None and (_is_heard(row, facts) or report.state == PartitionState.FAULTED):
         if report.reason == PartitionReason.TARGET_SLOW and _held_by_target_quota(row, facts):

@@ -1,59 +1,53 @@
-"""Finds how much of the source is already on the target, at the same offsets, for a copy that is about to
+"""Finds how much of the source is already on the target, at the same offsets, for copies that are about to
 begin.
 
 This happens after applications moved to the other cluster, and its topics are copied back under the same
 names: the target is where the records came from. MirrorMaker 2 would copy all of them again.
-
-Two logs with a common origin are equal up to one offset and different from there on. A binary search finds
-this offset with about thirty small reads of each side. The records right before it, and at the beginning, are
-compared one by one. Timestamps count, so nothing is found if a cluster stamps its own.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
+from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.errors import TIMEOUT
-from twinlog.kafka.ports import ConfigAdmin, FetchedRecords, KafkaCluster, LogReader
-from twinlog.model import Record, TopicPartition
+from twinlog.kafka.deadline import deadline
+from twinlog.kafka.ports import ConfigAdmin, KafkaCluster
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.model import TopicPartition
 from twinlog_source.partitions.copy_mode import CommonLog
+from twinlog_source.reasons import PartitionReason
+from twinlog_source.topics.comparison import Comparison, ComparisonStopped, Logs, Suspect
 
-LOOK_SECONDS = 120.0
-"""The limit for one partition: each read is a round trip to both clusters."""
+LOOK_SECONDS = 3.0
+"""How long one call compares. The driver of the flow waits for it, with all its other work."""
+LONGEST_LOOK_SECONDS = 15.0
+"""The limit for one partition, also where a cluster does not answer a read."""
 LOOKS_AT_ONCE = 16
-COMPARED_OFFSETS = 1_000
-COMPARED_BYTES = 4 << 20
-PAGE_BYTES = 64 << 10
-READ_BYTES = 1 << 20
-AGAIN_SECONDS = 0.5
 _STAMPED_BY = "message.timestamp.type"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspect:
-    """A copy that has not begun, and whose target has records."""
-
-    source: TopicPartition
-    target: TopicPartition
-    source_start: int
-    source_end: int
-    target_start: int
-    target_end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class CommonLogs:
     source: KafkaCluster
     target: KafkaCluster
     read_committed: bool
+    clock: Clock
+    _begun: dict[TopicPartition, Comparison] = field(default_factory=dict)
+    """Comparisons that have not ended, by source partition."""
+
+    def forget(self) -> None:
+        """Comparisons that have not ended begin again: the logs may be others by now."""
+        self._begun.clear()
 
     async def find(
         self, suspects: Collection[Suspect]
     ) -> Mapping[TopicPartition, CommonLog | KafkaError | None]:
         """Return the result by source partition; None where the logs have nothing in common, or it is
-        unknown. Raises KafkaError."""
-        suspects = [each for each in suspects if _begin(each) < min(each.target_end, each.source_end)]
+        unknown. Where the comparison has not ended yet, the result is a TransientKafkaError (COMPARING), and
+        the next call continues it. Takes `LOOK_SECONDS` and the time of one
+        read. Raises KafkaError."""
+        suspects = [each for each in suspects if each.begin < min(each.target_end, each.source_end)]
         if not suspects:
             return {}
         stamped = await _stamped_by_broker(self.source, {each.source.topic for each in suspects})
@@ -64,129 +58,47 @@ class CommonLogs:
             if each.source.topic not in stamped and each.target.topic not in stamped_there
         ]
         found: dict[TopicPartition, CommonLog | KafkaError | None] = {}
+        until = self.clock.monotonic() + LOOK_SECONDS
         at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
         async with (
             self.source.reader(read_committed=self.read_committed) as source,
             self.target.reader(read_committed=self.read_committed) as target,
             asyncio.TaskGroup() as group,
         ):
+            logs = Logs(source, target, lambda: self.clock.monotonic() < until)
 
             async def look(suspect: Suspect) -> None:
                 async with at_once:
-                    found[suspect.source] = await _look(suspect, source, target)
+                    found[suspect.source] = await self._look(suspect, logs)
 
             for each in comparable:
                 group.create_task(look(each), name=f"compare {each.source} with its copy")
         return found
 
-
-async def _look(suspect: Suspect, source: LogReader, target: LogReader) -> CommonLog | KafkaError | None:
-    try:
-        async with asyncio.timeout(LOOK_SECONDS):
-            return await _Pair(suspect, source, target).common()
-    except KafkaError as error:
-        # A log that may not be read counts as one with nothing in common.
-        return error if error.retriable else None
-    except TimeoutError:
-        words = f"{suspect.target}: not compared with its source within {LOOK_SECONDS:g} s"
-        return TransientKafkaError(words, reason=TIMEOUT.name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    suspect: Suspect
-    source: LogReader
-    target: LogReader
-
-    async def common(self) -> CommonLog | None:
-        begin, end = _begin(self.suspect), self.suspect.target_end
-        first = await _first(self.target, self.suspect.target, begin, end)
-        if first is None or not await self._is_common_from(begin):
-            return None
-        low, high = begin, end
-        while high - low > 1:
-            middle = (low + high) // 2
-            if await self._is_common_from(middle):
-                low = middle
-            else:
-                high = middle
-        common_end = min(high, self.suspect.source_end)
-        for window in (begin, max(begin, common_end - COMPARED_OFFSETS)):
-            if not await self._are_equal(window, min(window + COMPARED_OFFSETS, common_end)):
+    async def _look(self, suspect: Suspect, logs: Logs) -> CommonLog | KafkaError | None:
+        begun = self._begun.pop(suspect.source, None)
+        comparison = begun if begun is not None and begun.suspect.is_also(suspect) else Comparison(suspect)
+        try:
+            logs.stop_in_time()
+            async with deadline(LONGEST_LOOK_SECONDS, f"compare {suspect.target} with its source"):
+                return await comparison.common(logs)
+        except ComparisonStopped:
+            self._begun[suspect.source] = comparison
+            return _unfinished(suspect)
+        except KafkaError as error:
+            if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
+                # Retention has deleted the beginning meanwhile.
+                return _unfinished(suspect)
+            if not error.retriable:
+                # A log that may not be read counts as one with nothing in common.
                 return None
-        return CommonLog(begin, common_end)
-
-    async def _is_common_from(self, offset: int) -> bool:
-        """Whether the first record of both logs from an offset on is the same, at the same offset."""
-        end = self.suspect.target_end
-        here = await _first(self.source, self.suspect.source, offset, min(end, self.suspect.source_end))
-        there = await _first(self.target, self.suspect.target, offset, end)
-        return here is None is there or (here is not None and there is not None and _same(here, there))
-
-    async def _are_equal(self, begin: int, end: int) -> bool:
-        here, read_to = await _read(self.source, self.suspect.source, begin, end)
-        there, read_there_to = await _read(self.target, self.suspect.target, begin, end)
-        to = min(read_to, read_there_to)
-        ours = [each for each in here if each.offset < to]
-        theirs = [each for each in there if each.offset < to]
-        return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+            self._begun[suspect.source] = comparison
+            return error
 
 
-def _begin(suspect: Suspect) -> int:
-    return max(suspect.source_start, suspect.target_start)
-
-
-def _same(here: Record, there: Record) -> bool:
-    return (
-        here.offset == there.offset
-        and here.timestamp_ms == there.timestamp_ms
-        and here.key == there.key
-        and here.value == there.value
-        and here.headers == there.headers
-    )
-
-
-async def _fetch(
-    reader: LogReader, partition: TopicPartition, offset: int, *, known_end: int, max_bytes: int
-) -> FetchedRecords:
-    """Fetch; a new leader may show less than the log was known to have for a while, so it is asked again. The
-    caller bounds the time."""
-    wait_seconds = 0.0
-    while True:
-        fetched = await reader.fetch(partition, offset, max_wait_seconds=wait_seconds, max_bytes=max_bytes)
-        if fetched.next_offset > offset or fetched.high_watermark >= known_end:
-            return fetched
-        wait_seconds = AGAIN_SECONDS
-
-
-async def _first(reader: LogReader, partition: TopicPartition, begin: int, end: int) -> Record | None:
-    """The first record of a log between two offsets."""
-    at = begin
-    while at < end:
-        fetched = await _fetch(reader, partition, at, known_end=end, max_bytes=PAGE_BYTES)
-        for record in fetched.records:
-            if record.offset >= begin:
-                return record if record.offset < end else None
-        if fetched.next_offset <= at:
-            return None
-        at = fetched.next_offset
-    return None
-
-
-async def _read(
-    reader: LogReader, partition: TopicPartition, begin: int, end: int
-) -> tuple[Sequence[Record], int]:
-    """The records of a log between two offsets, and how far it was read."""
-    found: list[Record] = []
-    at, size_bytes = begin, 0
-    while at < end and size_bytes < COMPARED_BYTES:
-        fetched = await _fetch(reader, partition, at, known_end=end, max_bytes=READ_BYTES)
-        found += [each for each in fetched.records if begin <= each.offset < end]
-        size_bytes += sum(len(each.key or b"") + len(each.value or b"") for each in fetched.records)
-        if fetched.next_offset <= at:
-            return found, end
-        at = fetched.next_offset
-    return found, min(at, end)
+def _unfinished(suspect: Suspect) -> TransientKafkaError:
+    words = f"{suspect.target} has records already, and is being compared with its source"
+    return TransientKafkaError(words, reason=PartitionReason.COMPARING)
 
 
 async def _stamped_by_broker(cluster: ConfigAdmin, topics: Collection[str]) -> set[str]:

@@ -39,6 +39,7 @@ from twinlog_source.partitions.events import (
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
+from twinlog_source.reasons import PartitionReason
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.new_copies import NewCopies, refusal
 from twinlog_source.topics.target_logs import copied_before, held_before
@@ -72,6 +73,7 @@ class CopyModes:
 
     def forget(self) -> None:
         """Another process may have decided meanwhile: read the log again."""
+        self.new_copies.common_logs.forget()
         for partition in self.table.rows:
             self._note(CopyChanged(partition=partition, copy=None))
 
@@ -130,7 +132,9 @@ class CopyModes:
         return undecided
 
     def _set_aside(self, row: PartitionRow, reason: str, message: str) -> None:
-        retry_at = self.clock.monotonic() + RETRY_SECONDS
+        # A comparison continues with the next look.
+        wait_seconds = 0.0 if reason == PartitionReason.COMPARING else RETRY_SECONDS
+        retry_at = self.clock.monotonic() + wait_seconds
         self._note(SetAside(partition=row.partition, reason=reason, message=message, retry_at=retry_at))
 
     def _note(self, event: Event) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from twinlog.config import AutoOffsetReset, OffsetsMode
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.errors import UNSUPPORTED
 from twinlog.kafka.ports import ConfigAdmin, KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
@@ -13,7 +13,9 @@ from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import CommonLog, NewCopy, OffsetsReason
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.target_probe import TargetProbe
-from twinlog_source.topics.common_logs import CommonLogs, Suspect
+from twinlog_source.reasons import PartitionReason
+from twinlog_source.topics.common_logs import CommonLogs
+from twinlog_source.topics.comparison import Suspect
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
 
@@ -95,7 +97,7 @@ class NewCopies:
             and self.rule.wanted(row.partition.topic) is not OffsetsMode.TRANSLATED
             and not any("compact" in policy for policy in policies[row.partition.topic])
         }
-        return await self._compare(suspects, ends)
+        return await self._compare(suspects, ends, topics)
 
     async def written_by_others(
         self, rows: Collection[PartitionRow], topics: Topics
@@ -122,7 +124,7 @@ class NewCopies:
                 found[partition] = producer
             elif producer is not None and producer != ours:
                 suspects[partition] = target
-        for partition, common in (await self._compare(suspects, ends)).items():
+        for partition, common in (await self._compare(suspects, ends, topics)).items():
             if isinstance(common, KafkaError):
                 found[partition] = common
             elif common is not None and common.end > positions[partition]:
@@ -135,6 +137,7 @@ class NewCopies:
         self,
         suspects: Mapping[TopicPartition, TopicPartition],
         ends: Mapping[TopicPartition, int | KafkaError],
+        topics: Topics,
     ) -> Mapping[TopicPartition, CommonLog | KafkaError | None]:
         """`suspects` by source partition; `ends` of the target's partitions."""
         if not suspects:
@@ -143,12 +146,21 @@ class NewCopies:
         starts = await self.source.list_offsets(OffsetSpec.EARLIEST, suspects)
         source_ends = await self.source.list_offsets(latest, suspects)
         target_starts = await self.target.list_offsets(OffsetSpec.EARLIEST, suspects.values())
+        stable = await self.target.list_offsets(latest, suspects.values())
         asked: list[Suspect] = []
         unknown: dict[TopicPartition, CommonLog | KafkaError | None] = {}
         for partition, target in suspects.items():
-            known = starts[partition], source_ends[partition], target_starts[target], ends[target]
+            known = (
+                starts[partition],
+                source_ends[partition],
+                target_starts[target],
+                ends[target],
+                stable[target],
+            )
             match known:
-                case (int(source_start), int(source_end), int(target_start), int(target_end)):
+                case (int(), int(), int(), int(target_end), int(readable_end)) if readable_end < target_end:
+                    unknown[partition] = _open_transaction(target, readable_end)
+                case (int(source_start), int(source_end), int(target_start), int(target_end), int()):
                     asked.append(
                         Suspect(
                             source=partition,
@@ -157,6 +169,10 @@ class NewCopies:
                             source_end=source_end,
                             target_start=target_start,
                             target_end=target_end,
+                            topic_ids=(
+                                topics[partition.topic].source_topic_id,
+                                topics[partition.topic].target_topic_id,
+                            ),
                         )
                     )
                 case _:
@@ -224,6 +240,15 @@ def refusal(error: KafkaError) -> tuple[str, str]:
     """Reason and message for a target that does not support what a preserved copy needs."""
     too_old = error.reason == UNSUPPORTED.name
     return (OffsetsReason.TARGET_TOO_OLD if too_old else OffsetsReason.RIGHTS_MISSING), str(error)
+
+
+def _open_transaction(target: TopicPartition, since: int) -> TransientKafkaError:
+    """No read_committed reader sees what lies behind it."""
+    return TransientKafkaError(
+        f"a transaction is open on {target} since offset {since}: what lies behind it cannot be compared with"
+        " the source before it ends",
+        reason=PartitionReason.TARGET_OPEN_TRANSACTION,
+    )
 
 
 async def _policies(cluster: ConfigAdmin, topics: Collection[str]) -> dict[str, str]:

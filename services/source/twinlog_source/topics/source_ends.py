@@ -21,9 +21,22 @@ LOOK_SECONDS = 2.0
 PARTITIONS_PER_SECOND = 2000
 """Many partitions are read less often, so that reading stays a small share of a core."""
 FLOWS_PER_SECOND = 10
-"""How often all flows of a process together read at most."""
+"""How often all flows of a process together read."""
+LONGEST_LOOK_SECONDS = 10.0
+"""However many partitions and flows there are: an end that was read is valid for little longer
+(`END_VALID_SECONDS`), and without it the lag would be unknown."""
 TIMESTAMPS_AT_ONCE = 20
 """The most timestamps that one call reads: each takes a fetch of its own."""
+
+
+def look_seconds(partitions: int, flows: int) -> float:
+    """The time between two reads of a flow's partitions, in a process of so many flows.
+
+    >>> [look_seconds(*each) for each in ((100, 1), (10_000, 1), (100_000, 1), (100, 50), (100, 1_000))]
+    [2.0, 5.0, 10.0, 5.0, 10.0]
+    """
+    wanted_seconds = max(partitions / PARTITIONS_PER_SECOND, flows / FLOWS_PER_SECOND)
+    return min(LONGEST_LOOK_SECONDS, max(LOOK_SECONDS, wanted_seconds))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,9 +65,7 @@ class SourceEnds:
         partitions = list(self.table.rows)
         if not partitions:
             return
-        self._due_at = self.clock.monotonic() + max(
-            LOOK_SECONDS, len(partitions) / PARTITIONS_PER_SECOND, self.flows / FLOWS_PER_SECOND
-        )
+        self._due_at = self.clock.monotonic() + look_seconds(len(partitions), self.flows)
         spec = OffsetSpec.LAST_STABLE if self.read_committed else OffsetSpec.LATEST
         asked_at = self.clock.monotonic()
         try:

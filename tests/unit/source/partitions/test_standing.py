@@ -247,3 +247,14 @@ def test_a_partition_that_keeps_up_has_caught_up_and_one_that_stands_never_does(
     row.position = 25
     assert standing_of(row, FACTS).caught_up_in_seconds == 0.0
     assert standing_of(row, replace(FACTS, positions_known=False)).caught_up_in_seconds is None
+
+
+@pytest.mark.parametrize(("reason", "state"), [("COMPARING", WAITING), ("TARGET_OPEN_TRANSACTION", FAULTED)])
+def test_a_copy_whose_target_is_being_compared_waits_and_is_no_fault(
+    reason: str, state: PartitionState
+) -> None:
+    row = PartitionRow(partition=P, target_topic="A.t")
+    table = one_row(row)
+    table.apply(SetAside(partition=P, reason=reason, message="words", retry_at=0.0), 0.0)
+    said_of = standing_of(table.rows[P], FACTS)
+    assert (said_of.state, said_of.reason, said_of.message) == (state, reason, "words")

@@ -1,6 +1,9 @@
 """What the target holds of a source already: found by halves, compared, and not copied twice."""
 
+import asyncio
+from contextlib import suppress
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 from hypothesis import given
@@ -8,15 +11,17 @@ from hypothesis import strategies as st
 
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import ConfigChange, OffsetSpec
-from twinlog.model import TopicPartition
+from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import ClaimFact
 from twinlog_source.partitions.copy_mode import CommonLog
-from twinlog_source.topics.common_logs import CommonLogs, Suspect
+from twinlog_source.topics.common_logs import CommonLogs
+from twinlog_source.topics.comparison import Comparison, ComparisonStopped, Logs, Suspect
 from unit.source.flow_rig import FlowRig, P
 from unit.source.topics.copy_modes_rig import AUTO, COPY, PRESERVED, assigned, blocker, kind
 
@@ -30,14 +35,14 @@ async def write(cluster: FakeCluster, partition: TopicPartition, values: list[in
             )
 
 
-async def common(source: FakeCluster, target: FakeCluster) -> CommonLog | KafkaError | None:
+async def suspect_of(source: FakeCluster, target: FakeCluster) -> Suspect:
     bounds = []
     for cluster, partition in ((source, P), (target, COPY)):
         for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
             found = (await cluster.list_offsets(spec, [partition]))[partition]
             assert isinstance(found, int)
             bounds.append(found)
-    suspect = Suspect(
+    return Suspect(
         source=P,
         target=COPY,
         source_start=bounds[0],
@@ -45,8 +50,31 @@ async def common(source: FakeCluster, target: FakeCluster) -> CommonLog | KafkaE
         target_start=bounds[2],
         target_end=bounds[3],
     )
-    logs = CommonLogs(source=source, target=target, read_committed=True)
-    return (await logs.find([suspect])).get(P)
+
+
+async def common(source: FakeCluster, target: FakeCluster) -> CommonLog | KafkaError | None:
+    logs = CommonLogs(source=source, target=target, read_committed=True, clock=FakeClock())
+    return (await logs.find([await suspect_of(source, target)])).get(P)
+
+
+async def common_in_steps(source: FakeCluster, target: FakeCluster) -> CommonLog | None:
+    """As `common`, with looks that end after one read or two."""
+    comparison = Comparison(await suspect_of(source, target))
+    async with source.reader(read_committed=True) as here, target.reader(read_committed=True) as there:
+        turns = cycle((True, False))
+        logs = Logs(here, there, lambda: next(turns))
+        for _ in range(100):
+            with suppress(ComparisonStopped):
+                return await comparison.common(logs)
+    raise AssertionError("it makes no progress")
+
+
+class SlowClock(FakeClock):
+    """A second passes between any two looks at it."""
+
+    def monotonic(self) -> float:
+        self.advance(1.0)
+        return super().monotonic()
 
 
 def clusters() -> tuple[FakeCluster, FakeCluster]:
@@ -74,6 +102,55 @@ async def test_the_common_part_of_two_logs_of_one_origin_is_found_exactly(
     begin = max(min(trimmed, shared + more), min(trimmed_there, shared + others))
     expected = CommonLog(begin, shared) if begin < shared else None
     assert await common(source, target) == expected
+    if begin < shared + others and begin < shared + more:
+        assert await common_in_steps(source, target) == expected
+
+
+async def test_a_comparison_that_takes_long_goes_on_with_the_next_look() -> None:
+    """The driver of the flow waits for each look with all its other work."""
+    source, target = clusters()
+    await write(source, P, list(range(100)))
+    await write(target, COPY, list(range(90)))
+    logs = CommonLogs(source=source, target=target, read_committed=True, clock=SlowClock())
+    suspect = await suspect_of(source, target)
+    looks = 0
+    while isinstance(found := (await logs.find([suspect]))[P], KafkaError):
+        assert found.reason == "COMPARING"
+        looks += 1
+        assert looks < 100
+    assert (found, looks > 3) == (CommonLog(0, 90), True)
+
+
+async def test_a_comparison_begins_again_where_the_logs_are_others() -> None:
+    source, target = clusters()
+    await write(source, P, list(range(100)))
+    await write(target, COPY, list(range(90)))
+    logs = CommonLogs(source=source, target=target, read_committed=True, clock=SlowClock())
+    suspect = await suspect_of(source, target)
+    for _ in range(5):
+        await logs.find([suspect])
+    recreated = FakeCluster("A", clock=FakeClock())
+    recreated.add_topic(P.topic)
+    await write(recreated, P, list(range(500, 600)))
+    logs.source = recreated
+    suspect = replace(suspect, topic_ids=("another", ""))
+    while isinstance(found := (await logs.find([suspect]))[P], KafkaError):
+        pass
+    assert found is None
+
+
+async def test_a_log_that_retention_shortens_during_the_comparison_is_compared_again() -> None:
+    """To take it for one with nothing in common would copy all of it again."""
+    source, target = clusters()
+    await write(source, P, list(range(100)))
+    await write(target, COPY, list(range(90)))
+    suspect = await suspect_of(source, target)
+    await target.delete_records({COPY: 40})
+    logs = CommonLogs(source=source, target=target, read_committed=True, clock=FakeClock())
+    found = (await logs.find([suspect]))[P]
+    assert isinstance(found, KafkaError)
+    assert found.reason == "COMPARING"
+    assert (await logs.find([await suspect_of(source, target)]))[P] == CommonLog(40, 90)
 
 
 async def test_logs_that_differ_between_records_that_are_equal_are_not_of_one_origin() -> None:
@@ -148,6 +225,22 @@ async def test_a_target_with_other_records_gets_all_of_the_source(rig: FlowRig) 
     await write(rig.target, COPY, [24])
     state = await rig.owner(AUTO)
     assert (kind(state), assigned(state).position) == ((False, 0, "TARGET_NOT_EMPTY", 0, 0), 0)
+
+
+async def test_an_open_transaction_on_the_target_holds_up_only_its_partition(rig: FlowRig) -> None:
+    """Nobody sees what lies behind it: the look does not wait until it ends, and is repeated."""
+    await write(rig.source, P, [1, 2, 3, 4, 5, 6])
+    await write(rig.target, COPY, [1, 2, 3, 4])
+    record = Record(offset=-1, timestamp_ms=1_005, key=b"k", value=b"5", headers=())
+    number = rig.target.append_transaction(COPY, [record], Transaction.OPEN)
+    state = await asyncio.wait_for(rig.owner(AUTO), 1.0)
+    assert blocker(state) == "TARGET_OPEN_TRANSACTION"
+    waits = state.table.rows[P].blocker
+    assert waits is not None
+    assert "a transaction is open on A.t-0 since offset 4" in waits.message
+    rig.target.finish_transaction(COPY, number, Transaction.ABORTED)
+    again = await rig.owner(AUTO)
+    assert assigned(again).position == 4
 
 
 async def test_a_flow_that_begins_at_the_end_leaves_out_what_it_was_told_to(rig: FlowRig) -> None:

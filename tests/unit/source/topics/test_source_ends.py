@@ -10,8 +10,15 @@ from twinlog_source.partitions.events import (
     Begun,
     TopicsChosen,
 )
+from twinlog_source.partitions.standing import END_VALID_SECONDS
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.topics.source_ends import LOOK_SECONDS, PARTITIONS_PER_SECOND, SourceEnds
+from twinlog_source.topics.source_ends import (
+    LOOK_SECONDS,
+    PARTITIONS_PER_SECOND,
+    TIMEOUT_SECONDS,
+    SourceEnds,
+    look_seconds,
+)
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -70,6 +77,11 @@ async def test_many_partitions_are_looked_at_less_often() -> None:
     await ends.look()
     site.clock.advance(3.9)
     assert not ends.is_due
+
+
+@pytest.mark.parametrize(("partitions", "flows"), [(1_000_000, 1), (10, 1_000)])
+def test_an_end_is_read_again_before_it_is_too_old_to_tell_the_lag(partitions: int, flows: int) -> None:
+    assert look_seconds(partitions, flows) + TIMEOUT_SECONDS <= END_VALID_SECONDS
 
 
 async def test_a_source_that_is_away_leaves_what_was_known_and_its_reason() -> None:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.batches.cutting import head_before
-from twinlog.batches.header import iter_batches
+from twinlog.batches.header import UNKNOWN_COUNT, iter_batches
+from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
 from twinlog_source.reasons import PartitionReason
 
@@ -29,6 +30,8 @@ class Cut(NamedTuple):
     wait_seconds: float = 0.0
     """For how long nothing more may be copied; FOR_EVER: this copy ends there."""
     reason: str = ""
+    fault: WireFormatError | None = None
+    """Why the batch at the fetch offset, in which this copy ends, cannot be cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,8 @@ class Horizon:
         return not self.delay_seconds and self.until is None
 
     def cut(self, partition: TopicPartition, records: bytes | memoryview, *, offset: int, now_ms: int) -> Cut:
-        """Remove what is not due from a fetch at `offset`. Raises WireFormatError for an unreadable batch."""
+        """Remove what is not due from a fetch at `offset`. Raises WireFormatError when the fetch
+        cannot be divided into batches."""
         if self.is_open:
             return Cut(records)
         end = FOR_EVER if self.until is None else self.until.get(partition, 0)
@@ -60,10 +64,15 @@ class Horizon:
                     shortest_seconds = max(1.0, self.delay_seconds * _SHORTEST_LOOK_SHARE)
                     look_seconds = min(max(wait_seconds, shortest_seconds), _LONGEST_LOOK_SECONDS)
                     return Cut(records[:size], look_seconds, PartitionReason.DELAYED)
-            if header.base_offset >= end:
+            # The offset of an old message set is that of its last record.
+            if header.base_offset >= end and header.record_count != UNKNOWN_COUNT:
                 return Cut(records[:size], FOR_EVER, PartitionReason.UNTIL_REACHED)
             if header.next_offset > end:
-                head = head_before(batch, int(end), max_open_bytes=self.max_open_bytes)
+                try:
+                    head = head_before(batch, int(end), max_open_bytes=self.max_open_bytes)
+                except WireFormatError as error:
+                    # What lies before it comes first; the next fetch begins with it.
+                    return Cut(records[:size], fault=None if size else error)
                 return Cut(bytes(records[:size]) + head, FOR_EVER, PartitionReason.UNTIL_REACHED)
             size += len(batch.data)
             if header.next_offset == end:

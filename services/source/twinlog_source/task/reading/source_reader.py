@@ -310,13 +310,22 @@ class SourceReader:
         )
 
     def _within_horizon(self, copy: PartitionCopy, answer: FetchedPartition) -> bytes | memoryview:
-        """What may be copied of an answer now. Damaged bytes are left to the preparation."""
+        """What may be copied of an answer now; sets the partition aside where its end cannot be found. Other
+        damaged bytes are left to the preparation."""
         try:
             cut = self.horizon.cut(
                 copy.partition, answer.records, offset=answer.fetch_offset, now_ms=self.clock.now_ms()
             )
         except WireFormatError:
             cut = Cut(answer.records)
+        if cut.fault is not None:
+            copy.fail(
+                reason=cut.fault.reason,
+                message=f"the copy ends within this batch, and it cannot be opened: {cut.fault}",
+                retriable=False,
+                now=self.clock.monotonic(),
+                keep_in_flight=True,
+            )
         if cut.reason:
             copy.wait_until(self.clock.monotonic() + cut.wait_seconds, cut.reason)
         return cut.records

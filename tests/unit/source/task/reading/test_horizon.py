@@ -11,6 +11,7 @@ from twinlog.batches.records import decode_batch
 from twinlog.config.flow.copy_until import parse_until, until_json
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
+from twinlog.testing.old_messages import old_message, old_wrapper
 from twinlog.testing.source_batches import source_batch
 from twinlog_source.config import source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings
@@ -93,6 +94,36 @@ def test_a_copy_ends_at_its_very_offset(sizes: list[int], codec: Codec, holes: s
     batches = [*iter_batches(cut.records)]
     assert all(crc_is_valid(batch) for batch in batches)
     assert all(batch.header.next_offset <= until for batch in batches)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("until", range(12))
+def test_a_copy_ends_within_an_old_message_set(magic: int, until: int) -> None:
+    """Its header has the offset of its last record."""
+    inner = [old_message(each, None, b"v", magic=magic) for each in range(10)]
+    data = old_wrapper(4, b"".join(inner[:5]), magic=magic)
+    if magic:
+        data += old_wrapper(9, b"".join(old_message(each, None, b"v") for each in range(5)))
+    else:
+        data += old_wrapper(9, b"".join(inner[5:]), magic=magic)
+    cut = Horizon(until={ORDERS: until}).cut(ORDERS, data, offset=0, now_ms=NOW_MS)
+    assert offsets(cut.records) == list(range(min(until, 10)))
+    assert cut.reason == (PartitionReason.UNTIL_REACHED if until <= 10 else "")
+
+
+def test_what_lies_before_a_batch_that_cannot_be_cut_is_copied_first() -> None:
+    """Never what lies behind the end."""
+    data = b"".join(
+        source_batch([record(each) for each in range(first, first + 3)], codec=Codec.ZSTD)
+        for first in (0, 3, 6)
+    )
+    horizon = Horizon(until={ORDERS: 4}, max_open_bytes=10)
+    cut = horizon.cut(ORDERS, data, offset=0, now_ms=NOW_MS)
+    assert (offsets(cut.records), cut.fault) == ([0, 1, 2], None)
+    rest = horizon.cut(ORDERS, data[len(cut.records) :], offset=3, now_ms=NOW_MS)
+    assert (bytes(rest.records), rest.reason) == (b"", "")
+    assert rest.fault is not None
+    assert rest.fault.reason == "BATCH_TOO_LARGE"
 
 
 def test_a_partition_that_is_not_named_is_not_copied() -> None:

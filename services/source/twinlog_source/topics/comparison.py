@@ -1,0 +1,188 @@
+"""One comparison of a source partition with its target: where do two logs of one origin part?
+
+Two logs with a common origin are equal up to one offset and different from there on. A binary search finds
+this offset with about thirty small reads of each side. The records right before it, and at the beginning, are
+compared one by one. Timestamps count, so nothing is found if a cluster stamps its own.
+
+A comparison can stop between two reads and continue later where it stopped, so it makes progress however slow
+the clusters are, and whoever runs it is free in between.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from twinlog.kafka.ports import FetchedRecords, LogReader
+from twinlog.model import Record, TopicPartition
+from twinlog_source.partitions.copy_mode import CommonLog
+
+COMPARED_OFFSETS = 1_000
+COMPARED_BYTES = 4 << 20
+PAGE_BYTES = 64 << 10
+READ_BYTES = 256 << 10
+AGAIN_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A copy that has not begun, and whose target has records."""
+
+    source: TopicPartition
+    target: TopicPartition
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    topic_ids: tuple[str, str] = ("", "")
+    """Of the source and the target topic; empty = unknown."""
+
+    @property
+    def begin(self) -> int:
+        """Where the log that begins later begins."""
+        return max(self.source_start, self.target_start)
+
+    def is_also(self, later: "Suspect") -> bool:
+        """Whether what was found of this one holds for a later look at the same partition. A source that has
+        grown meanwhile has the same records below its former end."""
+        return (
+            (self.source, self.target, self.topic_ids) == (later.source, later.target, later.topic_ids)
+            and (self.begin, self.target_end) == (later.begin, later.target_end)
+            and self.source_end <= later.source_end
+        )
+
+
+class ComparisonStopped(Exception):  # noqa: N818  # a signal, not an error
+    """The time of this look is over: the comparison continues with the next one."""
+
+
+@dataclass(slots=True)
+class Logs:
+    """The two logs, and how long they may be read."""
+
+    source: LogReader
+    target: LogReader
+    may_go_on: Callable[[], bool]
+
+    async def fetch(
+        self, reader: LogReader, partition: TopicPartition, offset: int, *, known_end: int, max_bytes: int
+    ) -> FetchedRecords:
+        """Fetch; a new leader may show less than the log was known to have for a while, so it is asked again.
+        Raises KafkaError, and ComparisonStopped instead of asking again when the time is over."""
+        wait_seconds = 0.0
+        while True:
+            fetched = await reader.fetch(
+                partition, offset, max_wait_seconds=wait_seconds, max_bytes=max_bytes
+            )
+            if fetched.next_offset > offset or fetched.high_watermark >= known_end:
+                return fetched
+            wait_seconds = AGAIN_SECONDS
+            self.stop_in_time()
+
+    def stop_in_time(self) -> None:
+        if not self.may_go_on():
+            raise ComparisonStopped
+
+
+@dataclass(slots=True)
+class Comparison:
+    suspect: Suspect
+    _low: int = field(init=False)
+    """From here on the logs are equal for at least one record, as far as is known."""
+    _high: int = field(init=False)
+    """From here on they are not, or the target ends."""
+    _has_common_begin: bool = False
+    _windows: list[tuple[int, int]] | None = None
+    """What is to be compared record by record; None = the search has not ended."""
+    _compared_bytes: int = 0
+    """Of the first of these windows."""
+
+    def __post_init__(self) -> None:
+        self._low, self._high = self.suspect.begin, self.suspect.target_end
+
+    async def common(self, logs: Logs) -> CommonLog | None:
+        """What both logs have in common; None = nothing. Call it again after ComparisonStopped. Raises
+        KafkaError."""
+        begin = self.suspect.begin
+        if not self._has_common_begin:
+            first = await _first(logs, logs.target, self.suspect.target, begin, self.suspect.target_end)
+            if first is None or not await self._is_common_from(logs, begin):
+                return None
+            self._has_common_begin = True
+        while self._high - self._low > 1:
+            logs.stop_in_time()
+            middle = (self._low + self._high) // 2
+            if await self._is_common_from(logs, middle):
+                self._low = middle
+            else:
+                self._high = middle
+        end = min(self._high, self.suspect.source_end)
+        if self._windows is None:
+            starts = (begin, max(begin, end - COMPARED_OFFSETS))
+            self._windows = [(start, min(start + COMPARED_OFFSETS, end)) for start in starts]
+        while self._windows:
+            logs.stop_in_time()
+            if not await self._compare_page(logs, self._windows):
+                return None
+        return CommonLog(begin, end)
+
+    async def _is_common_from(self, logs: Logs, offset: int) -> bool:
+        """Whether the first record of both logs from an offset on is the same, at the same offset."""
+        suspect, end = self.suspect, self.suspect.target_end
+        here = await _first(logs, logs.source, suspect.source, offset, min(end, suspect.source_end))
+        there = await _first(logs, logs.target, suspect.target, offset, end)
+        return here is None is there or (here is not None and there is not None and _same(here, there))
+
+    async def _compare_page(self, logs: Logs, windows: list[tuple[int, int]]) -> bool:
+        """Whether both logs have the same records at the beginning of the first window, as far as one read of
+        each side reaches. What is compared is no longer in the windows."""
+        at, end = windows[0]
+        to = at
+        if at < end:
+            here, here_to = await _page(logs, logs.source, self.suspect.source, at, end)
+            there, there_to = await _page(logs, logs.target, self.suspect.target, at, end)
+            to = min(here_to, there_to)
+            ours = [each for each in here if each.offset < to]
+            theirs = [each for each in there if each.offset < to]
+            if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):
+                return False
+            self._compared_bytes += sum(len(each.key or b"") + len(each.value or b"") for each in ours)
+        if to >= end or self._compared_bytes >= COMPARED_BYTES:
+            windows.pop(0)
+            self._compared_bytes = 0
+        else:
+            windows[0] = to, end
+        return True
+
+
+def _same(here: Record, there: Record) -> bool:
+    return (
+        here.offset == there.offset
+        and here.timestamp_ms == there.timestamp_ms
+        and here.key == there.key
+        and here.value == there.value
+        and here.headers == there.headers
+    )
+
+
+async def _first(
+    logs: Logs, reader: LogReader, partition: TopicPartition, begin: int, end: int
+) -> Record | None:
+    """The first record of a log between two offsets."""
+    at = begin
+    while at < end:
+        fetched = await logs.fetch(reader, partition, at, known_end=end, max_bytes=PAGE_BYTES)
+        for record in fetched.records:
+            if record.offset >= begin:
+                return record if record.offset < end else None
+        if fetched.next_offset <= at:
+            return None
+        at = fetched.next_offset
+    return None
+
+
+async def _page(
+    logs: Logs, reader: LogReader, partition: TopicPartition, begin: int, end: int
+) -> tuple[list[Record], int]:
+    """The records of one read between two offsets, and how far it reaches."""
+    fetched = await logs.fetch(reader, partition, begin, known_end=end, max_bytes=READ_BYTES)
+    records = [each for each in fetched.records if begin <= each.offset < end]
+    return records, end if fetched.next_offset <= begin else min(fetched.next_offset, end)
