@@ -1,10 +1,16 @@
 """Reads answers of HTTP servers with limits on size and time."""
 
 import time
-from http.client import HTTPResponse
+from typing import Protocol
 
 
-def read_answer(answer: HTTPResponse, *, most_bytes: int, seconds: float) -> bytes:
+class _Answer(Protocol):
+    """An HTTPResponse, or an HTTPError around one."""
+
+    def read1(self, amt: int, /) -> bytes: ...
+
+
+def read_answer(answer: _Answer, *, most_bytes: int, seconds: float) -> bytes:
     """The body, or its first `most_bytes`. Blocks. Raises TimeoutError: the socket's own time-out begins
     again with each byte, so a slow server could be read for ever."""
     until = time.monotonic() + seconds

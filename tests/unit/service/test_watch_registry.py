@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from twinlog.service.feeds.server import (
     SnapshotEnd,
     SnapshotItem,
 )
+from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
 
 Registry = ResumableRegistry[str, int]
@@ -321,6 +323,34 @@ def test_a_selecting_watcher_gets_its_keys_only_and_progress_beyond_the_others()
     assert snapshot.key == "a"
     assert isinstance(end, SnapshotEnd)
     assert isinstance(progress, Progress)
+
+
+def test_a_selecting_watcher_hears_in_time_that_the_service_lives_however_much_else_changes() -> None:
+    """Its client takes a stream that says nothing for thirty seconds for a lost one."""
+
+    async def scenario() -> list[float]:
+        registry, stop, now = _registry(), asyncio.Event(), asyncio.get_running_loop().time
+        registry.put("a", 1)
+
+        async def change_others() -> None:
+            number = 0
+            while not await wait_or_stop(stop, 1.0):
+                number += 1
+                registry.put("b", number)
+
+        heard = []
+        async with asyncio.TaskGroup() as group:
+            group.create_task(change_others(), name="others")
+            stream = registry.watch(b"", stop=stop, selects=lambda key: key == "a", progress_seconds=10.0)
+            async for event in stream:
+                if isinstance(event, Progress):
+                    heard.append(now())
+                if len(heard) == 4:
+                    stop.set()
+        return heard
+
+    heard = run_in_virtual_time(scenario())
+    assert [later - earlier for earlier, later in pairwise(heard)] == pytest.approx([10, 10, 10], abs=1.5)
 
 
 def test_what_changes_nothing_is_no_change() -> None:

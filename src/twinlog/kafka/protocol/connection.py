@@ -28,7 +28,6 @@ from twinlog.kafka.errors import (
     translate,
 )
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.security.oauth.login import TokenError
 from twinlog.model import TopicPartition
 
 _NEXT_HOST_AFTER_SECONDS = 0.5
@@ -195,13 +194,16 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
                 connection.close()
         except KAFKA_CLIENT_ERRORS as error:
             return error
-        except (ValueError, AssertionError) as error:
-            # SCRAM: the server did not prove its identity, or sent something that is not a SCRAM message.
-            return aiokafka.errors.AuthenticationFailedError(str(error))
 
     async def _connect(
         self, host: str, port: int, on_close: Callable[..., None] | None = None
     ) -> DataConnection:
+        """Connect and log in. Raises one of KAFKA_CLIENT_ERRORS, whatever the broker or the login does."""
+        try:
+            host.encode("idna")
+        except UnicodeError as error:
+            # Brokers may advertise anything; the resolver would raise this.
+            raise aiokafka.errors.KafkaConnectionError(f"{host!r} is not a host name: {error}") from error
         connection = DataConnection(
             host,
             port,
@@ -216,7 +218,12 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             sasl_plain_password=self._sasl_plain_password,
             sasl_oauth_token_provider=self._sasl_oauth_token_provider,
         )
-        await connection.connect()
+        try:
+            await connection.connect()
+        except (ValueError, AssertionError, LookupError) as error:
+            # SCRAM: the server did not prove its identity, or sent something that is not a SCRAM message.
+            # Kerberos: the ticket has expired, or no KDC answers.
+            raise aiokafka.errors.AuthenticationFailedError(str(error)) from error
         return connection
 
     async def _get_conn(
@@ -237,7 +244,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
                     self._conns[key] = await self._connect(
                         broker.host, broker.port, self._on_connection_closed
                     )
-        except (OSError, TimeoutError, aiokafka.errors.KafkaError, TokenError) as error:
+        except KAFKA_CLIENT_ERRORS as error:
             log.debug("unable to connect to node %s: %s", node_id, error)
             self.force_metadata_update()
             return None

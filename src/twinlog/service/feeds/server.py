@@ -224,18 +224,24 @@ class ResumableRegistry(Generic[K, V]):
             else:
                 seen = self._sequence
                 yield self._snapshot(selects)
+            # Changes that the watcher did not select say nothing to it, however many there are.
+            now = asyncio.get_running_loop().time
+            silent_since = now()
             while not stop.is_set():
                 changed = self._changed
                 changes, seen = self._after(seen), self._sequence
                 selected = [
                     each for each in changes if selects(each.mark if isinstance(each, Marked) else each.key)
                 ]
+                left_seconds = max(0.0, silent_since + progress_seconds - now())
                 if selected:
                     yield [*selected]
+                    silent_since = now()
                     if pause_seconds:
                         await wait_or_stop(stop, pause_seconds)
-                elif not await wait_for_any(changed, stop, seconds=progress_seconds):
+                elif not await wait_for_any(changed, stop, seconds=left_seconds):
                     yield [Progress(token=self.token)]
+                    silent_since = now()
         except ResumeTokenExpiredError:
             self._dropped.add(1, self._attributes)
             raise

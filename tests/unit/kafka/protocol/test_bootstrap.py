@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import aiokafka.errors
 import pytest
 from aiokafka.protocol.metadata import MetadataRequest_v5, MetadataResponse_v1
 
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient, close_client
+from twinlog.kafka.protocol.kerberos import KerberosError
 
 ONE_BROKER = [(1, "one", 9092, None)]
 NONE_UP: list[tuple[int, str, int, None]] = []
@@ -86,3 +88,34 @@ async def test_metadata_is_asked_for_known_topics_only_and_creates_none() -> Non
     finally:
         await close_client(client)
     assert client.broker.asked == [([], False), (["orders"], False)]
+
+
+@pytest.mark.parametrize("host", ["kafka-0..svc", "a" * 64 + ".svc"])
+async def test_a_broker_that_advertises_no_host_name_is_one_that_cannot_be_reached(host: str) -> None:
+    """The resolver raises UnicodeError for it, which no caller expects: it would end the service."""
+    _Client.told, _Client.bootstraps = ([(1, host, 9092, None)],), 0
+    client = _Client(bootstrap_servers=["one:9092"])
+    try:
+        await client.bootstrap()
+        assert await client._get_conn(1) is None
+    finally:
+        await close_client(client)
+
+
+@pytest.mark.parametrize("error", [KerberosError("no KDC answers"), KeyError("v"), AssertionError()])
+async def test_a_login_that_fails_on_a_later_connection_is_an_error_of_kafka(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def connect(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
+    _Client.told, _Client.bootstraps = (ONE_BROKER,), 0
+    client = _Client(bootstrap_servers=["one:9092"])
+    try:
+        await client.bootstrap()
+        assert await client._get_conn(1) is None
+        refused = await DataClient._ask(client, "one", 9092)
+        assert isinstance(refused, aiokafka.errors.AuthenticationFailedError)
+    finally:
+        await close_client(client)

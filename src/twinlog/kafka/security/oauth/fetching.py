@@ -86,11 +86,19 @@ def _from_server(login: OAuthLogin, context: ssl.SSLContext | None, now: float) 
             content = read_answer(answer, most_bytes=_MAX_ANSWER_BYTES + 1, seconds=login.timeout_seconds)
     except urllib.error.HTTPError as error:
         with error:
-            raise _refusal(where, error.code, error.read(_MAX_ANSWER_BYTES)) from None
+            raise _refusal(where, error.code, _error_body(error, login.timeout_seconds)) from None
     except (OSError, http.client.HTTPException) as error:
         cause = getattr(error, "reason", error)
         raise TokenError(f"{where} cannot be reached: {cause}") from error
     return _read_answer(content, where, now)
+
+
+def _error_body(error: urllib.error.HTTPError, timeout_seconds: float) -> bytes:
+    """What a token server says beside a status that is an error; empty where its answer breaks off."""
+    try:
+        return read_answer(error, most_bytes=_MAX_ANSWER_BYTES, seconds=timeout_seconds)
+    except (OSError, http.client.HTTPException):
+        return b""
 
 
 def _read_answer(content: bytes, where: str, now: float) -> Token:
