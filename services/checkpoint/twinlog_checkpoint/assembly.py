@@ -8,15 +8,17 @@ from functools import partial
 from opentelemetry.metrics import Meter
 
 from twinlog.clock import Clock
+from twinlog.config import CheckpointSettings
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.errors import UNAVAILABLE
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
+from twinlog.policy import ReplicationPolicy
 from twinlog.policy.internal_topics import sync_history_topic
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.config import CheckpointFlow
-from twinlog_checkpoint.flow.parts import FlowParts, origin_of, pairs_of_copy
+from twinlog_checkpoint.flow.parts import FlowParts, origin_of, original_of, pairs_of_copy
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.groups.deletes import GroupDeleter
@@ -37,6 +39,7 @@ from twinlog_checkpoint.moves.running.host import MoveHost
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
+from twinlog_checkpoint.translation.history import ReversedPairs
 from twinlog_checkpoint.translation.preserved import PreservedTranslator
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.translation.sync_tail import SyncTail
@@ -74,8 +77,13 @@ class SharedDependencies:
 
 
 def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedDependencies) -> FlowParts:
-    """Assemble the parts of one flow; starts nothing."""
+    """Assemble the parts of one flow; starts nothing. `entry` has the rules of the file."""
     settings = entry.settings
+
+    def entry_now() -> CheckpointFlow:
+        """Rules change while the flow runs: what depends on them has to ask each time."""
+        return checkpointer.entry
+
     tail = SyncTail(
         flow=entry.flow,
         cluster=clusters.syncs,
@@ -105,9 +113,9 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
     back = PreservedTranslator(
         equal_offsets=equal_offsets,
         there=clusters.source_log,
-        original=partial(origin_of, entry),
-        counterpart=partial(_original, entry),
-        otherwise=_back(entry, clusters, tail, instruments),
+        original=lambda partition: origin_of(entry_now(), partition),
+        counterpart=partial(original_of, entry.policy),
+        otherwise=_back(entry_now, settings, entry.policy, clusters, tail, instruments),
     )
     checkpointer = Checkpointer(
         entry=entry,
@@ -121,7 +129,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
             refresh_interval_seconds=settings.refresh_groups_interval_seconds,
             clock=around.clock,
         ),
-        topics=TopicChoice(entry.topics, around.known_topics),
+        topics=TopicChoice(lambda: entry_now().topics, around.known_topics),
         tail=tail,
         log=CheckpointLog(
             flow=entry.flow,
@@ -271,23 +279,24 @@ def _forward(
 
 
 def _back(
-    entry: CheckpointFlow, clusters: FlowClusters, tail: SyncTail, instruments: CheckpointInstruments
+    entry: Callable[[], CheckpointFlow],
+    settings: CheckpointSettings,
+    policy: ReplicationPolicy,
+    clusters: FlowClusters,
+    tail: SyncTail,
+    instruments: CheckpointInstruments,
 ) -> Translator:
-    """From copies to originals; called only for partitions that are copies."""
-    pairs = partial(pairs_of_copy, entry, tail)
-    floor = ReverseFloor(lambda: tail.store.read_to_end, pairs)
+    """From copies to originals. `entry` returns the rules that apply now."""
+
+    def pairs(partition: TopicPartition) -> ReversedPairs | None:
+        return pairs_of_copy(entry(), tail, partition)
+
     return ExactTranslator(
         here=clusters.target_log,
         there=clusters.source_log,
-        counterpart=partial(_original, entry),
+        counterpart=partial(original_of, policy),
         pairs=pairs,
-        floor=floor,
-        max_bytes=max(entry.settings.translation_max_bytes, 1),
+        floor=ReverseFloor(lambda: tail.store.read_to_end, pairs),
+        max_bytes=max(settings.translation_max_bytes, 1),
         on_read_bytes=instruments.on_read_bytes,
     )
-
-
-def _original(entry: CheckpointFlow, partition: TopicPartition) -> TopicPartition:
-    origin = origin_of(entry, partition)
-    assert origin is not None, f"{partition} has pairs, so it is a copy"
-    return origin

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from opentelemetry.metrics import NoOpMeter
 
-from twinlog.config import CheckpointSettings, ClientConfig, OffsetSyncsLocation, Selection
+from twinlog.config import CheckpointSettings, ClientConfig, Configuration, OffsetSyncsLocation, Selection
 from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
@@ -23,7 +23,7 @@ from twinlog_checkpoint.assembly import (
     assemble_group_syncer,
     assemble_moves,
 )
-from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
+from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow, checkpoint_flow
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport
@@ -98,6 +98,8 @@ class CheckpointFlowRig:
     syncs_topic: str = SYNCS_TOPIC
     translation_max_bytes: int = 0
     """0 = MM2's rule alone."""
+    configuration: Configuration | None = None
+    """The rules and settings of a file; without one, all topics and groups are selected."""
 
     def __post_init__(self) -> None:
         if self.syncs_topic not in self.source.topics:
@@ -202,6 +204,8 @@ class CheckpointFlowRig:
             yield parts.checkpointer
 
     def _entry(self, flow: Flow = A_TO_B) -> CheckpointFlow:
+        if self.configuration is not None:
+            return checkpoint_flow(self.configuration.flow(flow))
         settings = CheckpointSettings(
             enabled=True,
             groups=Selection(include=(".*",), exclude=()),

@@ -1,7 +1,4 @@
-"""Applies rules that change while flows run: groups, intervals, whether offsets are committed.
-
-Which topics get checkpoints follows from configsync's registry.
-"""
+"""Applies rules that change while flows run: topics, groups, intervals, whether offsets are committed."""
 
 import asyncio
 from dataclasses import dataclass

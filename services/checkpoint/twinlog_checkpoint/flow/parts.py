@@ -8,6 +8,7 @@ from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import target_partition
+from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
@@ -138,6 +139,17 @@ def origin_of(entry: CheckpointFlow, partition: TopicPartition) -> TopicPartitio
     upstream = policy.upstream_topic(partition.topic)
     if upstream is None or not entry.topics.selects(upstream):
         return None
+    return TopicPartition(upstream, partition.partition)
+
+
+def original_of(policy: ReplicationPolicy, partition: TopicPartition) -> TopicPartition:
+    """Return the partition of the source that a copy's name tells, whether or not the flow selects it.
+
+    As `origin_of`, for a partition that was a copy when the caller began: its topic may have left the rules
+    since.
+    """
+    upstream = policy.upstream_topic(partition.topic)
+    assert upstream is not None, f"{partition} is a copy"
     return TopicPartition(upstream, partition.partition)
 
 

@@ -40,10 +40,6 @@ acknowledgement."""
 CLUSTER_LOOK_SECONDS = 1.0
 
 
-async def no_rules() -> None:
-    """The default of `learn_rules`: only the rules of the file apply."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Checkpointer:
     """The checkpoints of one flow. Every emit.checkpoints.interval.seconds a pass reads the groups,
@@ -70,13 +66,16 @@ class Checkpointer:
     refusal: Callable[[Flow], TwinlogError | None]
     away: Callable[[], TwinlogError | None]
     """Returns the cluster that did not answer the last probe; None when both did."""
-    learn_rules: Callable[[], Awaitable[None]] = no_rules
-    """Applies the stored changed rules; called before the first write."""
+    learn_rules: Callable[[], Awaitable[None]] | None = None
+    """Applies the stored changed rules; called before the first write. None: only the rules of the file
+    apply."""
     passes: int = 0
     """Number of passes since the offset syncs were read."""
     verdicts: Verdicts = field(init=False)
     rows: ProgressRows = field(init=False)
     _restored: bool = False
+    _learned: bool = False
+    """The stored changed rules apply."""
     _next_pass_at: float = field(default=0.0)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a pass may be due at once: rules have changed, or the offset syncs have just been read."""
@@ -98,7 +97,7 @@ class Checkpointer:
         """Loop: do a pass whenever one is due, until `stop`. May run again after another process owned the
         flow."""
         longest_wait = max(1.0, min(self.entry.settings.emit_interval_seconds, 30.0))
-        self._restored, self.passes, self._next_pass_at = False, 0, 0.0
+        self._restored, self._learned, self.passes, self._next_pass_at = False, False, 0, 0.0
         self.tail.kept.begin()
         async with self.writer_cluster.writer() as writer, asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._watch_clusters(stop), name=f"clusters of {self.entry.flow}")
@@ -131,8 +130,13 @@ class Checkpointer:
         """Whether the earlier checkpoints are known."""
         return self._restored
 
+    @property
+    def rules_known(self) -> bool:
+        """Whether the stored changed rules apply; until then `entry` may be that of the file."""
+        return self.learn_rules is None or self._learned
+
     def follow(self, entry: CheckpointFlow) -> None:
-        """Apply changed rules (groups, intervals) by a pass that begins at once."""
+        """Apply changed rules (topics, groups, intervals) by a pass that begins at once."""
         self.entry = entry
         self.groups.follow(
             entry.groups,
@@ -167,7 +171,9 @@ class Checkpointer:
         if refused is not None:
             raise refused
         if not self._restored:
-            await self.learn_rules()
+            if self.learn_rules is not None:
+                await self.learn_rules()
+                self._learned = True
             self.history.clear()
             restored = await self.log.restore(self.history)
             self.tail.on_restored(checkpoints_restored=restored)

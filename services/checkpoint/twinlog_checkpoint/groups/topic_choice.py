@@ -1,6 +1,6 @@
 """Which topics of a flow get checkpoints, and why others do not."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Protocol
 
@@ -33,17 +33,22 @@ class KnownTopics(Protocol):
 
 
 class TopicChoice:
-    """configsync's registry decides once it is known, because it has the live rules; until then the topic
-    filter of the file decides.
+    """configsync's registry decides once it is known; until then the topic filter decides, by the rules that
+    apply now.
 
     The filter alone is MM2's rule (§6.4): internal topics and cycles have no offset syncs anyway. The flow
     does not select copies of the target's own topics, but their groups can move back, so the filter decides
     about them.
     """
 
-    def __init__(self, selector: TopicSelector, known: KnownTopics) -> None:
-        self._selector = selector
+    def __init__(self, selector: Callable[[], TopicSelector], known: KnownTopics) -> None:
+        """`selector` is asked each time, because rules change while the flow runs."""
+        self._selector_now = selector
         self._known = known
+
+    @property
+    def _selector(self) -> TopicSelector:
+        return self._selector_now()
 
     def refusal(self, topic: str) -> str | None:
         """Why the topic gets no checkpoints; None when it does."""

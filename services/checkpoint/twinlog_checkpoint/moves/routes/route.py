@@ -196,6 +196,8 @@ class FailoverRoute:
         return self.parts.target
 
     def blocker(self, *, from_reachable: bool) -> str | None:
+        if not self.parts.checkpointer.rules_known:
+            return unread(self.parts, "changed rules")
         if not from_reachable:
             return None if self.parts.checkpointer.restored else unread(self.parts, "checkpoints")
         return None if self.parts.syncs_are_read else unread(self.parts, "offset syncs")

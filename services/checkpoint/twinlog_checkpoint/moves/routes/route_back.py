@@ -67,6 +67,9 @@ class FailbackRoute:
         return self.parts.source
 
     def blocker(self, *, from_reachable: bool) -> str | None:
+        # Another process may own the reverse flow; then this one never reads that flow's stored rules.
+        if not self.parts.checkpointer.rules_known:
+            return unread(self.parts, "changed rules")
         for parts in (self.parts, *(() if self.reverse is None else (self.reverse,))):
             if not parts.syncs_are_read:
                 return unread(parts, "offset syncs")

@@ -1,0 +1,228 @@
+"""Topics that a changed rule adds to a running flow, or removes from it: every part follows the rules of
+now."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+
+from twinlog.acl_rights import ALLOW
+from twinlog.config import Configuration, load
+from twinlog.errors import StateError
+from twinlog.kafka.ports import AclBinding
+from twinlog.model import TopicPartition
+from twinlog.policy.internal_topics import configsync_topic
+from twinlog.service.feeds.rules import RulesWatch, flow_in_effect
+from twinlog.service.runtime import Backoff
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.write_blocks import fence_of
+from twinlog_checkpoint.api.moves_servicer import ServedFlow
+from twinlog_checkpoint.assembly import assemble_group_syncer
+from twinlog_checkpoint.config import checkpoint_flow
+from twinlog_checkpoint.flow.live_rules import RulesFollower
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
+from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
+from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, KnownTopics, NothingKnown
+from unit.checkpoint.moves.move_rig import offset_of, run
+
+ORDERS, INVOICES = TopicPartition("orders", 0), TopicPartition("invoices", 0)
+ORDERS_COPY, INVOICES_COPY = TopicPartition("A.orders", 0), TopicPartition("A.invoices", 0)
+RECORDS, COPIED = 100, 40
+FENCE = MoveOptions(wait_seconds=0, fence=True)
+WRITER = AclBinding(
+    resource_type="TOPIC",
+    resource_name="invoices",
+    pattern_type="LITERAL",
+    principal="User:app",
+    host="*",
+    operation="WRITE",
+    permission=ALLOW,
+)
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Configuration:
+    """Its file selects the topic orders only."""
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+        "A->B.topics = orders\nreplication.factor = 1\ncheckpoints.topic.replication.factor = 1\n"
+        "offset-syncs.topic.replication.factor = 1\nsync.group.offsets.enabled = true\n"
+    )
+    return load(file, environ={})
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveRig:
+    """orders is copied to its end, invoices is not; group g has read some of both."""
+
+    fakes: CheckpointFlowRig
+    parts: FlowParts
+    served: ServedFlow
+    follower: RulesFollower
+
+    def change_rules(self, values: Mapping[str, str]) -> None:
+        config = flow_in_effect(self.follower.configuration, A_TO_B, values)
+        self.follower.follow(checkpoint_flow(config))
+
+
+@asynccontextmanager
+async def live_rig(
+    configuration: Configuration, *, configsync_knows: Collection[str] = ("orders", "invoices")
+) -> AsyncIterator[LiveRig]:
+    """`configsync_knows`: the topics of its registry; none if it is down."""
+    source, target = FakeCluster("A", authorizer=True), FakeCluster("B", authorizer=True)
+    for name in ("orders", "invoices"):
+        source.add_topic(name)
+        target.add_topic(f"A.{name}")
+    fakes = CheckpointFlowRig(
+        source=source,
+        target=target,
+        known_topics=KnownTopics(names=set(configsync_knows)) if configsync_knows else NothingKnown(),
+        configuration=configuration,
+    )
+    async with source.writer() as here, target.writer() as there:
+        for number in range(RECORDS):
+            value = b"%d" % number
+            for origin, copy, end in ((ORDERS, ORDERS_COPY, RECORDS), (INVOICES, INVOICES_COPY, COPIED)):
+                await here.append(origin, key=b"k", value=value, timestamp_ms=number)
+                if number < end:
+                    await there.append(copy, key=b"k", value=value, timestamp_ms=number)
+    for topic, end in (("orders", RECORDS), ("invoices", COPIED)):
+        await fakes.write_sync(topic, 0, 0)
+        await fakes.write_sync(topic, end - 1, end - 1)
+    source.set_group("g", {ORDERS: 90, INVOICES: 20})
+    channel = grpc.aio.insecure_channel("127.0.0.1:1")
+    rules = RulesWatch(
+        channel,
+        clock=FakeClock(),
+        backoff=Backoff(initial_seconds=1.0, max_seconds=1.0, random=lambda: 0.0),
+    )
+    async with fakes.running() as parts:
+        served = fakes.served(parts)
+        for runner in (served.failover, served.failback):
+            runner.drain_look_seconds = runner.planner.rate_seconds = 0
+        follower = RulesFollower(
+            configuration=configuration,
+            rules=rules,
+            checkpointer=parts.checkpointer,
+            syncer=assemble_group_syncer(parts, fakes.around()),
+        )
+        yield LiveRig(fakes=fakes, parts=parts, served=served, follower=follower)
+    await channel.close()
+
+
+async def store_rules(target: FakeCluster, values: Mapping[str, str]) -> None:
+    """As configsync stores them."""
+    topic = configsync_topic("A")
+    target.add_topic(topic, 1, {"cleanup.policy": "compact"})
+    value = json.dumps({"version": 1, "values": dict(values)}).encode()
+    async with target.writer() as writer:
+        await writer.append(TopicPartition(topic, 0), key=b'["rules"]', value=value)
+
+
+async def test_a_failover_fences_and_waits_for_a_topic_that_a_live_rule_added(
+    configuration: Configuration,
+) -> None:
+    async with live_rig(configuration) as rig:
+        rig.fakes.source.acls = {WRITER}
+        rig.change_rules({"topics": "orders, invoices"})
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        plan = await rig.served.failover.plan(MoveOptions(fence=True, grant_write=True))
+        assert plan.fenced_topics == ["invoices", "orders"]
+        assert [each.resource_name for each in plan.write_grants] == ["A.invoices"]
+        assert {each.partition: each.records_not_copied for each in plan.backlog} == {
+            INVOICES: RECORDS - COPIED,
+            ORDERS: 0,
+        }
+        _, report = await run(rig.served.failover, FENCE)
+        assert {fence_of("invoices"), fence_of("orders")} <= rig.fakes.source.acls
+        assert [each for each in report.left_behind if "invoices-0" in each]
+
+
+async def test_a_failback_translates_a_topic_that_a_live_rule_added(configuration: Configuration) -> None:
+    async with live_rig(configuration) as rig:
+        rig.change_rules({"topics": "orders, invoices"})
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        await run(rig.served.failover)
+        rig.fakes.target.set_group("g", {ORDERS_COPY: 95, INVOICES_COPY: 30})
+        _, report = await run(rig.served.failback)
+        assert {each.from_partition: each.action for each in report.plan.partitions} == {
+            ORDERS_COPY: MoveAction.WRITE,
+            INVOICES_COPY: MoveAction.WRITE,
+        }
+        assert report.left_behind == []
+        assert await offset_of(rig.fakes.source, "g", INVOICES) == 30
+
+
+async def test_the_stored_rules_select_topics_after_a_restart_while_configsync_is_down(
+    configuration: Configuration,
+) -> None:
+    async with live_rig(configuration, configsync_knows=()) as rig:
+        await store_rules(rig.fakes.target, {"topics": "orders, invoices"})
+        await rig.follower.learn()
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        verdicts = {row.source: row.translation.verdict for row in rig.parts.checkpointer.table.rows()}
+        assert verdicts == {ORDERS: Verdict.EXACT, INVOICES: Verdict.EXACT}
+        _, report = await run(rig.served.failover, FENCE)
+        assert rig.fakes.source.acls == {fence_of("invoices"), fence_of("orders")}
+        assert await offset_of(rig.fakes.target, "g", INVOICES_COPY) == 20
+        assert [each for each in report.left_behind if "invoices-0" in each]
+
+
+async def test_a_topic_that_a_live_rule_removed_is_neither_fenced_nor_waited_for(
+    configuration: Configuration,
+) -> None:
+    async with live_rig(configuration, configsync_knows=()) as rig:
+        rig.change_rules({"topics": "orders, invoices"})
+        rig.change_rules({})
+        _, report = await run(rig.served.failover, FENCE)
+        assert rig.fakes.source.acls == {fence_of("orders")}
+        assert [each.partition for each in report.plan.backlog] == [ORDERS]
+
+
+async def test_a_rule_that_removes_a_topic_while_its_offset_is_translated_back_does_no_harm(
+    configuration: Configuration,
+) -> None:
+    async with live_rig(configuration) as rig:
+        rig.change_rules({"topics": "orders, invoices"})
+        changed = False
+
+        def remove(call: object) -> None:
+            nonlocal changed
+            changed = True
+            rig.change_rules({})
+
+        rig.fakes.target.intercept("list_offsets", remove)
+        position = SourcePosition(partition=INVOICES_COPY, next_offset=30)
+        answers = await rig.parts.back.translate([position])
+        assert changed
+        assert answers[position].verdict is Verdict.FLOOR
+        later = await rig.parts.back.translate([position])
+        assert later[position].verdict is Verdict.NO_SYNC
+
+
+async def test_no_move_runs_before_the_stored_rules_are_read(configuration: Configuration) -> None:
+    """With the rules of the file alone it could leave out a topic."""
+    async with live_rig(configuration, configsync_knows=()) as rig:
+        await store_rules(rig.fakes.target, {"topics": "orders, invoices"})
+        checkpointer = rig.parts.checkpointer
+        checkpointer.learn_rules = rig.follower.learn
+        stop = asyncio.Event()
+        stop.set()
+        for work in (rig.served.failover, rig.served.failback):
+            with pytest.raises(StateError, match="changed rules have not been read") as refused:
+                await run(work, FENCE)
+            assert refused.value.reason == "MOVE_BLOCKED"
+        assert rig.fakes.source.acls == set()
+        await checkpointer.run(stop)
+        await rig.fakes.do_pass(checkpointer)
+        await run(rig.served.failover, FENCE)
+        assert fence_of("invoices") in rig.fakes.source.acls
