@@ -113,9 +113,9 @@ class FlowParts:
         return origin_of(self.entry, partition)
 
     def copies(self, topic: str) -> bool:
-        """Whether the rules of the flow select a topic of the source; the copy need not exist yet."""
-        topics = self.checkpointer.topics
-        return topics.refusal(topic) is None and topics.why_never_copied(topic) is None
+        """Whether the rules of the flow select a topic of the source; the copy need not exist yet, and
+        configsync need not have noticed the topic."""
+        return self.checkpointer.topics.why_never_copied(topic) is None
 
     def is_void(self, checkpoint: Checkpoint) -> bool:
         """Whether the offset syncs contradict a checkpoint: the copy has lost its records."""

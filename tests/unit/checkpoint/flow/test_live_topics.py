@@ -147,6 +147,17 @@ async def test_a_failover_fences_and_waits_for_a_topic_that_a_live_rule_added(
         assert [each for each in report.left_behind if "invoices-0" in each]
 
 
+async def test_a_topic_that_configsync_has_not_noticed_yet_is_fenced_and_waited_for(
+    configuration: Configuration,
+) -> None:
+    """A rule has just added it, or it has just been created: its records are not copied."""
+    async with live_rig(configuration, configsync_knows=("orders",)) as rig:
+        rig.change_rules({"topics": "orders, invoices"})
+        _, report = await run(rig.served.failover, FENCE)
+        assert rig.fakes.source.acls == {fence_of("invoices"), fence_of("orders")}
+        assert [each for each in report.left_behind if "invoices-0" in each]
+
+
 async def test_a_failback_translates_a_topic_that_a_live_rule_added(configuration: Configuration) -> None:
     async with live_rig(configuration) as rig:
         rig.change_rules({"topics": "orders, invoices"})
