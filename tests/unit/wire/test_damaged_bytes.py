@@ -37,16 +37,14 @@ from twinlog.wire.source_offset import (
     encode_source_offset,
     source_offset_key,
 )
-from twinlog_checkpoint.journal.record import (
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
+from twinlog_checkpoint.journal.record_format import (
     MovedGroup,
-    MoveKind,
-    MoveRecord,
-    MoveState,
     decode_group,
     encode_group,
     encode_record,
 )
-from twinlog_checkpoint.journal.record import decode_record as decode_move
+from twinlog_checkpoint.journal.record_format import decode_record as decode_move
 from twinlog_configsync.model.records import (
     Kind,
     RecordKey,
@@ -196,7 +194,7 @@ PAIRS: list[tuple[Callable[[bytes, bytes], object], tuple[bytes, bytes]]] = [
             MoveRecord(
                 run_id="r", kind=MoveKind.FAILOVER, state=MoveState.DONE, groups=("g",), by="me", started_ms=1
             ),
-        ),
+        )[:2],
     ),
     (
         lambda key, value: (decode_move(value), decode_group(A_TO_B, key, value)),

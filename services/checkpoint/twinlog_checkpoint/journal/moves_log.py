@@ -1,30 +1,34 @@
 """The record of moves on the target, `mm2-failover.<A>.internal`: a compacted topic with one record for each
-flow and one for each moved group.
+flow, one for each moved group, and one for each part of a large flow's record.
 
 A run writes it after every step that changes something, so an interrupted run can continue. The name of the
 topic has the form of MM2's internal topics, so no replicator copies it.
 """
 
+import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
 from twinlog.model import Flow, TopicPartition
-from twinlog_checkpoint.journal.record import (
+from twinlog_checkpoint.journal.record import MoveRecord
+from twinlog_checkpoint.journal.record_format import (
     MovedGroup,
-    MoveRecord,
     decode_group,
     decode_record,
     encode_group,
     encode_record,
+    is_large,
     record_key,
 )
+from twinlog_checkpoint.journal.record_parts import part_key, part_of
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
 
 _FETCH_WAIT_SECONDS = 0.5
 _APPENDS_AT_ONCE = 500
+_PARTS_AT_ONCE = 4
 
 
 def failover_topic(flow: Flow) -> str:
@@ -32,15 +36,20 @@ def failover_topic(flow: Flow) -> str:
     return f"mm2-failover.{flow.source}.internal"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MoveJournal:
-    """Reads and writes the record of one flow. Each call opens and closes its connections."""
+    """Reads and writes the record of one flow. Each call opens and closes its connections.
+
+    The parts of a record are written before it, and removed after another one has replaced it.
+    """
 
     flow: Flow
     cluster: KafkaCluster
     replication_factor: int
     on_record: Callable[[MoveRecord | None], None] = lambda _: None
     """Called with the record that was read or written."""
+    _parts: set[str] = field(default_factory=set)
+    """The parts that the topic had when it was last read, and those that were written since."""
 
     @property
     def topic(self) -> str:
@@ -57,20 +66,30 @@ class MoveJournal:
             return None
         newest: bytes | None = None
         groups: dict[str, MovedGroup] = {}
+        parts: dict[str, bytes] = {}
         async with self.cluster.reader() as reader:
             scan = LogScan(admin=self.cluster, reader=reader, topic=self.topic, end=OffsetSpec.LAST_STABLE)
             await scan.begin()
             while not scan.first_pass_done:
                 for record in await scan.more(max_wait_seconds=_FETCH_WAIT_SECONDS):
-                    if record.value is None or record.key is None:
+                    if record.key is None:
                         continue
-                    if record.key == record_key(self.flow):
+                    if (part := part_of(self.flow, record.key)) is not None:
+                        if record.value is None:
+                            parts.pop(part, None)
+                        else:
+                            parts[part] = record.value
+                    elif record.value is None:
+                        continue
+                    elif record.key == record_key(self.flow):
                         newest = record.value
                     elif (found := decode_group(self.flow, record.key, record.value)) is not None:
                         groups[found.group] = found
+        self._parts = set(parts)
         if newest is None:
             return None
-        last = decode_record(newest)
+        # In a thread a large record does not delay the task that keeps the lease.
+        last = await asyncio.to_thread(decode_record, newest, parts) if parts else decode_record(newest)
         now = [each for each in groups.values() if each.chain == last.chain]
         before = [each for each in groups.values() if last.chain_before and each.chain == last.chain_before]
         return replace(
@@ -102,8 +121,21 @@ class MoveJournal:
             await each_at_once(
                 pairs, lambda pair: self._append(writer, *pair), most=_APPENDS_AT_ONCE, name="record a group"
             )
-            await self._append(writer, *encode_record(self.flow, record))
+            if is_large(record):
+                key, value, parts = await asyncio.to_thread(encode_record, self.flow, record)
+            else:
+                key, value, parts = encode_record(self.flow, record)
+
+            async def write_part(part: str) -> None:
+                await self._append(writer, part_key(self.flow, part), parts[part])
+                self._parts.add(part)
+
+            await each_at_once(parts, write_part, most=_PARTS_AT_ONCE, name="record a part")
+            await self._append(writer, key, value)
+            for part in sorted(self._parts - parts.keys()):
+                await self._append(writer, part_key(self.flow, part), None)
+                self._parts.discard(part)
         self.on_record(record)
 
-    async def _append(self, writer: LogWriter, key: bytes, value: bytes) -> None:
+    async def _append(self, writer: LogWriter, key: bytes, value: bytes | None) -> None:
         await writer.append(TopicPartition(self.topic, INTERNAL_PARTITION), key=key, value=value)

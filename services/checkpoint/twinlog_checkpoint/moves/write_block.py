@@ -44,7 +44,8 @@ async def missing_fences(cluster: AclAdmin, topics: Collection[str]) -> tuple[Ac
     present = await cluster.describe_acls("TOPIC")
     if present is None:
         return None
-    return tuple(fence for fence in map(fence_of, sorted(topics)) if fence not in present)
+    there = frozenset(present)
+    return tuple(fence for fence in map(fence_of, sorted(topics)) if fence not in there)
 
 
 async def create_rules(cluster: AclAdmin, rules: Collection[AclBinding]) -> None:

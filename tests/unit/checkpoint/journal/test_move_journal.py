@@ -12,11 +12,9 @@ from twinlog.errors import StateError, WireFormatError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
 from twinlog.write_blocks import fence_of
-from twinlog_checkpoint.journal.record import (
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
+from twinlog_checkpoint.journal.record_format import (
     MovedGroup,
-    MoveKind,
-    MoveRecord,
-    MoveState,
     decode_group,
     decode_record,
     encode_group,
@@ -93,7 +91,7 @@ async def test_a_fence_that_is_only_on_record_is_not_raised_by_a_run() -> None:
 
 
 def test_a_record_of_an_earlier_release_is_read_and_its_groups_are_looked_at_again() -> None:
-    _, value = encode_record(A_TO_B, RECORD)
+    _, value, _ = encode_record(A_TO_B, RECORD)
     old = json.loads(value)
     del old["aborted"], old["chain"]
     old |= {"moved": ["g"], "stood_at": {"g": 7}, "final_offsets": [["orders", 0, 9]]}
@@ -116,7 +114,7 @@ def test_a_record_of_an_earlier_release_is_read_and_its_groups_are_looked_at_aga
     ],
 )
 def test_a_damaged_record_is_a_typed_error(change: dict[str, Any]) -> None:
-    _, value = encode_record(A_TO_B, RECORD)
+    _, value, _ = encode_record(A_TO_B, RECORD)
     with pytest.raises(WireFormatError) as refused:
         decode_record(json.dumps({**json.loads(value), **change}).encode())
     assert refused.value.reason == "WIRE_FORMAT"

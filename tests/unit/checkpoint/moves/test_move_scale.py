@@ -3,15 +3,18 @@
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
 
+from twinlog.acl_rights import ALLOW
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fakes.cluster import Call
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.fakes.cluster_state import FakeGroup
 from twinlog.wire import OffsetSync
+from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
@@ -171,3 +174,29 @@ async def test_groups_that_are_done_with_are_not_searched_for_each_offset() -> N
     left = await planner.places.partitions(MoveOptions(), from_reachable=True, without=without)
     assert {entry.group for entry in left} == {"g00009"}
     assert searches == 0
+
+
+async def test_the_moves_of_a_flow_with_thousands_of_topics_fit_into_the_journal() -> None:
+    """A first failover with a fence and rights to write, a second one, and the way back."""
+    names = [f"payments.domain-{number:05}.events.v1" for number in range(2_000)]
+    fakes = CheckpointFlowRig(
+        source=FakeCluster("A", authorizer=True), target=FakeCluster("B", authorizer=True)
+    )
+    for name in names:
+        fakes.source.add_topic(name)
+        fakes.target.add_topic(f"A.{name}")
+        fakes.source.acls.add(replace(fence_of(name), principal="User:app", permission=ALLOW))
+    fakes.source.set_group("g", {TopicPartition(names[0], 0): 0})
+    parts = fakes.parts()
+    parts.checkpointer.tail.store.finish_reading()
+    moves = fakes.served(parts)
+    fenced = MoveOptions(wait_seconds=0, fence=True, grant_write=True, accept_loss=True)
+    for _ in range(2):
+        _, report = await run(moves.failover, fenced)
+        assert report.plan.fenced_topics == names
+        assert set(map(fence_of, names)) <= fakes.source.acls
+        assert len(fakes.target.acls) == len(names)
+        fakes.source.acls.discard(fence_of(names[0]))
+    await run(moves.failback, MoveOptions(wait_seconds=0, accept_loss=True))
+    assert fakes.source.acls.isdisjoint(map(fence_of, names))
+    assert not fakes.target.acls

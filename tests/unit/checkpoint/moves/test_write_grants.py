@@ -9,7 +9,8 @@ from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
 from twinlog.testing.fakes.cluster import Call
 from twinlog.write_blocks import fence_of
-from twinlog_checkpoint.journal.record import Step, decode_record, encode_record
+from twinlog_checkpoint.journal.record import Step
+from twinlog_checkpoint.journal.record_format import decode_record, encode_record
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.write_grants import write_grants
 from unit.checkpoint.journal.test_move_journal import RECORD

@@ -159,8 +159,9 @@ class MovePlanner:
         copies = {entry.here.topic: entry.there.topic for entry in await self.route.written()}
         present = await self.route.to_cluster.list_topics()
         rules = await self.route.from_cluster.describe_acls("TOPIC") or ()
+        ours = frozenset(fences)
         return write_grants(
-            [each for each in rules if each not in fences],
+            [each for each in rules if each not in ours],
             await self.route.to_cluster.describe_acls("TOPIC") or (),
             {topic: copy for topic, copy in copies.items() if copy in present},
         )

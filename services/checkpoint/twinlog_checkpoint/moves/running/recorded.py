@@ -35,16 +35,15 @@ async def _ours(
     """Keep the fences that this flow may have created, on the cluster that groups leave (`here`) or on the
     other one."""
     alias, cluster = (route.from_alias, route.from_cluster) if here else (route.to_alias, route.to_cluster)
-    foreign = [fence for fence in fences if not route.may_be_fenced(fence.resource_name, here=here)]
+    foreign = {fence for fence in fences if not route.may_be_fenced(fence.resource_name, here=here)}
     if not foreign:
         return tuple(fences)
     in_force = await _in_force(cluster)
     if in_force is None:
         # The cluster does not answer, so its ACLs are unknown: keep all of them.
         return tuple(fences)
-    for fence in foreign:
-        if fence in in_force:
-            raise _not_ours(journal, alias, fence.resource_name)
+    for fence in sorted(foreign.intersection(in_force)):
+        raise _not_ours(journal, alias, fence.resource_name)
     return tuple(fence for fence in fences if fence not in foreign)
 
 

@@ -80,7 +80,8 @@ def finished(
 
 def given_up(last: MoveRecord, *, now_ms: int) -> MoveRecord:
     """Give up an interrupted run. The fence of an earlier, finished run stays."""
-    kept = tuple(fence for fence in last.fences if fence in last.fences_before)
+    before = frozenset(last.fences_before)
+    kept = tuple(fence for fence in last.fences if fence in before)
     return replace(
         last,
         state=MoveState.DONE,

@@ -151,7 +151,8 @@ class MoveRunner:
                 raise _nothing_to_abort(self.journal, kind, last)
             cluster = self.planner.route.from_cluster
             after = given_up(last, now_ms=self.clock.now_ms())
-            lifted = [fence for fence in last.fences if fence not in after.fences]
+            kept = frozenset(after.fences)
+            lifted = [fence for fence in last.fences if fence not in kept]
             await self.duty.hold(lambda: delete_rules(cluster, lifted))
             await self._store(after)
             _log.info("move_aborted", kind=kind, flow=str(self.journal.flow), run_id=last.run_id, by=by)
