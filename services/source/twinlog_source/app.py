@@ -53,6 +53,7 @@ from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
 from twinlog_source.topics.source_ends import SourceEnds
 from twinlog_source.topics.start_positions import StartPositions
+from twinlog_source.topics.stored_selection import StoredSelection
 from twinlog_source.verify.standing_proof import StandingProof
 
 WATCH_RETRY_INITIAL_SECONDS = 0.2
@@ -200,7 +201,12 @@ async def _driver(
         flow=flow,
         ownership=ownership,
         watch=watch,
-        known=KnownTopics(flow=flow, source=source, target=target),
+        known=KnownTopics(
+            flow=flow,
+            source=source,
+            target=target,
+            selection=StoredSelection(configuration=context.configuration, flow=flow, target=target),
+        ),
         positions=positions,
         starts=StartPositions(
             source=source,
@@ -270,6 +276,7 @@ async def _monitor(
             positions=state.positions,
             watch=state.watch,
             table=state.table,
+            selection=state.known.selection,
             is_owned=lambda: driver.owned,
             clock=context.clock,
         ),

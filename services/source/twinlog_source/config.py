@@ -22,7 +22,8 @@ class SourceFlow:
     clients: FlowClients
     policy: ReplicationPolicy
     selector: TopicSelector
-    """The selection of the file; that of configsync takes precedence once it is known."""
+    """The selection of the file. configsync's takes precedence once it is known, and the rules that it has
+    stored while it is down."""
     offset_syncs: HostedTopic | None
     """None = no offset syncs are written."""
     offsets: OffsetsRule

@@ -31,6 +31,7 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.events import Reported
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.start_positions import StartPositions
+from twinlog_source.topics.stored_selection import StoredSelection
 from unit.source.target_probe import FakeTargetProbe
 
 FILE = """\
@@ -99,9 +100,8 @@ class FlowRig:
     async def process(self, *more: str) -> FlowState:
         """A new process that has done nothing yet."""
         self.owners += 1
-        (flow,) = source_flows(
-            load(Path("mm2.properties"), environ={}, files=OneFile(FILE + "\n".join(more)))
-        )
+        configuration = load(Path("mm2.properties"), environ={}, files=OneFile(FILE + "\n".join(more)))
+        (flow,) = source_flows(configuration)
         channel = await self.stack.enter_async_context(open_channel("127.0.0.1:1"))
         backoff = Backoff(initial_seconds=1, max_seconds=1, random=lambda: 1.0)
         watch = TopicsWatch(channel, clock=self.clock, backoff=backoff)
@@ -148,7 +148,12 @@ class FlowRig:
             flow=flow,
             ownership=ownership,
             watch=watch,
-            known=KnownTopics(flow=flow, source=self.source, target=self.target),
+            known=KnownTopics(
+                flow=flow,
+                source=self.source,
+                target=self.target,
+                selection=StoredSelection(configuration=configuration, flow=flow, target=self.target),
+            ),
             positions=positions,
             starts=StartPositions(source=self.source, read_committed=True),
             journal=journal,

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from twinlog.clock import Clock
 from twinlog.kafka.ports import TopicAdmin
 from twinlog.model import TopicPartition
+from twinlog.selection import TopicSelector
 from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.config import SourceFlow
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.events import Followed, TopicsChosen
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.known import copyable_partitions
+from twinlog_source.topics.stored_selection import StoredSelection
 
 FOLLOW_SECONDS = 4.0
 PATIENCE_SECONDS = 4.0
@@ -26,6 +28,7 @@ class PositionsFollower:
     positions: PositionsLog
     watch: TopicsWatch
     table: PartitionTable
+    selection: StoredSelection
     is_owned: Callable[[], bool]
     """Whether this process owns the flow."""
     clock: Clock
@@ -51,16 +54,20 @@ class PositionsFollower:
             self.positions.partition_count = found.partition_count
         read_at = self.clock.monotonic()
         await self.positions.peek()
+        settled = self.watch.settled(self.flow.flow)
+        selector = self.flow.selector if settled else await self.selection.selector()
         if self.is_owned():
             return  # This process now owns the flow and knows newer positions.
         stored = self.positions.known()
         now = self.clock.monotonic()
-        self.table.apply(TopicsChosen(targets=self._targets(stored)), now)
+        self.table.apply(TopicsChosen(targets=self._targets(stored, selector)), now)
         self.table.apply(Followed(positions=stored, read_at=read_at), now)
 
-    def _targets(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, str]:
+    def _targets(
+        self, stored: Mapping[TopicPartition, int], selector: TopicSelector
+    ) -> Mapping[TopicPartition, str]:
         """The partitions of the flow with their target topics: from configsync, or else those that have a
-        position and are still selected."""
+        position and are selected."""
         flow = self.flow.flow
         if self.watch.settled(flow):
             topics = self.watch.topics(flow)
@@ -69,9 +76,7 @@ class PositionsFollower:
             }
         left = {mark.topic for mark in self.positions.control.topics.values() if mark.left}
         selected = {
-            name
-            for name in {partition.topic for partition in stored} - left
-            if self.flow.selector.selects(name)
+            name for name in {partition.topic for partition in stored} - left if selector.selects(name)
         }
         return {
             partition: self.flow.policy.format_remote_topic(flow.source, partition.topic)

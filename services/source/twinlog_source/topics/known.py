@@ -8,6 +8,7 @@ from twinlog.kafka.ports import ConfigEntry, KafkaCluster, TopicDescription
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog_source.config import SourceFlow
+from twinlog_source.topics.stored_selection import StoredSelection
 
 Topics = Mapping[str, ReplicatedTopic]
 
@@ -31,6 +32,7 @@ class KnownTopics:
     flow: SourceFlow
     source: KafkaCluster
     target: KafkaCluster
+    selection: StoredSelection
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
 
     async def look(self, positions: Collection[TopicPartition], *, without: Collection[str] = ()) -> None:
@@ -38,12 +40,12 @@ class KnownTopics:
 
         Raises KafkaError when a cluster does not answer.
         """
-        policy = self.flow.policy
+        policy, selector = self.flow.policy, await self.selection.selector()
         names = sorted({partition.topic for partition in positions} - set(without))
         targets = {
             name: policy.format_remote_topic(self.flow.flow.source, name)
             for name in names
-            if self.flow.selector.selects(name)
+            if selector.selects(name)
         }
         on_source = await self.source.describe_topics(list(targets))
         on_target = await self.target.describe_topics(list(targets.values()))

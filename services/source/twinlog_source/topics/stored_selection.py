@@ -1,0 +1,44 @@
+"""Which topics the rules select while configsync is down: those of the file, with the changes that configsync
+has stored on the target."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import structlog
+
+from twinlog.config import Configuration
+from twinlog.errors import ConfigError, FatalKafkaError, WireFormatError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.selection import TopicSelector
+from twinlog.selection_configured import topic_selector
+from twinlog.service.feeds.rules import flow_in_effect
+from twinlog.service.feeds.stored_rules import stored_rules
+from twinlog_source.config import SourceFlow
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredSelection:
+    """One flow. The stored rules are read once, because nobody changes them while configsync is down."""
+
+    configuration: Configuration
+    flow: SourceFlow
+    target: KafkaCluster
+    _selector: TopicSelector | None = field(default=None)
+
+    async def selector(self) -> TopicSelector:
+        """Return the selection. Raises KafkaError while the target does not answer.
+
+        If the stored rules cannot be read, this is logged and the file applies.
+        """
+        if self._selector is None:
+            flow = self.flow.flow
+            try:
+                values = await stored_rules(self.target, flow.source)
+                config = await asyncio.to_thread(flow_in_effect, self.configuration, flow, values)
+                self._selector = topic_selector(config)
+            except (FatalKafkaError, WireFormatError, ConfigError) as error:
+                _log.warning("stored_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
+                self._selector = self.flow.selector
+        return self._selector
