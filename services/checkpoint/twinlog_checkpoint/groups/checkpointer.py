@@ -76,6 +76,8 @@ class Checkpointer:
     _restored: bool = False
     _learned: bool = False
     """The stored changed rules apply."""
+    _backoff: Backoff = field(init=False)
+    """Of passes that fail."""
     _next_pass_at: float = field(default=0.0)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a pass may be due at once: rules have changed, or the offset syncs have just been read."""
@@ -87,6 +89,9 @@ class Checkpointer:
 
     def __post_init__(self) -> None:
         self.tail.on_turn = self._pass_now
+        self._backoff = Backoff(
+            initial_seconds=0.5, max_seconds=_longest_wait_seconds(self.entry), random=random
+        )
         flow = self.entry.flow
         self.verdicts = Verdicts(flow=flow, topics=self.topics, tail=self.tail, translator=self.translator)
         self.rows = ProgressRows(
@@ -96,8 +101,8 @@ class Checkpointer:
     async def run(self, stop: asyncio.Event) -> None:
         """Loop: do a pass whenever one is due, until `stop`. May run again after another process owned the
         flow."""
-        longest_wait = max(1.0, min(self.entry.settings.emit_interval_seconds, 30.0))
         self._restored, self._learned, self.passes, self._next_pass_at = False, False, 0, 0.0
+        self._backoff.reset()
         self.tail.kept.begin()
         async with self.writer_cluster.writer() as writer, asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._watch_clusters(stop), name=f"clusters of {self.entry.flow}")
@@ -106,7 +111,7 @@ class Checkpointer:
                 lambda: self._tick(writer),
                 stop=stop,
                 interval_seconds=lambda: self._next_pass_at - self.clock.monotonic(),
-                backoff=Backoff(initial_seconds=0.5, max_seconds=longest_wait, random=random),
+                backoff=self._backoff,
                 clock=self.clock,
                 on_error=self._on_error,
                 woken=self._woken,
@@ -143,6 +148,7 @@ class Checkpointer:
             refresh_enabled=entry.settings.refresh_groups_enabled,
             interval_seconds=entry.settings.refresh_groups_interval_seconds,
         )
+        self._backoff.max_seconds = _longest_wait_seconds(entry)
         self._pass_now()
 
     def _pass_now(self) -> None:
@@ -304,3 +310,8 @@ class Checkpointer:
         if target is None:
             target = self._targets[source] = target_partition(self.entry.policy, self.entry.flow, source)
         return target
+
+
+def _longest_wait_seconds(entry: CheckpointFlow) -> float:
+    """The longest wait after a failed pass."""
+    return max(1.0, min(entry.settings.emit_interval_seconds, 30.0))
