@@ -14,7 +14,7 @@ from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
 from twinlog_heartbeat.api.servicer import HeartbeatServicer
 from twinlog_heartbeat.api.source_log_ends import SourceLogEnds
-from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows
+from twinlog_heartbeat.config import HeartbeatFlow, expected_topics, heartbeat_flows
 from twinlog_heartbeat.flow.beats import FlowBeats
 from twinlog_heartbeat.flow.emitter import BeatEmitter
 from twinlog_heartbeat.flow.instruments import HeartbeatInstruments
@@ -138,11 +138,7 @@ async def _watchers(
             on_heartbeat=state.on_heartbeat,
             on_blocker=state.on_watch_blocker,
             on_read_blocker=state.on_read_blocker,
-            expected=frozenset(
-                each.policy.format_remote_topic(each.flow.source, each.policy.heartbeats_topic())
-                for each in flows
-                if each.flow.target == alias and each.replicates and each.copies_heartbeats
-            ),
+            expected=expected_topics(flows, alias),
         )
         for alias, entry in sorted(by_target.items())
     ]

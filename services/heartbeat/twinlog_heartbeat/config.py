@@ -1,11 +1,12 @@
 """The part of the configuration that the heartbeat service uses."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig
 from twinlog.config.flow.filters import topic_filter
 from twinlog.config.values.precedence import Connector
-from twinlog.model import Flow
+from twinlog.model import ClusterAlias, Flow
 from twinlog.policy import ReplicationPolicy, policy_from_config
 
 SHORTEST_SILENCE_SECONDS = 5.0
@@ -77,4 +78,14 @@ def heartbeat_flow(config: FlowConfig) -> HeartbeatFlow:
             target_producer=client(clients.data_producer, "heartbeats-target-producer"),
             target_consumer=client(clients.target_consumer, "heartbeats-target-consumer"),
         ),
+    )
+
+
+def expected_topics(flows: Iterable[HeartbeatFlow], target: ClusterAlias) -> frozenset[str]:
+    """The replicated heartbeats topics that flows write to a cluster, or may begin to write when a changed
+    rule selects heartbeats."""
+    return frozenset(
+        entry.policy.format_remote_topic(entry.flow.source, entry.policy.heartbeats_topic())
+        for entry in flows
+        if entry.flow.target == target and entry.replicates
     )

@@ -63,7 +63,8 @@ class HeartbeatWatcher:
     on_read_blocker: Callable[[ClusterAlias, str, TwinlogError | None], None]
     """As `on_blocker`, for one topic: the cluster answers, and this topic cannot be read."""
     expected: frozenset[str] = frozenset()
-    """The replicated heartbeats topics that the flows of the file write to this cluster."""
+    """The replicated heartbeats topics that the flows of the file write to this cluster, or may begin to
+    write."""
     _tails: dict[str, _Tail] = field(default_factory=dict)
     _list_at: float = float("-inf")
 

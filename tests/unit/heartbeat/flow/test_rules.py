@@ -13,7 +13,7 @@ from twinlog.service.feeds.rules import flow_in_effect
 from twinlog.service.runtime import Loop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows
+from twinlog_heartbeat.config import HeartbeatFlow, expected_topics, heartbeat_flows
 from twinlog_heartbeat.flow.beats import FlowBeats
 from twinlog_heartbeat.flow.instruments import HeartbeatInstruments
 from twinlog_heartbeat.model.beats import Beat, Purpose
@@ -89,3 +89,15 @@ def test_the_reason_for_silence_is_that_of_the_rules(configuration: Configuratio
     assert flows.reason == "NOT_REPLICATED", "beats that are written do not change that"
     flows.follow({})
     assert flows.reason == "STARTING"
+
+
+def test_replicated_heartbeats_are_expected_even_if_only_a_later_rule_selects_them(tmp_path: Path) -> None:
+    """Otherwise they would be found a minute later, when all topics are listed."""
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:9092\nB.bootstrap.servers = b:9092\nA->B.enabled = true\n"
+        "A->B.topics = orders\nA->B.heartbeats.replication.enabled = false\n"
+    )
+    flows = heartbeat_flows(load(file, environ={}))
+    assert expected_topics(flows, "B") == {"A.heartbeats"}
+    assert expected_topics(flows, "A") == set(), "B->A does not replicate"
