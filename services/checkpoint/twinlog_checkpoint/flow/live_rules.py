@@ -47,9 +47,13 @@ class RulesFollower:
         try:
             stored = await stored_rules(self.checkpointer.target, flow.source)
             values = self.rules.seed(flow, stored)
-            if values:
+            while values:
                 config = await asyncio.to_thread(flow_in_effect, self.configuration, flow, values)
-                self.follow(checkpoint_flow(config))
+                if values == self.rules.values(flow):
+                    self.follow(checkpoint_flow(config))
+                    break
+                # configsync has sent newer ones meanwhile.
+                values = self.rules.values(flow)
         except (FatalKafkaError, WireFormatError, ConfigError) as error:
             _log.warning("stored_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
 

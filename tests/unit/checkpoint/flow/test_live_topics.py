@@ -12,11 +12,14 @@ import grpc
 import pytest
 
 from twinlog.acl_rights import ALLOW
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.config import Configuration, load
 from twinlog.errors import StateError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import configsync_topic
+from twinlog.service.feeds.client import Received
 from twinlog.service.feeds.rules import RulesWatch, flow_in_effect
 from twinlog.service.runtime import Backoff
 from twinlog.testing.fakes.clock import FakeClock
@@ -29,7 +32,7 @@ from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
-from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, KnownTopics, NothingKnown
+from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, KnownTopics, NothingKnown, turns
 from unit.checkpoint.moves.move_rig import offset_of, run
 
 ORDERS, INVOICES = TopicPartition("orders", 0), TopicPartition("invoices", 0)
@@ -237,3 +240,18 @@ async def test_no_move_runs_before_the_stored_rules_are_read(configuration: Conf
         await rig.fakes.do_pass(checkpointer)
         await run(rig.served.failover, FENCE)
         assert fence_of("invoices") in rig.fakes.source.acls
+
+
+async def test_rules_that_come_from_configsync_while_stored_ones_are_read_stay_in_effect(
+    configuration: Configuration,
+) -> None:
+    async with live_rig(configuration) as rig:
+        await store_rules(rig.fakes.target, {"topics": "orders"})
+        newer = {"topics": "orders, invoices"}
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(rig.follower.learn(), name="learn")
+            await turns(lambda: rig.follower.rules.values(A_TO_B))
+            flow = types_pb2.Flow(source="A", target="B")
+            changed = pb2.ChangedRules(flow=flow, version=2, values=newer)
+            rig.follower.rules.handle(Received(pb2.WatchRulesResponse(changed=changed)))
+        assert rig.parts.entry.topics.selects("invoices")
