@@ -180,6 +180,9 @@ def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> Group
         passes=lambda: checkpointer.passes,
         on_failure=checkpointer.instruments.failed,
         deletes_enabled=lambda: checkpointer.entry.settings.sync_group_deletes_enabled,
+        journal=_journal(parts),
+        moving=parts.moving.locked,
+        moves_begun=lambda: parts.moving.begun,
         deleter=GroupDeleter(
             flow=parts.flow,
             source=parts.source,
@@ -209,10 +212,9 @@ def assemble_moves(flows: Mapping[Flow, FlowParts], around: SharedDependencies) 
     if it is configured."""
     served: dict[Flow, ServedFlow] = {}
     for flow, parts in flows.items():
-        lock = asyncio.Lock()
         reverse = flows.get(Flow(flow.target, flow.source))
-        failover = _runner(FailoverRoute(parts=parts, reverse=reverse), parts, around, lock)
-        failback = _runner(FailbackRoute(parts=parts, reverse=reverse), parts, around, lock)
+        failover = _runner(FailoverRoute(parts=parts, reverse=reverse), parts, around)
+        failback = _runner(FailbackRoute(parts=parts, reverse=reverse), parts, around)
         runners = {MoveKind.FAILOVER: failover, MoveKind.FAILBACK: failback}
         served[flow] = ServedFlow(
             parts=parts,
@@ -223,7 +225,7 @@ def assemble_moves(flows: Mapping[Flow, FlowParts], around: SharedDependencies) 
     return served
 
 
-def _runner(route: Route, parts: FlowParts, around: SharedDependencies, lock: asyncio.Lock) -> MoveRunner:
+def _runner(route: Route, parts: FlowParts, around: SharedDependencies) -> MoveRunner:
     return MoveRunner(
         planner=MovePlanner(
             route=route,
@@ -242,7 +244,7 @@ def _runner(route: Route, parts: FlowParts, around: SharedDependencies, lock: as
         duty=parts.duty,
         clock=around.clock,
         stop=around.stop,
-        lock=lock,
+        lock=parts.moving,
     )
 
 

@@ -175,8 +175,8 @@ TOPICS: Final = ReasonGroup(
         ),
         OwnReason(
             "FAILED_OVER",
-            "a failover is running, or has run without a failback: Twinlog deletes no group, and no copy"
-            " of a deleted source topic",
+            "a failover is running, or has run without a failback: Twinlog deletes no group and no copy of"
+            " a deleted source topic, and `sync.group.offsets` leaves the moved groups alone",
             "`twinlog failback run`, once the applications use the source again",
         ),
         OwnReason(

@@ -34,6 +34,9 @@ class FlowProgress:
     deletions_held: tuple[str, str] = ("", "")
     """Why groups that no longer exist on the source are not deleted on the target: reason and message. Empty
     when they may be deleted."""
+    offsets_held: tuple[str, str] = ("", "")
+    """Why no offsets are committed on the target for some groups: reason and message. Empty when nothing
+    prevents it."""
 
 
 ItemKey = tuple[Flow, str, TopicPartition | None]
@@ -50,6 +53,7 @@ def flow_progress(parts: FlowParts) -> FlowProgress:
         confirmed_ms=parts.checkpointer.table.confirmed_ms,
         blocker_reason=parts.blocker_reason,
         deletions_held=parts.checkpointer.table.deletions_held,
+        offsets_held=parts.checkpointer.table.offsets_held,
     )
 
 

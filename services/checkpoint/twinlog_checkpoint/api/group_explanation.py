@@ -53,6 +53,8 @@ class GroupFacts:
     syncs_problem: str
     group_sync_enabled: bool
     state_on_target: str | None
+    group_sync_held: str = ""
+    """Why no offsets are committed for the group; empty when nothing prevents it."""
 
 
 def explain(facts: GroupFacts) -> list[Finding]:
@@ -140,6 +142,9 @@ def _group_sync(facts: GroupFacts) -> Finding:
         return Finding(rule=Rule.GROUP_SYNC, passed=False, message=message)
     if facts.state_on_target is not None and facts.state_on_target not in WRITABLE_STATES:
         message = f"it is {facts.state_on_target} on the target: an active group owns its offsets"
+        return Finding(rule=Rule.GROUP_SYNC, passed=False, message=message)
+    if facts.group_sync_held:
+        message = f"no offsets are committed for it: {facts.group_sync_held}"
         return Finding(rule=Rule.GROUP_SYNC, passed=False, message=message)
     return Finding(
         rule=Rule.GROUP_SYNC,

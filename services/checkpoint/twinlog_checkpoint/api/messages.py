@@ -79,6 +79,8 @@ def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
         obstacle_reason=progress.blocker_reason,
         deletions_held_reason=progress.deletions_held[0],
         deletions_held=progress.deletions_held[1],
+        offsets_held_reason=progress.offsets_held[0],
+        offsets_held=progress.offsets_held[1],
     )
 
 

@@ -1,8 +1,9 @@
 """The parts of one flow that RPCs and moves use."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import KafkaCluster
@@ -51,6 +52,18 @@ class AlwaysOwner:
         return await step()
 
 
+class MoveLock(asyncio.Lock):
+    """Held while a move of the flow runs in this process."""
+
+    begun: int = 0
+    """The number of moves that have begun, also those that have ended."""
+
+    async def acquire(self) -> Literal[True]:
+        taken = await super().acquire()
+        self.begun += 1
+        return taken
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowParts:
     checkpointer: Checkpointer
@@ -62,6 +75,7 @@ class FlowParts:
     target_log: LogSide
     duty: LeaseGuard = field(default_factory=AlwaysOwner)
     fences: KnownFences = field(default_factory=KnownFences)
+    moving: MoveLock = field(default_factory=MoveLock)
 
     @property
     def entry(self) -> CheckpointFlow:

@@ -2,11 +2,12 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
+from twinlog_checkpoint.groups.sync_hold import SyncHold
 from twinlog_checkpoint.translation.translation import Translation, Verdict
 
 
@@ -72,6 +73,10 @@ class ProgressTable:
         self.deletions_held: tuple[str, str] = ("", "")
         """Why groups that are gone from the source are kept on the target: reason and message; empty when
         nothing keeps them."""
+        self.hold = SyncHold()
+        """The groups for which sync.group.offsets commits nothing."""
+        self.offsets_held: tuple[str, str] = ("", "")
+        """The same for users: reason and message; empty when it covers no group."""
         self._rows: dict[str, dict[TopicPartition, GroupProgress]] = {}
         """By group and source partition."""
         self._changed: set[RowKey] = set()
@@ -121,6 +126,14 @@ class ProgressTable:
         """Set why groups are kept; empty texts when nothing keeps them."""
         if self.deletions_held != (reason, message):
             self.deletions_held = reason, message
+            self.on_change()
+
+    def on_hold(self, hold: SyncHold, groups: Collection[str] = ()) -> None:
+        """Set for which groups no offsets are committed; `groups` are the known ones among them."""
+        told = (hold.reason, hold.message(groups)) if groups else ("", "")
+        self.hold = hold
+        if self.offsets_held != told:
+            self.offsets_held = told
             self.on_change()
 
     def on_active(self, group: str) -> None:

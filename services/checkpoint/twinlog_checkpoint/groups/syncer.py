@@ -1,4 +1,8 @@
-"""The loop of sync.group.offsets: commits translated offsets for groups without members on the target."""
+"""The loop of sync.group.offsets: commits translated offsets for groups without members on the target.
+
+It leaves groups alone that a failover has moved there: checkpoints may be older than what the failover has
+committed, and the operator may since have put the group back on the target.
+"""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -8,7 +12,7 @@ from random import random
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
@@ -18,7 +22,9 @@ from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.deletes import GroupDeleter
 from twinlog_checkpoint.groups.progress import ProgressTable
+from twinlog_checkpoint.groups.sync_hold import SyncHold, sync_hold
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, plan_group_sync
+from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, each_at_once, in_turns
 from twinlog_checkpoint.translation.log_ranges import log_ranges
 
@@ -52,6 +58,11 @@ class GroupSyncer:
     deletes_enabled: Callable[[], bool]
     """twinlog.sync.group.deletes.enabled; has an effect only if offsets are committed."""
     deleter: GroupDeleter
+    journal: MoveJournal
+    moving: Callable[[], bool]
+    """Whether a move of the flow runs in this process."""
+    moves_begun: Callable[[], int]
+    """The number of moves that have begun in this process."""
     on_failure: Callable[[str], None] = lambda _reason: None
     """Called with the reason for each group whose offsets could not be committed."""
     _next_at: float = 0.0
@@ -87,14 +98,21 @@ class GroupSyncer:
         self._next_at = now + self.interval_seconds
 
     async def sync(self) -> None:
-        """Find the groups that are active on the target. If enabled, commit the offsets of the others.
+        """Find the groups that are active on the target. If enabled, commit the offsets of the others, except
+        of those that a failover has moved.
 
-        Raises KafkaError when a cluster does not answer at all.
+        Raises KafkaError when a cluster does not answer at all, or WireFormatError or KafkaError when the
+        record of moves cannot be read; then nothing is committed.
         """
         present = self.wanted_groups()
-        idle = await self._idle(self.history.groups() & present)
+        translated = self.history.groups() & present
+        idle = await self._idle(translated)
         if not self.enabled:
+            self.table.on_hold(SyncHold())
             return
+        begun = self.moves_begun()
+        hold = await self._read_hold(translated)
+        idle = {group: state for group, state in idle.items() if not hold.covers(group)}
         current = await self.target.group_offsets(idle) if idle else {}
         ranges = await log_ranges(self.target, {tp for group in idle for tp in self.history.latest(group)})
         plans: list[tuple[str, Mapping[TopicPartition, CommittedOffset]]] = []
@@ -118,13 +136,28 @@ class GroupSyncer:
                 plans.append((group, plan.writes))
 
         async def write(planned: tuple[str, Mapping[TopicPartition, CommittedOffset]]) -> None:
-            await self._write(*planned)
+            # A move that began meanwhile may have committed other offsets than these: the next look decides.
+            if self.moves_begun() == begun:
+                await self._write(*planned)
 
         await each_at_once(plans, write, most=GROUPS_AT_ONCE, name="commit group offsets")
         if self.deletes_enabled():
             await self.deleter.follow(present)
         else:
             self.deleter.on_held("", "")
+
+    async def _read_hold(self, groups: Collection[str]) -> SyncHold:
+        """Read which of the groups a move has put in charge of their offsets on the target, and tell the
+        table. Raises KafkaError, WireFormatError."""
+        try:
+            last = await self.journal.load()
+        except (KafkaError, WireFormatError) as error:
+            why = f"the record of failovers cannot be read: {error}"
+            self.table.on_hold(SyncHold(groups=None, reason=error.reason, why=why), groups)
+            raise
+        hold = sync_hold(self.flow, last, running=self.moving())
+        self.table.on_hold(hold, {group for group in groups if hold.covers(group)})
+        return hold
 
     def _wrote(self, checkpoint: Checkpoint, offset: int) -> bool:
         return self.history.wrote(

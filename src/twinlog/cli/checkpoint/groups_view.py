@@ -104,6 +104,10 @@ def notes(
             lines.append(f"{name} translates no groups yet: {why or 'its offset syncs are still being read'}")
         elif why:
             lines.append(f"{name}: {why}")
+        if flow.offsets_held:
+            lines.append(
+                f"{name}: no offsets are committed for {flow.offsets_held} ({flow.offsets_held_reason})"
+            )
         if flow.deletions_held:
             lines.append(f"{name}: no group is deleted: {flow.deletions_held} ({flow.deletions_held_reason})")
     lines += [
@@ -140,6 +144,8 @@ def flow_as_json(flow: pb2.FlowProgress) -> dict[str, Any]:
         "ready": flow.ready,
         "obstacle": flow.obstacle or None,
         "obstacle_reason": flow.obstacle_reason or None,
+        "offsets_held": flow.offsets_held or None,
+        "offsets_held_reason": flow.offsets_held_reason or None,
         "deletions_held": flow.deletions_held or None,
         "deletions_held_reason": flow.deletions_held_reason or None,
         "confirmed": flow.confirmed.ToJsonString() if flow.HasField("confirmed") else None,

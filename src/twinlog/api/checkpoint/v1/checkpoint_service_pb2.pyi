@@ -474,6 +474,8 @@ class FlowProgress(_message.Message):
     OBSTACLE_REASON_FIELD_NUMBER: _builtins.int
     DELETIONS_HELD_REASON_FIELD_NUMBER: _builtins.int
     DELETIONS_HELD_FIELD_NUMBER: _builtins.int
+    OFFSETS_HELD_REASON_FIELD_NUMBER: _builtins.int
+    OFFSETS_HELD_FIELD_NUMBER: _builtins.int
     ready: _builtins.bool
     """True once the first pass over the offset syncs is done."""
     obstacle: _builtins.str
@@ -486,6 +488,12 @@ class FlowProgress(_message.Message):
     """
     deletions_held: _builtins.str
     """The same in words."""
+    offsets_held_reason: _builtins.str
+    """Why sync.group.offsets commits no offsets for some groups: FAILED_OVER, or the reason of the error for which the
+    record of failovers cannot be read; empty when nothing prevents it.
+    """
+    offsets_held: _builtins.str
+    """The same in words, with the groups."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -504,10 +512,12 @@ class FlowProgress(_message.Message):
         obstacle_reason: _builtins.str = ...,
         deletions_held_reason: _builtins.str = ...,
         deletions_held: _builtins.str = ...,
+        offsets_held_reason: _builtins.str = ...,
+        offsets_held: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "deletions_held", b"deletions_held", "deletions_held_reason", b"deletions_held_reason", "flow", b"flow", "obstacle", b"obstacle", "obstacle_reason", b"obstacle_reason", "ready", b"ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "deletions_held", b"deletions_held", "deletions_held_reason", b"deletions_held_reason", "flow", b"flow", "obstacle", b"obstacle", "obstacle_reason", b"obstacle_reason", "offsets_held", b"offsets_held", "offsets_held_reason", b"offsets_held_reason", "ready", b"ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

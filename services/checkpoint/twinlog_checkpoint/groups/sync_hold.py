@@ -1,0 +1,59 @@
+"""sync.group.offsets: which groups on the target are left alone because of a failover. Pure.
+
+Checkpoints may be older than what the failover has committed, and say nothing about where the group's own
+consumers or its operator have put it on the target since.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from twinlog.model import Flow
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncHold:
+    """The groups for which sync.group.offsets commits nothing on the target."""
+
+    groups: frozenset[str] | None = frozenset()
+    """None = every group."""
+    reason: str = "FAILED_OVER"
+    why: str = ""
+
+    def covers(self, group: str) -> bool:
+        return self.groups is None or group in self.groups
+
+    def why_of(self, group: str) -> str:
+        """Return why it covers the group; empty when it does not."""
+        return self.why if self.covers(group) else ""
+
+    def message(self, groups: Collection[str]) -> str:
+        """Return how many groups it covers (`groups`), the first ones by name, and why."""
+        count, first = len(groups), ", ".join(sorted(groups)[:_NAMED])
+        more = f" and {count - _NAMED} more" if count > _NAMED else ""
+        return f"{count} {'group' if count == 1 else 'groups'} ({first}{more}): {self.why}"
+
+
+def sync_hold(flow: Flow, last: MoveRecord | None, *, running: bool) -> SyncHold:
+    """Return the groups whose offsets on the target are those of the flow's last move, or the groups' own
+    since. `running`: a move runs in this process."""
+    if running:
+        return SyncHold(groups=None, why=f"a failover or failback of {flow} is running")
+    if last is None or not last.on_target:
+        return SyncHold()
+    if last.state is MoveState.RUNNING:
+        # It may have committed offsets, and does not record for which groups before its end.
+        return SyncHold(
+            groups=None,
+            why=f"the last {last.kind} has not ended: `twinlog {last.kind} run '{flow}'` continues it,"
+            f" `twinlog {last.kind} abort '{flow}'` gives it up",
+        )
+    why = f"a failover moved groups to {flow.target}: `twinlog failback run '{flow}'` moves them back"
+    if last.kind is MoveKind.FAILOVER:
+        return SyncHold(groups=frozenset(last.moved), why=why)
+    if not last.chain_before:
+        # A record of an earlier release, which does not tell what the failover moved.
+        return SyncHold(groups=None, why=why)
+    return SyncHold(groups=frozenset(last.stood_before) - frozenset(last.moved), why=why)

@@ -1,0 +1,233 @@
+"""sync.group.offsets while groups are moved, and after: what a move committed on the target stays there."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from twinlog.cli.checkpoint.groups_view import notes
+from twinlog.errors import WireFormatError
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster import Call
+from twinlog_checkpoint.api import messages
+from twinlog_checkpoint.api.board import flow_progress
+from twinlog_checkpoint.api.group_explainer import explain_group
+from twinlog_checkpoint.api.group_explanation import Rule
+from twinlog_checkpoint.assembly import assemble_group_syncer
+from twinlog_checkpoint.groups.sync_hold import sync_hold
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
+from twinlog_checkpoint.moves.planning.plan import MoveOptions
+from twinlog_checkpoint.moves.running.events import MoveEvent, StepEvent, StepState
+from unit.checkpoint.checkpoint_rig import A_TO_B, turns
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run
+
+
+async def translated(rig: MoveRig, **groups: int) -> None:
+    """These groups stand at these offsets of the source, and have checkpoints."""
+    for group, offset in groups.items():
+        rig.logs.source.set_group(group, {ORIGIN: offset})
+    await next_pass(rig)
+
+
+async def next_pass(rig: MoveRig) -> None:
+    rig.fakes.clock.advance(5)
+    await rig.fakes.do_pass(rig.parts.checkpointer)
+
+
+async def synced(rig: MoveRig, group: str = "g") -> int | None:
+    """Where the group stands on the target after the next look at it."""
+    await rig.fakes.sync_groups(rig.parts)
+    return await offset_of(rig.logs.target, group, COPY)
+
+
+async def run_until(events: AsyncGenerator[MoveEvent, None], step: Step) -> None:
+    """Carry the run out until it has done this step; then it is cancelled."""
+    async for event in events:
+        if isinstance(event, StepEvent) and (event.step, event.state) == (step, StepState.DONE):
+            break
+    await events.aclose()
+
+
+async def test_an_older_checkpoint_does_not_undo_what_a_failover_set_back() -> None:
+    """The group was put back on the source after its last checkpoint."""
+    async with move_rig() as rig:
+        await translated(rig, g=250)
+        before = await synced(rig)
+        rig.logs.source.set_group("g", {ORIGIN: 50})
+        await run(rig.served.failover)
+        moved_to = await offset_of(rig.logs.target, "g", COPY)
+        assert moved_to is not None
+        assert before is not None
+        assert moved_to < before
+        assert await synced(rig) == moved_to
+        await next_pass(rig)
+        assert await synced(rig) == moved_to
+
+
+async def test_a_moved_group_that_is_put_back_on_the_target_stays_there() -> None:
+    """The source is off, so only checkpoints from before the failover are known."""
+    async with move_rig() as rig:
+        await translated(rig, g=250)
+        await run(rig.served.failover)
+        rig.logs.source.take_away()
+        rig.logs.target.set_group("g", {COPY: 0})
+        assert await synced(rig) == 0
+
+
+async def test_groups_that_the_failover_did_not_move_are_synced() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
+        await translated(rig, g=200, other=200)
+        moved_to = await offset_of(rig.logs.target, "g", COPY)
+        other = await synced(rig, "other")
+        rig.logs.check(200, other or 0)
+        assert await offset_of(rig.logs.target, "g", COPY) == moved_to
+
+
+async def test_after_the_failback_groups_are_synced_again() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        await run(rig.served.failover)
+        await run(rig.served.failback)
+        await translated(rig, g=200)
+        rig.logs.check(200, await synced(rig) or 0)
+        assert flow_progress(rig.parts).offsets_held == ("", "")
+
+
+async def test_a_failback_of_some_groups_leaves_the_others_alone() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        await run(rig.served.failback, MoveOptions(groups=("g",), wait_seconds=0))
+        rig.logs.target.set_group("other", {COPY: 0})
+        await translated(rig, g=200)
+        rig.logs.check(200, await synced(rig) or 0)
+        assert await offset_of(rig.logs.target, "other", COPY) == 0
+
+
+async def test_nothing_is_synced_while_a_move_runs() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=250)
+        events = rig.served.failover.run(NO_WAIT)
+        await anext(events)
+        assert await synced(rig) is None
+        reason, message = flow_progress(rig.parts).offsets_held
+        assert (reason, message) == ("FAILED_OVER", "1 group (g): a failover or failback of A->B is running")
+        await events.aclose()
+
+
+async def test_a_look_that_began_before_a_move_commits_nothing_after_it() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=250)
+        rig.logs.source.set_group("g", {ORIGIN: 50})
+        reading, moved = asyncio.Event(), asyncio.Event()
+
+        async def wait_for_the_move(call: Call) -> None:
+            if not reading.is_set():
+                reading.set()
+                await moved.wait()
+
+        undo = rig.logs.target.intercept("list_offsets", wait_for_the_move)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(rig.fakes.sync_groups(rig.parts), name="a look at the target")
+            await turns(reading.is_set)
+            await run(rig.served.failover)
+            moved_to = await offset_of(rig.logs.target, "g", COPY)
+            moved.set()
+        undo()
+        assert moved_to is not None
+        assert await offset_of(rig.logs.target, "g", COPY) == moved_to
+
+
+@pytest.mark.parametrize(("step", "syncs"), [(Step.FINAL_OFFSETS, True), (Step.COMMIT, False)])
+async def test_after_a_cancelled_run_groups_are_synced_unless_it_may_have_committed(
+    step: Step, syncs: bool
+) -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        await run_until(rig.served.failover.run(NO_WAIT), step)
+        rig.logs.target.set_group("g", {COPY: 0})
+        assert ((await synced(rig) or 0) > 0) is syncs
+        assert ("failover run 'A->B'" in flow_progress(rig.parts).offsets_held[1]) is not syncs
+
+
+async def test_after_an_aborted_run_groups_are_synced_again() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        await run_until(rig.served.failover.run(NO_WAIT), Step.COMMIT)
+        await rig.served.failover.abort("ann")
+        await translated(rig, g=200)
+        rig.logs.check(200, await synced(rig) or 0)
+
+
+async def test_an_aborted_run_leaves_alone_what_an_earlier_failover_moved() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        await run(rig.served.failover)
+        await translated(rig, g=100, late=100)
+        await run_until(rig.served.failover.run(NO_WAIT), Step.COMMIT)
+        await rig.served.failover.abort("ann")
+        rig.logs.target.set_group("g", {COPY: 0})
+        rig.logs.target.set_group("late", {COPY: 0})
+        assert (await synced(rig, "late") or 0) > 0
+        assert await offset_of(rig.logs.target, "g", COPY) == 0
+
+
+async def test_nothing_is_synced_while_the_record_of_moves_cannot_be_read() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        topic = rig.served.failover.journal.topic
+        rig.logs.target.add_topic(topic, configs={"cleanup.policy": "compact"})
+        key, value = b'["TwinlogMove",{"flow":"A->B"}]', b'{"format": 99}'
+        async with rig.logs.target.writer() as writer:
+            await writer.append(TopicPartition(topic, 0), key=key, value=value)
+        with pytest.raises(WireFormatError):
+            await synced(rig)
+        assert await offset_of(rig.logs.target, "g", COPY) is None
+        reason, message = flow_progress(rig.parts).offsets_held
+        assert reason == "WIRE_VERSION"
+        assert message.startswith("1 group (g): the record of failovers cannot be read: ")
+        await rig.logs.target.delete_topics([topic])
+        assert await synced(rig) is not None
+        assert flow_progress(rig.parts).offsets_held == ("", "")
+
+
+async def test_operators_are_told_why_a_moved_group_is_not_synced() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
+        await synced(rig)
+        told = "1 group (g): a failover moved groups to B: `twinlog failback run 'A->B'` moves them back"
+        progress = flow_progress(rig.parts)
+        assert progress.offsets_held == ("FAILED_OVER", told)
+        (line,) = notes([messages.flow_progress(progress)])
+        assert line == f"A->B: no offsets are committed for {told} (FAILED_OVER)"
+        moved = (await explain_group(rig.parts, "g", ())).findings[-1]
+        assert (moved.rule, moved.passed) == (Rule.GROUP_SYNC, False)
+        assert "a failover moved groups to B" in moved.message
+        assert (await explain_group(rig.parts, "other", ())).findings[-1].passed
+        syncer = assemble_group_syncer(rig.parts, rig.fakes.around())
+        syncer.enabled = False
+        await syncer.sync()
+        assert flow_progress(rig.parts).offsets_held == ("", "")
+
+
+@pytest.mark.parametrize(("chain_before", "left_alone"), [("", {"g", "other"}), ("earlier", {"other"})])
+def test_an_earlier_release_does_not_record_which_groups_a_failback_left(
+    chain_before: str, left_alone: set[str]
+) -> None:
+    record = MoveRecord(
+        run_id="r",
+        kind=MoveKind.FAILBACK,
+        state=MoveState.DONE,
+        groups=("g",),
+        by="",
+        started_ms=0,
+        chain_before=chain_before,
+        stood_before={} if not chain_before else {"other": {}},
+        moved=("g",),
+    )
+    hold = sync_hold(A_TO_B, record, running=False)
+    assert {group for group in ("g", "other") if hold.covers(group)} == left_alone
