@@ -101,15 +101,22 @@ class CheckpointInstruments:
 
 
 def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) -> None:
-    """Publish the gauges of all flows. Scrapes run in another thread, so the callbacks only read."""
+    """Publish the gauges of all flows. Scrapes run in another thread, so the callbacks only read.
+
+    Only the owner of a flow publishes what it knows of the groups: another process's knowledge is old.
+    """
 
     def publish(
-        spec: MetricSpec, observe: Callable[[ObservedFlow], Iterable[tuple[float, dict[str, str]]]]
+        spec: MetricSpec,
+        observe: Callable[[ObservedFlow], Iterable[tuple[float, dict[str, str]]]],
+        *,
+        of_groups: bool = False,
     ) -> None:
         def all_flows() -> list[Observation]:
             return [
                 Observation(value, {**flow_attributes(of.flow.source, of.flow.target), **attributes})
                 for of in flows
+                if not of_groups or of.duty.refusal() is None
                 for value, attributes in observe(of)
             ]
 
@@ -117,7 +124,7 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) 
 
     def ages(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
         at = of.checkpointer.table.confirmed_ms
-        if at is not None and of.checkpointer.passes and of.duty.refusal() is None:
+        if at is not None and of.checkpointer.passes:
             yield max(0, clock.now_ms() - at) / 1000, {}
 
     def groups(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
@@ -140,10 +147,10 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) 
         return [(topics, {END: end}) for end, topics in of.fences.topics.items()]
 
     publish(FENCED_TOPICS, fences)
-    publish(CHECKPOINT_AGE, ages)
-    publish(CHECKPOINT_GROUPS, groups)
-    publish(CHECKPOINT_PARTITIONS, verdicts)
-    publish(GROUP_LAG, _lags)
+    publish(CHECKPOINT_AGE, ages, of_groups=True)
+    publish(CHECKPOINT_GROUPS, groups, of_groups=True)
+    publish(CHECKPOINT_PARTITIONS, verdicts, of_groups=True)
+    publish(GROUP_LAG, _lags, of_groups=True)
     publish(OFFSET_SYNC_POSITION, positions)
     publish(OFFSET_SYNC_READABLE, readable)
 

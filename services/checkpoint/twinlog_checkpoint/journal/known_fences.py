@@ -1,4 +1,4 @@
-"""The last known record of a flow's moves, and the number of topics that they keep fenced."""
+"""The number of topics that a flow's moves keep fenced, for the metrics."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,8 +18,6 @@ before it stopped."""
 class KnownFences:
     """The last known fences of the journal. `run` is a loop; `topics` may be called from any thread."""
 
-    last: MoveRecord | None = None
-    """The record that this process has read or written last; None while unknown."""
     _topics: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -29,7 +27,6 @@ class KnownFences:
 
     def on_record(self, record: MoveRecord | None) -> None:
         """The journal was read or written; None: it is empty."""
-        self.last = record
         left, entered = ("source", "target")
         if record is not None and record.kind is MoveKind.FAILBACK:
             left, entered = entered, left
@@ -57,4 +54,4 @@ class KnownFences:
                 clock=clock,
             )
         finally:
-            self.last, self._topics = None, {}
+            self._topics = {}

@@ -32,7 +32,7 @@ CHECKPOINT_GROUPS = MetricSpec(
     name="twinlog.checkpoint.groups",
     kind=Kind.GAUGE,
     unit="{group}",
-    description="Groups of the flow.",
+    description="Groups of the flow; absent on standby.",
     attributes=FLOW,
     service="checkpoint",
 )
@@ -41,7 +41,7 @@ CHECKPOINT_PARTITIONS = MetricSpec(
     kind=Kind.GAUGE,
     unit="{partition}",
     description="Partitions of groups by `twinlog.verdict`: PRESERVED, EXACT, UP_TO_DATE, FLOOR, NO_SYNC, "
-    "...",
+    "...; absent on standby.",
     attributes=(*FLOW, "twinlog.verdict"),
     service="checkpoint",
 )
@@ -59,7 +59,7 @@ GROUP_LAG = MetricSpec(
     unit="{record}",
     description="Records between a group and the end of the logs on the source, and between its "
     "translated offsets and the ends on the target, by `twinlog.end`; of the 200 groups "
-    "that are furthest behind on the source.",
+    "that are furthest behind on the source; absent on standby.",
     attributes=(*FLOW, GROUP, END),
     service="checkpoint",
 )
