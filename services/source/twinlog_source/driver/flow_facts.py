@@ -19,6 +19,7 @@ def flow_facts(
         idle_reason=idle_reason,
         idle_message=idle_message,
         positions_known=is_owned or is_followed,
+        is_owned=is_owned,
         stalled_seconds=state.flow.settings.stalled_seconds,
         source=state.flow.flow.source,
         is_paused=control.is_paused,

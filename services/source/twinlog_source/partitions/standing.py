@@ -44,6 +44,8 @@ class FlowFacts:
     idle_message: str
     positions_known: bool
     """Whether the table has the newest positions: this process moves them, or follows the owner."""
+    is_owned: bool
+    """Whether this process copies the flow. Otherwise the faults that it knows are old."""
     stalled_seconds: float
     source: str
     """Alias of the source cluster."""
@@ -142,12 +144,13 @@ def _caught_up_in(
 
 def _word(row: PartitionRow, facts: FlowFacts) -> tuple[PartitionState, str, str]:
     """State, reason and message, before the check for progress."""
-    if row.blocker is not None:
+    if row.blocker is not None and facts.is_owned:
         is_fault = row.blocker.reason != PartitionReason.COMPARING
         state = PartitionState.FAULTED if is_fault else PartitionState.WAITING
         return state, row.blocker.reason, row.blocker.message
     report = row.report
-    if report is not None and (_is_heard(row, facts) or report.state == PartitionState.FAULTED):
+    is_faulted = report is not None and report.state == PartitionState.FAULTED and facts.is_owned
+    if report is not None and (is_faulted or _is_heard(row, facts)):
         if report.reason == PartitionReason.TARGET_SLOW and _held_by_target_quota(row, facts):
             return report.state, PartitionReason.QUOTA, TARGET_QUOTA
         return report.state, report.reason, report.message

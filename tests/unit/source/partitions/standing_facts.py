@@ -16,4 +16,5 @@ FACTS = FlowFacts(
     source_throttled_at=lambda _: None,
     target_throttled_at=lambda _: None,
     slow_slots=frozenset(),
+    is_owned=True,
 )

@@ -167,6 +167,17 @@ def test_a_partition_that_should_move_and_does_not_is_stalled_until_it_moves() -
     assert standing_of(row, FACTS).state == RUNNING
 
 
+def test_a_fault_of_a_partition_that_another_process_copies_now_is_not_said() -> None:
+    """That process tells whether it still has the fault; here it would stay for ever."""
+    elsewhere = replace(FACTS, is_owned=False, heard_at=heard(None), idle_reason="OWNED_ELSEWHERE")
+    reported = behind(report=said(FAULTED, reason="RECORD_TOO_LARGE"))
+    set_aside = behind()
+    one_row(set_aside).apply(SetAside(partition=P, reason="NO_POSITION", message="", retry_at=200.0), 50.0)
+    for row in (reported, set_aside):
+        assert standing_of(row, FACTS).state == FAULTED
+        assert words(standing_of(row, elsewhere)) == (WAITING, "OWNED_ELSEWHERE")
+
+
 @pytest.mark.parametrize("state", [PAUSED, FAULTED])
 def test_who_rests_or_is_at_fault_is_not_stalled(state: PartitionState) -> None:
     row = behind(report=said(state, reason="BECAUSE"), since=0.0)
