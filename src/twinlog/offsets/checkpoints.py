@@ -1,7 +1,7 @@
 """Decides where a checkpoint goes and whether it may be written, by the rules of MM2's MirrorCheckpointTask.
 Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.replication import ReplicationPolicy
@@ -43,8 +43,8 @@ class CheckpointHistory:
     """The latest checkpoint per group and target partition: loaded from the topic at start, then kept up to
     date.
 
-    Also remembers the last places written for a group, as checkpoints or as offsets of the group on the
-    target. Any other offset there is the group's own.
+    Also remembers the last places written for a group as checkpoints, and the last offset that was committed
+    for the group on the target. Any other offset there is the group's own.
 
     Invariant: after `forget_old` it holds the current entries and at most `most_old` others.
     """
@@ -54,6 +54,8 @@ class CheckpointHistory:
         self._latest: dict[str, dict[TopicPartition, Checkpoint]] = {}
         self._written: dict[tuple[str, TopicPartition], tuple[tuple[int, int], ...]] = {}
         """Upstream and downstream offsets, the newest last. The entry written last comes last."""
+        self._committed: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+        """The same of the last offset committed on the target: any number of checkpoints may follow it."""
 
     def __len__(self) -> int:
         """The number of pairs of group and partition."""
@@ -62,10 +64,14 @@ class CheckpointHistory:
     def remember(self, checkpoint: Checkpoint) -> None:
         """Add a checkpoint that was read or written."""
         self._latest.setdefault(checkpoint.group, {})[checkpoint.partition] = checkpoint
-        self.on_written(checkpoint, checkpoint.downstream_offset)
+        self._add(checkpoint, checkpoint.downstream_offset)
 
     def on_written(self, checkpoint: Checkpoint, offset: int) -> None:
         """Add the offset that was committed for the group on the target after a checkpoint."""
+        self._add(checkpoint, offset)
+        self._committed[checkpoint.group, checkpoint.partition] = checkpoint.upstream_offset, offset
+
+    def _add(self, checkpoint: Checkpoint, offset: int) -> None:
         key = checkpoint.group, checkpoint.partition
         place = checkpoint.upstream_offset, offset
         former = self._written.pop(key, ())
@@ -78,9 +84,12 @@ class CheckpointHistory:
         may be replaced. If the group was put back on the source, it is right and stays.
         """
         return any(
-            written == offset and read_to <= upstream
-            for read_to, written in self._written.get((group, partition), ())
+            written == offset and read_to <= upstream for read_to, written in self._places(group, partition)
         )
+
+    def wrote_before(self, checkpoint: Checkpoint, offset: int) -> bool:
+        """As `wrote`, for the group, partition and upstream offset of a checkpoint."""
+        return self.wrote(checkpoint.group, checkpoint.partition, offset, upstream=checkpoint.upstream_offset)
 
     def wrote_further(
         self, group: str, partition: TopicPartition, offset: int | None, *, upstream: int
@@ -88,9 +97,14 @@ class CheckpointHistory:
         """Whether `offset` was written for the group only when it had read beyond `upstream`: the group was
         put back since."""
         return any(
-            written == offset and read_to > upstream
-            for read_to, written in self._written.get((group, partition), ())
+            written == offset and read_to > upstream for read_to, written in self._places(group, partition)
         ) and not self.wrote(group, partition, offset, upstream=upstream)
+
+    def _places(self, group: str, partition: TopicPartition) -> Iterator[tuple[int, int]]:
+        key = group, partition
+        yield from self._written.get(key, ())
+        if key in self._committed:
+            yield self._committed[key]
 
     def admits(self, candidate: Checkpoint, *, lower: bool = False) -> bool:
         """Ask the guard about `candidate`. Does not remember it; `remember` does that after the write.
@@ -124,6 +138,7 @@ class CheckpointHistory:
         too_many = old[: max(0, len(old) - self._most_old)]
         for group, partition in too_many:
             del self._written[group, partition]
+            self._committed.pop((group, partition), None)
             self._latest[group].pop(partition, None)
             if not self._latest[group]:
                 del self._latest[group]
@@ -133,3 +148,4 @@ class CheckpointHistory:
         """Forget everything, because another process may have written meanwhile."""
         self._latest.clear()
         self._written.clear()
+        self._committed.clear()

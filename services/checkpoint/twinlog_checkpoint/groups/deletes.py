@@ -1,10 +1,10 @@
 """twinlog.sync.group.deletes.enabled: deletes groups on the target that were deleted on the source.
 
-Deleting offsets cannot be undone. So a group is deleted only if all of its offsets on the target came from
-Twinlog: it was translated, does not exist on the source any more (whose topics still exist), has no members
-on the target, and has no other offsets there. Deletion waits for a grace period and is limited to a few
-groups an hour. No group is deleted while a failover is in effect, nor after the source lost all its groups or
-was replaced by another cluster.
+Deleting offsets cannot be undone. So a group is deleted only if all of its offsets on the target are known to
+come from Twinlog: it was translated, does not exist on the source any more (whose topics still exist), has no
+members on the target, and has no other offsets there. Deletion waits for a grace period and is limited to a
+few groups an hour. No group is deleted while a failover is in effect, nor after the source lost all its
+groups or was replaced by another cluster.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -53,20 +53,24 @@ def may_go(
     checkpoints: Mapping[TopicPartition, Checkpoint],
     current: Mapping[TopicPartition, CommittedOffset],
     ranges: Mapping[TopicPartition, LogRange],
+    wrote: Callable[[Checkpoint, int], bool],
 ) -> bool:
     """Whether all offsets of the group on the target came from Twinlog. Pure.
 
-    `current` and `ranges` describe the target.
+    `current` and `ranges` describe the target. `wrote` tells whether an offset there was written for the
+    group before a checkpoint. A new process may not know all that were; then the group is kept.
     """
     if state_on_source != "DEAD" or state_on_target != "EMPTY" or not current:
         return False
-    return all(
-        partition in checkpoints
-        and partition in ranges
-        and checkpoints[partition].downstream_offset <= ranges[partition].end
-        and held.next_offset <= ranges[partition].begin(checkpoints[partition].downstream_offset)
-        for partition, held in current.items()
-    )
+
+    def is_ours(partition: TopicPartition, offset: int) -> bool:
+        checkpoint, log = checkpoints.get(partition), ranges.get(partition)
+        if checkpoint is None or log is None or checkpoint.downstream_offset > log.end:
+            return False
+        begin = log.begin(checkpoint.downstream_offset)
+        return offset == begin or (offset < begin and wrote(checkpoint, offset))
+
+    return all(is_ours(partition, held.next_offset) for partition, held in current.items())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,6 +174,7 @@ class GroupDeleter:
                 },
                 current=held,
                 ranges=ranges,
+                wrote=self.history.wrote_before,
             ):
                 deletable.append(group)
         return deletable

@@ -130,7 +130,7 @@ class GroupSyncer:
                 state_on_target=state,
                 current=held,
                 ranges=ranges,
-                wrote=self._wrote,
+                wrote=self.history.wrote_before,
             )
             if plan.writes:
                 plans.append((group, plan.writes))
@@ -158,11 +158,6 @@ class GroupSyncer:
         hold = sync_hold(self.flow, last, running=self.moving())
         self.table.on_hold(hold, {group for group in groups if hold.covers(group)})
         return hold
-
-    def _wrote(self, checkpoint: Checkpoint, offset: int) -> bool:
-        return self.history.wrote(
-            checkpoint.group, checkpoint.partition, offset, upstream=checkpoint.upstream_offset
-        )
 
     async def _idle(self, groups: Collection[str]) -> dict[str, str]:
         """Return the groups without members on the target, with their states. The table is told about the

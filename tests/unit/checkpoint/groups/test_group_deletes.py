@@ -1,7 +1,7 @@
 """A group that is deleted on the source is deleted on the target only when nothing there is its own."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from twinlog.cli.checkpoint.groups_view import notes
 from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
+from twinlog.offsets.checkpoints import WRITTEN_PLACES
 from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.board import flow_progress
 from twinlog_checkpoint.assembly import assemble_group_syncer
@@ -16,7 +17,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.syncer import GroupSyncer
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
 from twinlog_checkpoint.journal.source_record import SourceRecord, decode, encode
-from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig, turns
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 GRACE_SECONDS = 60
@@ -37,6 +38,22 @@ class Rig:
         """What a new process knows of deletions: what is on the clusters."""
         self.syncer = assemble_group_syncer(self.parts, self.fakes.around())
         self.syncer.deletes_enabled = lambda: self.deletes_enabled
+
+    @asynccontextmanager
+    async def next_process(self) -> AsyncIterator["Rig"]:
+        """The service after a restart: it knows what is on the clusters."""
+        async with self.fakes.running() as parts:
+            yield Rig(fakes=self.fakes, parts=parts, deletes_enabled=self.deletes_enabled)
+
+    async def read_sync(self, upstream: int) -> None:
+        """Wait until the offset sync of this record has been read."""
+
+        def known() -> bool:
+            pairs = self.parts.pairs(ORDERS)
+            newest = None if pairs is None else pairs.newest()
+            return newest is not None and newest.upstream == upstream
+
+        await turns(known)
 
     async def sync(self, *, seconds: float = 10) -> None:
         """One pass, one look at the target, as the service does each interval."""
@@ -92,7 +109,13 @@ async def test_nothing_is_deleted_when_it_is_not_enabled() -> None:
 
 
 @pytest.mark.parametrize(
-    "own", [{"offsets": {COPY: 15}}, {"offsets": {TopicPartition("other", 0): 1}}, {"state": "STABLE"}]
+    "own",
+    [
+        {"offsets": {COPY: 15}},
+        {"offsets": {COPY: 0}},
+        {"offsets": {TopicPartition("other", 0): 1}},
+        {"state": "STABLE"},
+    ],
 )
 async def test_a_group_with_a_life_of_its_own_stays(own: dict[str, object]) -> None:
     async with translated() as rig:
@@ -101,6 +124,54 @@ async def test_a_group_with_a_life_of_its_own_stays(own: dict[str, object]) -> N
         rig.forget_on_source()
         await rig.sync_past_grace()
         assert "g" in rig.fakes.target.groups
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_group_that_stands_at_an_earlier_checkpoint_is_deleted(restarted: bool) -> None:
+    """Twinlog wrote that offset; the last checkpoint came just before the group was deleted."""
+    async with translated() as rig:
+        await rig.fakes.write_sync("orders", 15, 15)
+        await rig.read_sync(15)
+        rig.fakes.source.set_group("g", {ORDERS: 15})
+        rig.fakes.clock.advance(10)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        assert rig.fakes.target.groups["g"].offsets[COPY].next_offset == 10
+        rig.forget_on_source()
+        async with rig.next_process() if restarted else nullcontext(rig) as now:
+            await now.sync_past_grace()
+        assert "g" not in rig.on_target()
+
+
+async def test_the_committed_offset_stays_known_however_many_checkpoints_follow() -> None:
+    """Checkpoints may be written far more often than offsets are committed."""
+    async with translated() as rig:
+        for offset in range(11, 11 + 2 * WRITTEN_PLACES):
+            await rig.fakes.write_sync("orders", offset, offset)
+            await rig.read_sync(offset)
+            rig.fakes.source.set_group("g", {ORDERS: offset})
+            rig.fakes.clock.advance(10)
+            await rig.fakes.do_pass(rig.parts.checkpointer)
+        assert rig.fakes.target.groups["g"].offsets[COPY].next_offset == 10
+        rig.forget_on_source()
+        await rig.sync_past_grace()
+        assert rig.on_target() == {"other"}
+
+
+async def test_a_new_process_deletes_a_group_that_stands_at_its_last_checkpoint() -> None:
+    async with translated() as rig:
+        rig.forget_on_source()
+        async with rig.next_process() as now:
+            await now.sync_past_grace()
+        assert rig.on_target() == {"other"}
+
+
+async def test_a_new_process_keeps_a_group_with_an_offset_of_its_own() -> None:
+    async with translated() as rig:
+        rig.fakes.target.set_group("g", {COPY: 3})
+        rig.forget_on_source()
+        async with rig.next_process() as now:
+            await now.sync_past_grace()
+        assert rig.on_target() == {"g", "other"}
 
 
 async def test_a_source_that_lost_its_topics_deletes_nothing() -> None:
