@@ -70,15 +70,25 @@ class GroupSyncer:
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
     async def run(self, stop: asyncio.Event) -> None:
-        await retrying_loop(
-            f"group offsets {self.flow}",
-            self._tick,
-            stop=stop,
-            interval_seconds=self._due_in_seconds,
-            backoff=Backoff(initial_seconds=0.5, max_seconds=30.0, random=random),
-            clock=self.clock,
-            woken=self._woken,
-        )
+        """Loop: commit offsets at an interval, until `stop`. May run again after another process owned the
+        flow."""
+        try:
+            await retrying_loop(
+                f"group offsets {self.flow}",
+                self._tick,
+                stop=stop,
+                interval_seconds=self._due_in_seconds,
+                backoff=Backoff(initial_seconds=0.5, max_seconds=30.0, random=random),
+                clock=self.clock,
+                woken=self._woken,
+            )
+        finally:
+            self._say_nothing_is_held()
+
+    def _say_nothing_is_held(self) -> None:
+        """This process does not commit or delete, so nothing that it knew is in force."""
+        self.table.on_hold(SyncHold())
+        self.deleter.on_held("", "")
 
     def _due_in_seconds(self) -> float:
         return FIRST_PASS_SECONDS if self.passes() == 0 else self._next_at - self.clock.monotonic()
@@ -108,7 +118,7 @@ class GroupSyncer:
         translated = self.history.groups() & present
         idle = await self._idle(translated)
         if not self.enabled:
-            self.table.on_hold(SyncHold())
+            self._say_nothing_is_held()
             return
         begun = self.moves_begun()
         hold = await self._read_hold(translated)

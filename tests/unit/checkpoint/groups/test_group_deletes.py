@@ -1,5 +1,6 @@
 """A group that is deleted on the source is deleted on the target only when nothing there is its own."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -316,3 +317,27 @@ async def test_a_source_that_is_another_cluster_deletes_none_until_they_are_back
         rig.forget_on_source("g")
         await rig.sync_past_grace()
         assert rig.on_target() == {"other"}
+
+
+async def test_nothing_is_said_to_be_held_once_offsets_are_not_committed_any_more() -> None:
+    async with translated() as rig:
+        rig.forget_on_source("g", "other")
+        await rig.sync()
+        assert flow_progress(rig.parts).deletions_held[0] == "SOURCE_LOST"
+        rig.syncer.follow(enabled=False, interval_seconds=1)
+        await rig.sync()
+        assert flow_progress(rig.parts).deletions_held == ("", "")
+
+
+async def test_a_process_that_loses_the_flow_says_nothing_of_what_is_held() -> None:
+    """The next owner may have deleted the groups, and they may be back on the source."""
+    async with translated() as rig:
+        rig.forget_on_source("g", "other")
+        rig.fakes.clock.advance(10)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(rig.syncer.run(stop), name="group offsets")
+            await turns(lambda: flow_progress(rig.parts).deletions_held[0])
+            stop.set()
+        assert flow_progress(rig.parts).deletions_held == ("", "")
