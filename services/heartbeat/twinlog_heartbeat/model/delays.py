@@ -99,6 +99,8 @@ class DelayTracker:
     _alive_at_ms: int | None = None
     """When the last heartbeat arrived that may be a new one, by the steady clock."""
     _write_blocker: Blocker | None = None
+    _write_failed_ms: int = 0
+    """When that was known, by the wall clock."""
     _watch_blocker: Blocker | None = None
     _read_blocker: Blocker | None = None
     _rules_blocker: Blocker | None = None
@@ -118,9 +120,9 @@ class DelayTracker:
         self.emitted += 1
         self._write_blocker = None
 
-    def on_write_blocker(self, blocker: Blocker) -> None:
-        """The source cluster did not accept a heartbeat."""
-        self._write_blocker = blocker
+    def on_write_blocker(self, blocker: Blocker, *, at_ms: int) -> None:
+        """The source cluster did not accept a heartbeat; known at `at_ms`, by the wall clock."""
+        self._write_blocker, self._write_failed_ms = blocker, at_ms
 
     def on_watch_blocker(self, blocker: Blocker | None) -> None:
         """The target could not be read (or can be again: None)."""
@@ -143,6 +145,10 @@ class DelayTracker:
         the writer's clock was set back) counts, but does not measure a delay."""
         steady_ms = seen_ms if steady_ms is None else steady_ms
         self._skew.on_observed(emitted_ms=emitted_ms, seen_ms=seen_ms, own=own)
+        if own and emitted_ms > self._write_failed_ms:
+            # Another process of ours writes them now. Without such a heartbeat the error stays: perhaps
+            # nobody can write them, and then their absence proves nothing.
+            self._write_blocker = None
         if not own and self._write_blocker is None and self._rules_blocker is None:
             return
         self.observed += 1

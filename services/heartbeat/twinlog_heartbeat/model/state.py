@@ -94,7 +94,8 @@ class HeartbeatState:
         """A heartbeat could not be written."""
         tracker = self._trackers.get(beat.flow)
         if tracker is not None and beat.purpose is Purpose.PROOF:
-            tracker.on_write_blocker(Blocker(reason=error.reason, message=str(error)))
+            blocker = Blocker(reason=error.reason, message=str(error))
+            tracker.on_write_blocker(blocker, at_ms=self._clock.now_ms())
 
     def on_heartbeat(self, cluster: ClusterAlias, topic: str, heartbeat: Heartbeat, seen_ms: int) -> None:
         """A heartbeat arrived in a replicated topic: it proves the flow that made this copy."""

@@ -63,16 +63,38 @@ def test_a_path_that_never_worked_is_silent_after_the_patience() -> None:
 
 def test_a_source_that_refuses_beats_is_a_reason_and_not_silence() -> None:
     beats = tracker()
-    beats.on_write_blocker(Blocker(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic is missing"))
+    missing = Blocker(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic is missing")
+    beats.on_write_blocker(missing, at_ms=1_000)
     report = beats.report(60_000)
     assert (report.state, report.reason) == (PathState.UNKNOWN, "TOPIC_UNAUTHORIZED")
+
+
+def test_an_old_error_is_forgotten_once_another_process_writes_the_beats() -> None:
+    """This one lost the flow after its last write had failed, so it does not write again."""
+    beats = tracker()
+    beats.on_emitted()
+    beats.on_write_blocker(Blocker(reason="KAFKA_TIMEOUT", message="A did not answer"), at_ms=1_500)
+    beats.on_observed(emitted_ms=1_400, seen_ms=1_600, own=True)
+    assert beats.report(1_700).reason == "KAFKA_TIMEOUT", "it was on its way before the write failed"
+    beats.on_observed(emitted_ms=2_000, seen_ms=2_010, own=True)
+    report = beats.report(2_500)
+    assert (report.state, report.reason) == (PathState.ALIVE, "")
+    report = beats.report(60_000)
+    assert (report.state, report.reason) == (PathState.SILENT, "HEARTBEAT_MISSING")
+
+
+def test_an_error_stands_while_only_beats_of_other_flows_arrive() -> None:
+    beats = tracker()
+    beats.on_write_blocker(Blocker(reason="TOPIC_UNAUTHORIZED", message="no"), at_ms=1_500)
+    beats.on_observed(emitted_ms=2_000, seen_ms=2_010, own=False)
+    assert beats.report(60_000).reason == "TOPIC_UNAUTHORIZED"
 
 
 def test_beats_of_others_prove_the_path_while_our_own_cannot_be_written() -> None:
     beats = tracker()
     beats.on_observed(emitted_ms=100, seen_ms=150, own=False)
     assert beats.report(200).state is PathState.UNKNOWN
-    beats.on_write_blocker(Blocker(reason="TOPIC_UNAUTHORIZED", message="no"))
+    beats.on_write_blocker(Blocker(reason="TOPIC_UNAUTHORIZED", message="no"), at_ms=500)
     beats.on_observed(emitted_ms=1_000, seen_ms=990, own=False)
     report = beats.report(1_500)
     assert (report.state, report.reason, report.last_delay_ms) == (PathState.ALIVE, "TOPIC_UNAUTHORIZED", 0)

@@ -9,7 +9,7 @@ READ_ONLY = Blocker(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic i
 
 def tracker() -> DelayTracker:
     found = DelayTracker(flow=Flow("A", "B"), started_ms=0, silent_after_ms=5_000)
-    found.on_write_blocker(READ_ONLY)
+    found.on_write_blocker(READ_ONLY, at_ms=0)
     return found
 
 
