@@ -84,8 +84,13 @@ def _fold_one(
     loss: Hold | None,
     forgotten_generation: int,
 ) -> TopicEntry | None:
-    """None when the topic does not exist and never did."""
-    if known is None and is_absent(pair.source):
+    """None when the topic does not exist and was never seen.
+
+    An entry without partitions is of a name that a rule has, and about which the source has told nothing so
+    far. It is not DELETED_AT_SOURCE, because then a topic of the target's own that has this name could be
+    deleted as its copy.
+    """
+    if is_absent(pair.source) and (known is None or not known.partition_count):
         return None
     entry = known or TopicEntry(
         source_topic=pair.source_topic,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.errors import TransientKafkaError
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.model.entry import TopicState
@@ -304,3 +304,41 @@ async def test_a_record_of_a_failover_that_cannot_be_read_stops_deletions(tmp_pa
         await flow.refresh(TOPICS)
     assert copies(flow) == ["A.a", "A.b", "A.c"]
     assert "cannot be read" in flow.sync.status.message
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29),
+        TransientKafkaError("no answer", reason="KAFKA_TIMEOUT"),
+    ],
+)
+async def test_a_topic_of_the_targets_own_is_not_deleted_for_a_name_that_the_source_never_had(
+    tmp_path: Path, error: KafkaError
+) -> None:
+    """Where names are kept, it has the name of a rule. The source did not tell at first that it has no such
+    topic."""
+    flow = make_flow(
+        tmp_path,
+        {
+            "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+            "topics": "orders,ledger",
+            "twinlog.sync.topic.deletes.enabled": "true",
+            "twinlog.sync.topic.deletes.grace.seconds": "1",
+        },
+    )
+    flow.source.add_topic("orders")
+    flow.target.add_topic("ledger")
+
+    def hide(call: Call) -> None:
+        if "ledger" in call.result:
+            call.result["ledger"] = error
+
+    end = flow.source.intercept("describe_topics", hide, after=True)
+    await flow.refresh(TOPICS)
+    end()
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+        flow.clock.advance(100)
+    assert "ledger" in flow.target.topics
+    assert sorted(flow.topics()) == ["orders"]
