@@ -19,9 +19,9 @@ something else on the target.
 Patterns are therefore expanded to single names: on the target `orders*`, `*` or `A.*` would also match the
 target's own topics and Twinlog's internal ones. `mm2` is MirrorMaker 2's rule (reference §5.4) with two
 exceptions: an ALLOW that a DENY limits on the source is left out if the mode does not copy that DENY, because
-the copy would allow more than the original; and under a policy that keeps names only topics that exist on the
-source are included, also for `*`. A fence (DENY WRITE for everybody, `twinlog.write_blocks`) concerns its own
-cluster only: on the copies it would stop the replication, and the applications that have moved.
+the copy would allow more than the original; and under a policy that keeps names only topics that the flow
+replicates are included, also for `*`. A fence (DENY WRITE for everybody, `twinlog.write_blocks`) concerns its
+own cluster only: on the copies it would stop the replication, and the applications that have moved.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -127,8 +127,8 @@ _Names = Mapping[str, Collection[str]]
 def _names(
     bindings: Collection[AclBinding], rules: AclRules, topics: Collection[str], groups: Collection[str]
 ) -> _Names:
-    """The name in a literal ACL need not exist yet. With a policy that keeps names a topic must exist,
-    because the target's topic of this name may be a different one."""
+    """The name in a literal ACL need not exist yet. With a policy that keeps names the flow must replicate
+    the topic, because the target's topic of this name may be a different one."""
     spelled: dict[str, set[str]] = {TOPIC: set(), GROUP: set(), TRANSACTIONAL_ID: set()}
     for each in bindings:
         if each.pattern_type == LITERAL and each.resource_name != WILDCARD:

@@ -221,14 +221,14 @@ class FlowPasses:
         """Translate the source's ACLs.
 
         A group that is gone from the source keeps its ACLs on the target as long as a pattern covers it,
-        because its members may have moved to the target.
+        because its members may have moved to the target. Topics: see `replicated_topics`.
         """
         kept = {binding.resource_name for binding in self.memory.made_acls if binding.resource_type == GROUP}
         return await asyncio.to_thread(
             translate_acls,
             acls.source,
             self.rules.acls,
-            topics=replicated_topics(topics),
+            topics=replicated_topics(topics, self.memory),
             groups=acls.groups | kept,
         )
 

@@ -8,7 +8,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow
 from twinlog_configsync.access.acl_plan import plan_acls
-from twinlog_configsync.access.acl_rules import Translation
+from twinlog_configsync.access.acl_rules import TOPIC, Translation
 from twinlog_configsync.access.quota_plan import plan_quotas
 from twinlog_configsync.model.actions import (
     Action,
@@ -19,6 +19,7 @@ from twinlog_configsync.model.actions import (
     SetQuota,
     SkipUser,
 )
+from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import (
@@ -27,6 +28,7 @@ from twinlog_configsync.model.observation import (
     QuotaObservation,
     TopicPair,
     World,
+    is_absent,
 )
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
@@ -135,11 +137,34 @@ def _failed_over(world: World) -> Hold | None:
     return Hold(reason=Reason.FAILED_OVER, message=world.failover) if world.failover else None
 
 
-def replicated_topics(observation: Observation) -> frozenset[str]:
-    """Source topics that are selected and exist."""
+def replicated_topics(observation: Observation, memory: Memory) -> frozenset[str]:
+    """Selected source topics whose copies have the rights that the source grants.
+
+    A topic counts while it exists, and while the source does not report whether it still exists (time-out, no
+    rights). A deleted topic counts as long as its copy exists, because applications may have moved to the
+    copy. A name that the source never had does not count, because under a policy that keeps names the
+    target's topic of this name is another one.
+    """
+    granted = {binding.resource_name for binding in memory.made_acls if binding.resource_type == TOPIC}
     return frozenset(
-        name for name, pair in observation.pairs.items() if not isinstance(pair.source, KafkaError)
+        name
+        for name, pair in observation.pairs.items()
+        if _is_replicated(pair, memory.entries.get(name), is_granted=pair.target_topic in granted)
     )
+
+
+def _is_replicated(pair: TopicPair, entry: TopicEntry | None, *, is_granted: bool) -> bool:
+    """`is_granted`: Twinlog created ACLs for the copy."""
+    if not isinstance(pair.source, KafkaError):
+        return True
+    if entry is None or not entry.partition_count:
+        return False
+    if not is_absent(pair.source):
+        return True
+    if isinstance(pair.target, KafkaError):
+        # Another topic may have taken the place of the copy. Its ACLs would have been deleted then.
+        return is_granted and not is_absent(pair.target)
+    return pair.target.topic_id == entry.target_topic_id
 
 
 def _plan_configs(
