@@ -41,7 +41,11 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         rules=RulesBoard(history_id=context.instance_id, meter=context.meter),
     )
     configured = configsync_flows(context.configuration)
-    claims = DesiredBindings({flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds})
+    acl_flows, quota_flows = (
+        {flow.flow for flow in configured if scope in flow.rules.intervals_seconds}
+        for scope in (Scope.ACLS, Scope.QUOTAS)
+    )
+    claims = DesiredBindings(acl_flows, quota_flows)
     gate = asyncio.Semaphore(_PASSES_AT_A_TIME)
     served: dict[Flow, ServedFlow] = {}
     loops: dict[str, Loop] = {}

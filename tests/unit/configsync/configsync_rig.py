@@ -58,6 +58,8 @@ class ConfigSyncRig:
     passes: FlowPasses = field(init=False)
     gate: asyncio.Semaphore = field(default_factory=asyncio.Semaphore)
     """What flows of one process share: whose turn it is."""
+    claims: DesiredBindings | None = None
+    """What the flows of the process want, from the next restart on; None: it has no other flow."""
     refusal: TwinlogError | None = None
     """Why another process is the flow's owner."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,7 +81,7 @@ class ConfigSyncRig:
             source=self.source,
             target=self.target,
             boards=Boards(topics=self.board, rules=self.rules_board),
-            claims=DesiredBindings({self.config.flow}),
+            claims=self.claims or DesiredBindings({self.config.flow}, {self.config.flow}),
             clock=self.clock,
             journal=journal,
             gate=self.gate,

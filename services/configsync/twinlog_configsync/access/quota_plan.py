@@ -2,10 +2,10 @@
 
 The source's value wins. Quotas that the source does not have are left alone unless Twinlog set them. Quotas
 of addresses (`ip`) concern the network of one cluster and are not copied. If two flows into one target want
-the same quota, the flow whose name sorts first sets it.
+the same quota, the flow whose name sorts first sets it, and neither removes it while the other one wants it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
@@ -22,12 +22,14 @@ def plan_quotas(
     *,
     made: Quotas,
     owner: Callable[[QuotaKey], Flow | None],
+    wanted_elsewhere: Collection[QuotaKey] | None = frozenset(),
     hold: Hold | None = None,
 ) -> list[QuotaAction | SkipQuota]:
     """Plan the changes that sync the target's quotas, sorted by entity and key.
 
     `made` is what Twinlog set on the target for this flow; `owner` returns another flow that sets a quota, or
-    None; `hold` tells why nothing may be removed now.
+    None; `wanted_elsewhere` are those that another flow into the same target wants, which are not removed,
+    and None as long as this is not known; `hold` tells why nothing may be removed now.
     """
     wanted = wanted_quotas(observation)
     planned: list[QuotaAction | SkipQuota] = []
@@ -47,14 +49,29 @@ def plan_quotas(
             )
     for entity, key, _ in _sorted(made):
         before = observation.target.get(entity, {}).get(key)
-        if (entity, key) not in wanted and before is not None and owner((entity, key)) is None:
-            if hold is not None:
-                rule = f"kept, {hold.reason}: {hold.message}"
-                planned.append(SkipQuota(entity=entity, key=key, rule=rule))
-                continue
+        if (entity, key) in wanted or before is None:
+            continue
+        kept = _why_kept((entity, key), wanted_elsewhere, hold)
+        if kept:
+            planned.append(SkipQuota(entity=entity, key=key, rule=kept))
+        else:
             rule = "set by Twinlog, gone from the source"
             planned.append(DeleteQuota(entity=entity, key=key, before=before, rule=rule))
     return planned
+
+
+def _why_kept(quota: QuotaKey, wanted_elsewhere: Collection[QuotaKey] | None, hold: Hold | None) -> str:
+    """Why a quota that Twinlog set and the source no longer has is not removed; "" when it is."""
+    if hold is not None:
+        return f"kept, {hold.reason}: {hold.message}"
+    if wanted_elsewhere is None:
+        return (
+            "the source no longer has it; kept until it is known whether another flow into this target"
+            " needs it"
+        )
+    if quota in wanted_elsewhere:
+        return "the source no longer has it, but another flow into this target needs it"
+    return ""
 
 
 def _sorted(quotas: Quotas) -> list[tuple[QuotaEntity, str, float]]:

@@ -125,6 +125,7 @@ def make_plan(
             world.quotas,
             made=memory.made_quotas,
             owner=lambda quota: claims.quota_owner(rules.flow, quota),
+            wanted_elsewhere=claims.quotas_wanted_elsewhere(rules.flow),
             hold=hold,
         )
     if Scope.CONFIGS in scopes:

@@ -226,7 +226,7 @@ async def test_acls_that_cannot_be_read_stop_nothing_else(flow: ConfigSyncRig) -
 
 def test_no_flow_takes_away_what_another_one_into_its_target_wants() -> None:
     first, second, elsewhere = Flow("A", "C"), Flow("B", "C"), Flow("A", "D")
-    claims = DesiredBindings({first, second, elsewhere})
+    claims = DesiredBindings({first, second, elsewhere}, set())
     assert claims.acls_wanted_elsewhere(first) is None
     claims.claim_acls(second, frozenset({COPY}))
     assert claims.acls_wanted_elsewhere(first) == frozenset({COPY})
@@ -236,7 +236,7 @@ def test_no_flow_takes_away_what_another_one_into_its_target_wants() -> None:
 
 def test_a_flow_whose_rules_switch_a_part_off_wants_nothing_of_it_any_more() -> None:
     first, second = Flow("A", "C"), Flow("B", "C")
-    claims = DesiredBindings({first, second})
+    claims = DesiredBindings({first, second}, {first, second})
     claims.follow(first, acls=False, quotas=True)
     assert claims.acls_wanted_elsewhere(second) == frozenset(), "nobody waits for what it never says"
     claims.follow(first, acls=True, quotas=True)
@@ -245,6 +245,8 @@ def test_a_flow_whose_rules_switch_a_part_off_wants_nothing_of_it_any_more() -> 
     quota = (QuotaEntity((("user", "alice"),)), "producer_byte_rate")
     claims.claim_quotas(first, frozenset({quota}))
     assert claims.quota_owner(second, quota) == first
+    assert claims.quotas_wanted_elsewhere(second) == frozenset({quota})
     claims.follow(first, acls=False, quotas=False)
     assert claims.acls_wanted_elsewhere(second) == frozenset()
+    assert claims.quotas_wanted_elsewhere(second) == frozenset()
     assert claims.quota_owner(second, quota) is None

@@ -273,10 +273,15 @@ def test_the_order_in_which_a_world_is_seen_never_matters(
 
     scopes = [Scope.TOPICS, Scope.CONFIGS]
     first = make_plan(
-        world(shuffled=False), rules, Memory(), scopes=scopes, now_ms=0, claims=DesiredBindings(set())
+        world(shuffled=False), rules, Memory(), scopes=scopes, now_ms=0, claims=DesiredBindings(set(), set())
     )
     second = make_plan(
-        world(shuffled=True), rules, Memory(), scopes=scopes[::-1], now_ms=0, claims=DesiredBindings(set())
+        world(shuffled=True),
+        rules,
+        Memory(),
+        scopes=scopes[::-1],
+        now_ms=0,
+        claims=DesiredBindings(set(), set()),
     )
     assert first == second
     assert first.plan_id == second.plan_id

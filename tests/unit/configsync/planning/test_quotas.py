@@ -83,13 +83,51 @@ async def test_quotas_that_cannot_be_read_stop_nothing_else(flow: ConfigSyncRig)
 
 
 def test_of_two_flows_that_want_a_quota_the_first_by_name_has_it() -> None:
-    claims = DesiredBindings(set())
+    claims = DesiredBindings(set(), set())
     quota = (ALICE, "producer_byte_rate")
     claims.claim_quotas(Flow("A", "C"), frozenset({quota}))
     claims.claim_quotas(Flow("B", "C"), frozenset({quota}))
     assert claims.quota_owner(Flow("A", "C"), quota) is None
     assert claims.quota_owner(Flow("B", "C"), quota) == Flow("A", "C")
     assert claims.quota_owner(Flow("B", "D"), quota) is None
+
+
+def with_flow(flow: ConfigSyncRig, other: Flow) -> DesiredBindings:
+    """Start the process again, with another flow that syncs quotas."""
+    flow.claims = DesiredBindings(set(), {flow.config.flow, other})
+    flow.restart()
+    return flow.claims
+
+
+@pytest.mark.parametrize("other", [Flow("0", "B"), Flow("C", "B")])
+async def test_no_flow_removes_a_quota_that_another_one_into_its_target_wants(
+    flow: ConfigSyncRig, other: Flow
+) -> None:
+    """Whichever of the two has the first name: the other one set no quota that was there already."""
+    await flow.refresh(QUOTAS)
+    claims = with_flow(flow, other)
+    flow.source.quotas.clear()
+    await flow.refresh(QUOTAS)
+    assert flow.target.quotas == {ALICE: {"producer_byte_rate": 1000.0}}, "it may want it"
+    claims.claim_quotas(other, frozenset({(ALICE, "producer_byte_rate")}))
+    await flow.refresh(QUOTAS)
+    assert flow.target.quotas == {ALICE: {"producer_byte_rate": 1000.0}}, "it wants it"
+    plan, _ = await flow.commands.preview([Scope.QUOTAS])
+    (skipped,) = plan.actions
+    assert skipped.rule == "the source no longer has it, but another flow into this target needs it"
+    claims.claim_quotas(other, frozenset())
+    await flow.refresh(QUOTAS)
+    assert flow.target.quotas == {}, "the flow that set it removes it once nobody wants it"
+
+
+async def test_a_flow_that_does_not_sync_quotas_or_has_another_target_keeps_none(flow: ConfigSyncRig) -> None:
+    await flow.refresh(QUOTAS)
+    claims = with_flow(flow, Flow("C", "B"))
+    claims.follow(Flow("C", "B"), acls=True, quotas=False)
+    claims.follow(Flow("C", "D"), acls=True, quotas=True)
+    flow.source.quotas.clear()
+    await flow.refresh(QUOTAS)
+    assert flow.target.quotas == {}
 
 
 async def test_users_whose_passwords_cannot_be_copied_are_listed(flow: ConfigSyncRig) -> None:
