@@ -51,7 +51,10 @@ class AclAdminMixin:
         return await in_batches(
             bindings,
             lambda batch: self._change(
-                batch, "delete an ACL", DeleteAcls, lambda answer: answer.filter_results
+                batch,
+                "delete an ACL",
+                DeleteAcls,
+                lambda answer: [_deletion_result(*each) for each in answer.filter_results],
             ),
             key=lambda binding: binding,
         )
@@ -61,7 +64,7 @@ class AclAdminMixin:
         bindings: Collection[AclBinding],
         doing: str,
         request: Callable[[Sequence[AclBinding]], Any],
-        results: Callable[[Any], Sequence[Any]],
+        results: Callable[[Any], Sequence[tuple[int, str | None]]],
     ) -> Mapping[AclBinding, KafkaError | None]:
         known: list[AclBinding] = []
         outcome: dict[AclBinding, KafkaError | None] = {}
@@ -78,7 +81,7 @@ class AclAdminMixin:
                 )
         if known:
             answer = await self._ask(request(known), doing)
-            for binding, (code, message, *_) in zip(known, results(answer), strict=True):
+            for binding, (code, message) in zip(known, results(answer), strict=True):
                 outcome[binding] = (
                     from_code(code, doing, alias=self._wire.alias, detail=message or "") if code else None
                 )
@@ -87,3 +90,9 @@ class AclAdminMixin:
     async def _ask(self, request: Any, doing: str) -> Any:
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             return await self._wire.send(await self._wire.any_node(doing), request, doing)
+
+
+def _deletion_result(code: int, message: str | None, matching: Sequence[Any]) -> tuple[int, str | None]:
+    """The error of a filter, or else of an ACL that it matches and the authorizer did not delete."""
+    errors = ((each[0], each[1]) for each in matching if each[0])
+    return (code, message) if code else next(errors, (0, None))
