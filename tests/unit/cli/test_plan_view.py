@@ -197,3 +197,20 @@ async def test_a_wrong_scope_is_no_matter_of_one_flow() -> None:
 
     with pytest.raises(ConfigError):
         await ask_each(FLOWS, refuse)
+
+
+@pytest.mark.parametrize("output", list(Output))
+def test_what_could_not_be_read_is_not_in_step(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = pb2.ScopeStatus(scope="acls", reason="CLUSTER_UNAUTHORIZED", message="an ACL is missing")
+    plan = pb2.Plan(flow=PLAN.flow, scopes=["acls", "topics"], problems=[problem])
+    with pytest.raises(typer.Exit) as ended:
+        print_plans([plan], output, skips=False, check=True)
+    assert ended.value.exit_code == 1
+    assert "an ACL is missing" in capsys.readouterr().out
+    print_plans([plan], output, skips=False, check=False)
+
+
+def test_a_cluster_without_acls_is_in_step() -> None:
+    problem = pb2.ScopeStatus(scope="acls", reason="NO_AUTHORIZER", message="B has no authorizer")
+    plan = pb2.Plan(flow=PLAN.flow, scopes=["acls", "topics"], problems=[problem])
+    print_plans([plan], Output.TABLE, skips=False, check=True)

@@ -23,6 +23,7 @@ from twinlog.cli.configsync.client import (
 )
 from twinlog.cli.configsync.plan_view import (
     count_of,
+    is_in_step,
     outcome_as_json,
     plan_as_json,
     print_next_step,
@@ -37,8 +38,9 @@ It shows topics, configs, ACLs and quotas, and for new topics whether their copi
 offsets. The command changes nothing. `twinlog apply --plan ID` makes exactly these changes, or none if \
 the clusters have changed since.
 
-Exit code 0, also if there are changes to make; with --check 1 then. Also 1 if the plan of a flow could not \
-be made: the flow is named, with its reason, after the plans of the others.
+Exit code 0, also if there are changes to make, or if ACLs or quotas could not be read; with --check 1 in \
+these cases. Also 1 if the plan of a flow could not be made: the flow is named, with its reason, after the \
+plans of the others. A cluster without an authorizer has no ACLs to read (NO_AUTHORIZER), and is no problem.
 """
 
 _APPLY_HELP = """Carry out a plan: that of --plan, or a new one, which the command shows and asks about.
@@ -64,7 +66,10 @@ def plan_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
     skips: SkipsOption = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if there are changes to make.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Exit with 1 if there are changes to make, or if a part was not read."),
+    ] = False,
 ) -> None:
     if flow is None:
         planned = run_async(_plans(scope or [], config, endpoint))
@@ -76,7 +81,8 @@ def plan_command(
 def print_plans(
     planned: Sequence[pb2.Plan | FlowFailure], output: Output, *, skips: bool, check: bool
 ) -> None:
-    """Exits with 1 when a flow could not be planned, or when `check` finds changes."""
+    """Exits with 1 when a flow could not be planned, or when `check` finds changes, or a part of a flow that
+    could not be read."""
     plans = [each for each in planned if isinstance(each, pb2.Plan)]
     unplanned = [each for each in planned if isinstance(each, FlowFailure)]
     with reported_failures():
@@ -95,7 +101,7 @@ def print_plans(
                 print_next_step(plan)
         for each in unplanned:
             print_failure(each)
-    if unplanned or (check and any(plan.change_count for plan in plans)):
+    if unplanned or (check and not all(map(is_in_step, plans))):
         raise typer.Exit(EXIT_FAILED)
 
 

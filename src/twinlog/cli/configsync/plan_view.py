@@ -15,6 +15,13 @@ _ADDS: Final = frozenset(
 _REMOVES: Final = frozenset(
     {pb2.ACTION_KIND_DELETE_TOPIC, pb2.ACTION_KIND_DELETE_ACL, pb2.ACTION_KIND_DELETE_QUOTA}
 )
+_NOTHING_TO_READ: Final = "NO_AUTHORIZER"
+"""The reason of a part that a cluster does not have."""
+
+
+def is_in_step(plan: pb2.Plan) -> bool:
+    """Whether every part was read, as far as the clusters have it, and there is nothing to change."""
+    return not plan.change_count and all(problem.reason == _NOTHING_TO_READ for problem in plan.problems)
 
 
 def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
