@@ -36,6 +36,7 @@ from twinlog_configsync.model.observation import World
 from twinlog_configsync.planning.explain import Explanation, Verdict
 from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
+from twinlog_configsync.planning.unread import unread
 
 _VERDICTS: Final = {
     Verdict.REPLICATED: pb2.TOPIC_VERDICT_REPLICATED,
@@ -63,7 +64,6 @@ _ACL_STATES: Final = {
 
 def plan_head_message(plan: Plan, world: World) -> pb2.Plan:
     """A plan without its actions."""
-    problems = {scope: world.problem(scope) for scope in sorted(plan.scopes)}
     return pb2.Plan(
         flow=flow_message(plan.flow),
         plan_id=plan.plan_id,
@@ -71,8 +71,7 @@ def plan_head_message(plan: Plan, world: World) -> pb2.Plan:
         change_count=len(plan.changes),
         problems=[
             pb2.ScopeStatus(scope=scope, reason=problem.reason, message=problem.message)
-            for scope, problem in problems.items()
-            if problem is not None
+            for scope, problem in sorted(unread(world, plan.scopes).items())
         ],
     )
 

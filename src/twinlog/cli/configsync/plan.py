@@ -38,9 +38,10 @@ It shows topics, configs, ACLs and quotas, and for new topics whether their copi
 offsets. The command changes nothing. `twinlog apply --plan ID` makes exactly these changes, or none if \
 the clusters have changed since.
 
-Exit code 0, also if there are changes to make, or if ACLs or quotas could not be read; with --check 1 in \
-these cases. Also 1 if the plan of a flow could not be made: the flow is named, with its reason, after the \
-plans of the others. A cluster without an authorizer has no ACLs to read (NO_AUTHORIZER), and is no problem.
+Exit code 0, also if there are changes to make, or if something could not be read: ACLs, quotas, or topics \
+and configs, which the plan names. With --check the exit code is 1 in these cases, except for NO_AUTHORIZER: \
+such a cluster has no ACLs. Also 1 if the plan of a flow could not be made: the flow is named, with its \
+reason, after the plans of the others.
 """
 
 _APPLY_HELP = """Carry out a plan: that of --plan, or a new one, which the command shows and asks about.
@@ -68,7 +69,7 @@ def plan_command(
     skips: SkipsOption = False,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Exit with 1 if there are changes to make, or if a part was not read."),
+        typer.Option("--check", help="Exit with 1 if something is to be changed, or could not be read."),
     ] = False,
 ) -> None:
     if flow is None:

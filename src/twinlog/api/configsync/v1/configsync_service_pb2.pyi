@@ -893,7 +893,9 @@ class Plan(_message.Message):
 
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScopeStatus]:
-        """Parts that could not be looked at, and why."""
+        """Parts that could not be read, as a whole or some of their topics, and why. NO_AUTHORIZER is no failure: there is
+        nothing to read.
+        """
 
     def __init__(
         self,
