@@ -1,12 +1,11 @@
 """`twinlog decode`: the content of an internal topic in the output format of MM2's formatters."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.failures import reported_failures, run_async, tell
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Output, OutputOption, print_json_line
 from twinlog.printable import printable
@@ -112,7 +111,13 @@ async def _print_topic(
         try:
             decoded = decode(kind, record)
         except WireFormatError as error:
-            sys.stderr.write(f"{partition} offset {record.offset}: unreadable: {error}\n")
+            where = {**error.metadata, "topic": topic, "partition": str(partition.partition)}
+            unreadable = WireFormatError(
+                f"{partition} offset {record.offset}: unreadable: {error}",
+                reason=error.reason,
+                metadata={**where, "offset": str(record.offset)},
+            )
+            tell(unreadable, str(unreadable))
             if as_json:
                 print_json_line({"record": place, "kind": str(kind), "error": str(error)})
             return

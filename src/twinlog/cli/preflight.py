@@ -1,5 +1,6 @@
 """`twinlog preflight FILE`: checks everything that can be checked before the start."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -45,13 +46,16 @@ def preflight_command(
     from twinlog.preflight.checks import judge
     from twinlog.preflight.findings import Level
     from twinlog.preflight.gather import gather_facts
-    from twinlog.preflight.report import needed_acl_commands
+    from twinlog.preflight.report import needed_acl_commands, needed_acls
 
     with reported_failures():
         configuration = load_config(file, strict=strict)
         if acls:
-            for command in needed_acl_commands(configuration):
-                typer.echo(command)
+            if output is Output.JSON:
+                print_json([asdict(each) for each in needed_acls(configuration)])
+            else:
+                for line in needed_acl_commands(configuration):
+                    typer.echo(line)
             return
     findings = judge(run_async(gather_facts(configuration, timeout_seconds=timeout)))
     shown = [finding for finding in findings if not (quiet and finding.level is Level.OK)]

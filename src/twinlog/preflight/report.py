@@ -1,5 +1,7 @@
 """A configuration's needed rights as commands. Pure."""
 
+from dataclasses import dataclass
+
 from twinlog.config import Configuration
 from twinlog.preflight.facts import FlowFacts
 from twinlog.preflight.gather import principal_of
@@ -8,11 +10,30 @@ from twinlog.preflight.right import Right, acl_commands, servers_of
 from twinlog.selection_configured import topic_selector
 
 
-def needed_acl_commands(configuration: Configuration) -> list[str]:
-    """Lines for a shell: the kafka-acls commands for all enabled flows, one for each resource.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclCommand:
+    """A kafka-acls command."""
 
-    Rights that are needed for one purpose only follow under a comment with the purpose.
-    """
+    command: str
+    purpose: str = ""
+    """What its rights are needed for, if the flow works without them; otherwise empty."""
+
+
+def needed_acl_commands(configuration: Configuration) -> list[str]:
+    """Lines for a shell: `needed_acls`, with each purpose as a comment above its commands."""
+    lines: list[str] = []
+    purpose = ""
+    for each in needed_acls(configuration):
+        if each.purpose != purpose:
+            purpose = each.purpose
+            lines.append(f"# {purpose}:")
+        lines.append(each.command)
+    return lines
+
+
+def needed_acls(configuration: Configuration) -> list[AclCommand]:
+    """The kafka-acls commands for all enabled flows, one for each resource. Rights that are needed for one
+    purpose only come last, purpose by purpose."""
     servers: dict[str, str] = {}
     rights: dict[str, list[Right]] = {"": []}
     for config in configuration.enabled_flows:
@@ -26,12 +47,13 @@ def needed_acl_commands(configuration: Configuration) -> list[str]:
         for right in needed_rights(flow):
             rights.setdefault(right.purpose, []).append(right)
     needed = {_place(right) for right in rights[""]}
-    lines = acl_commands(rights.pop(""), servers)
-    for purpose, each in rights.items():
-        commands = acl_commands([right for right in each if _place(right) not in needed], servers)
-        if commands:
-            lines += [f"# {purpose}:", *commands]
-    return lines
+    return [
+        AclCommand(command=command, purpose=purpose)
+        for purpose, each in rights.items()
+        for command in acl_commands(
+            [right for right in each if not purpose or _place(right) not in needed], servers
+        )
+    ]
 
 
 def _place(right: Right) -> tuple[str, str, str, str]:

@@ -1,5 +1,6 @@
 """How ACLs are chosen and printed."""
 
+import contextvars
 import json
 
 import pytest
@@ -8,6 +9,7 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.each_flow import FlowFailure
+from twinlog.cli.common.failures import ANSWERS_IN_JSON
 from twinlog.cli.common.output import Output
 from twinlog.cli.configsync.acls import FlowAcls, flows_of, on_cluster, print_acls
 from twinlog.errors import ConfigError, StateError
@@ -49,6 +51,10 @@ FOREIGN = pb2.AclEntry(target=binding("B", "frank"), state=pb2.ACL_STATE_FOREIGN
 ACLS = FlowAcls(flow=A_TO_B, entries=[COPIED, FOUND, AWAITED, LEFT_OUT, SURPLUS, FOREIGN])
 FAILURE = FlowFailure(
     flow="C->A", error=StateError("C->A: cluster C has no authorizer", reason="SECURITY_DISABLED")
+)
+OTHER_FAILURE = FlowFailure(
+    flow="D->A",
+    error=StateError("D->A: it is being moved", reason="MOVE_BLOCKED", metadata={"group": "g"}),
 )
 
 
@@ -97,15 +103,35 @@ def test_json_holds_every_binding_and_null_for_the_side_without(capsys: pytest.C
 
 @pytest.mark.parametrize("output", list(Output))
 def test_a_flow_that_fails_hides_no_other(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as ended:
-        print_acls([FAILURE, ACLS], output)
+    def run() -> None:
+        ANSWERS_IN_JSON.set(output is Output.JSON)
+        with pytest.raises(typer.Exit) as ended:
+            print_acls([FAILURE, ACLS, OTHER_FAILURE], output)
+        assert ended.value.exit_code == 1
+
+    contextvars.Context().run(run)
     printed = capsys.readouterr()
-    assert ended.value.exit_code == 1
-    assert printed.err.splitlines()[0] == "error: C->A: cluster C has no authorizer (SECURITY_DISABLED)"
-    assert printed.err.splitlines()[1].startswith("next: twinlog ")
     assert "User:alice" in printed.out
-    if output is Output.JSON:
-        assert json.loads(printed.out)[0]["reason"] == "SECURITY_DISABLED"
+    lines = printed.err.splitlines()
+    if output is Output.TABLE:
+        assert lines[0] == "error: C->A: cluster C has no authorizer (SECURITY_DISABLED)"
+        assert lines[1].startswith("next: twinlog ")
+        assert lines[2:] == [
+            "error: D->A: it is being moved (MOVE_BLOCKED)",
+            "next: twinlog failover plan 'D->A'",
+        ]
+        return
+    assert json.loads(printed.out)[0]["reason"] == "SECURITY_DISABLED"
+    first, second = map(json.loads, lines)
+    assert first["error"] == "C->A: cluster C has no authorizer"
+    assert (first["reason"], first["metadata"]) == ("SECURITY_DISABLED", {"flow": "C->A"})
+    assert first["next"].startswith("twinlog ")
+    assert second == {
+        "error": "D->A: it is being moved",
+        "reason": "MOVE_BLOCKED",
+        "metadata": {"flow": "D->A", "group": "g"},
+        "next": "twinlog failover plan 'D->A'",
+    }
 
 
 def test_a_cluster_is_what_is_or_should_be_on_it_at_either_end() -> None:

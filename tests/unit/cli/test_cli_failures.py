@@ -52,6 +52,41 @@ def test_preflight_and_run_refuse_the_same_file_when_strict(tmp_path: Path) -> N
     assert "A->B.topcis: unknown key; did you mean A->B.topics?" in answers[0].stderr
 
 
+def test_the_commands_that_grant_rights_are_a_document_too(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+    )
+    answer = invoke(["preflight", str(file), "--acls", "-o", "json"])
+    assert answer.exit_code == 0
+    commands = json.loads(answer.stdout)
+    lines = invoke(["preflight", str(file), "--acls"]).stdout.splitlines()
+    assert [each["command"] for each in commands] == [line for line in lines if not line.startswith("#")]
+    assert commands[0]["command"].startswith("kafka-acls.sh --bootstrap-server ")
+    purposes = dict.fromkeys(each["purpose"] for each in commands)
+    assert [f"# {purpose}:" for purpose in purposes if purpose] == [
+        line for line in lines if line.startswith("#")
+    ]
+    assert "" in purposes
+
+
+def test_each_line_that_cannot_be_translated_is_a_document_too(tmp_path: Path) -> None:
+    file, target = tmp_path / "offsets.csv", tmp_path / "moved.csv"
+    file.write_text("orders,zero,5\norders,0,-7\n")
+    words = ["translate", "--from", str(file), "--to", str(target)]
+    answer = invoke([*words, "-o", "json"])
+    assert answer.exit_code == 1
+    assert json.loads(answer.stdout) == []
+    told = [json.loads(line) for line in answer.stderr.splitlines()]
+    assert [each["reason"] for each in told] == ["INVALID_CONFIG"] * 3
+    assert [each["metadata"].get("line") for each in told] == ["1", "2", None]
+    assert told[0]["error"].startswith(f"{file}:1: ")
+    assert told[2]["error"] == f"{target} was not written"
+    assert not target.exists()
+    lines = invoke(words).stderr.splitlines()
+    assert lines == [each["error"] for each in told], "for people a line is enough"
+
+
 TOO_LARGE = "99999999999999999999"
 
 

@@ -2,9 +2,9 @@
 end."""
 
 import asyncio
-import sys
 from collections.abc import Callable
 
+from twinlog.cli.common.failures import tell
 from twinlog.errors import NotFoundError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
@@ -80,7 +80,7 @@ async def _follow(reader: ManagedReader, partition: TopicPartition, offset: int,
         except TwinlogError as error:
             if not error.retriable:
                 raise
-            sys.stderr.write(f"{partition}: {error}; trying again\n")
+            tell(error, f"{partition}: {error}; trying again")
             await wait_or_stop(never, _RETRY_SECONDS)
             continue
         for record in fetched.records:

@@ -19,14 +19,14 @@ from twinlog.cli.checkpoint.client import (
     topic_partition,
     verdict_name,
 )
-from twinlog.cli.checkpoint.offset_files import OffsetFile, Place, parse_place, read_places
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.checkpoint.offset_files import BadLine, OffsetFile, Place, parse_place, read_places
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async, tell
 from twinlog.cli.common.flow_choice import chosen_flow, is_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.configsync.client import parse_flow
 from twinlog.clock import SystemClock
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import TopicPartition
 
 _HELP = """Translate offsets of the source into offsets of the target, or back with --back.
@@ -35,10 +35,12 @@ OFFSET is TOPIC:PARTITION:OFFSET (orders:3:1234) or TOPIC:PARTITION@TIME (orders
 an offset is the next one to read. --from reads a file instead: CSV (topic,partition,offset), a file of a \
 Spark checkpoint's offsets directory, JSON as in Spark's startingOffsets, or Flink's specific-offsets with \
 --topic. CSV may have the group in front, as `kafka-consumer-groups --export` writes it. --to writes the \
-result in the same format; everything in the file except the offsets is unchanged.
+result in the same format; everything in the file except the offsets is unchanged. With -o json the command \
+also prints the result.
 
-Lines that cannot be read are named on stderr, and the others are translated. Exit code 0 if everything \
-was translated, else 1; --to writes a file only if everything was translated.
+Lines that cannot be read are named on stderr (with -o json by a document each), and the others are \
+translated. Exit code 0 if everything was translated, else 1; --to writes a file only if everything was \
+translated.
 
 Examples: twinlog translate 'A->B' orders:3:1234; twinlog translate --back A.orders:3:1250; \
 twinlog translate --from offsets.csv --to moved.csv
@@ -93,13 +95,13 @@ def translate_command(
         places, file = _asked([text for text in offsets or () if not is_flow(text)], source, topic)
         bad = [] if file is None else file.bad
         for line in bad:
-            typer.echo(f"{source}:{line.line}: {line.what}", err=True)
+            _tell_bad(source, line)
         answers = run_async(_translate(places, flow, back, config, endpoint)) if places else []
         if target is not None and file is not None:
-            _write(target, file, answers)
-        elif output is Output.JSON:
+            _write(target, file, answers, output)
+        if output is Output.JSON:
             print_json([_as_json(answer) for answer in answers])
-        else:
+        elif target is None:
             print_table("", _COLUMNS, [_cells(answer) for answer in answers])
         if bad or not all(answer.HasField("translated_offset") for answer in answers):
             raise typer.Exit(EXIT_FAILED)
@@ -164,20 +166,34 @@ def _query(place: Place) -> pb2.OffsetQuery:
     return query
 
 
-def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslation]) -> None:
+def _tell_bad(source: Path | None, line: BadLine) -> None:
+    error = ConfigError(
+        f"{source}:{line.line}: {line.what}",
+        metadata={"key": "--from", "file": str(source), "line": str(line.line)},
+    )
+    tell(error, str(error))
+
+
+def _tell_missing(answer: pb2.OffsetTranslation) -> None:
+    partition, verdict = answer.partition, verdict_name(answer.verdict)
+    error = NotFoundError(
+        f"{topic_partition(partition)} has no translation: {verdict} ({answer.message})",
+        metadata={"topic": partition.topic, "partition": str(partition.partition), "verdict": verdict},
+    )
+    tell(error, str(error))
+
+
+def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslation], output: Output) -> None:
     """Nothing is written when something was not translated: half a file of offsets is worse than none.
 
     Raises ConfigError for a path that cannot be written.
     """
     missing = [answer for answer in answers if not answer.HasField("translated_offset")]
     for answer in missing:
-        typer.echo(
-            f"{topic_partition(answer.partition)} has no translation: {verdict_name(answer.verdict)}"
-            f" ({answer.message})",
-            err=True,
-        )
+        _tell_missing(answer)
     if missing or file.bad:
-        typer.echo(f"{target} was not written", err=True)
+        error = ConfigError(f"{target} was not written", metadata={"key": "--to"})
+        tell(error, str(error))
         return
     places = [
         Place(
@@ -192,6 +208,8 @@ def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslati
         target.write_text(file.render(places), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--to {target}: {error.strerror or error}", metadata={"key": "--to"}) from None
+    if output is Output.JSON:
+        return
     verdicts = Counter(verdict_name(answer.verdict) for answer in answers)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     typer.echo(f"{target} was written: {counts or 'no offsets'}", err=True)

@@ -4,10 +4,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import typer
-
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.common.failures import help_after
+from twinlog.cli.common.failures import help_after, tell
 from twinlog.cli.configsync.client import flow_name
 from twinlog.errors import ConfigError, TwinlogError
 
@@ -38,10 +36,14 @@ async def ask_each(
 
 
 def print_failure(failure: FlowFailure) -> None:
-    """Print one line on stderr with the flow, as if the command had failed for this flow alone."""
+    """Print on stderr with the flow, as if the command had failed for this flow alone."""
     message = str(failure.error).removeprefix(f"{failure.flow}: ")
-    typer.echo(f"error: {failure.flow}: {message} ({failure.error.reason})", err=True)
-    typer.echo(f"next: {help_after(failure.error)}", err=True)
+    error = TwinlogError(
+        f"{failure.flow}: {message}",
+        reason=failure.error.reason,
+        metadata={"flow": failure.flow, **failure.error.metadata},
+    )
+    tell(error, f"error: {error} ({error.reason})\nnext: {help_after(error)}")
 
 
 def failure_as_json(failure: FlowFailure) -> dict[str, Any]:

@@ -141,13 +141,19 @@ def _say_unexpected(failure: Exception) -> None:
 
 
 def _say(error: TwinlogError, text: str) -> None:
-    """Print on stderr; as one JSON document if the command's answer would be JSON."""
-    helps = help_after(error)
+    tell(error, f"{text}\nnext: {help_after(error)}")
+
+
+def tell(error: TwinlogError, text: str) -> None:
+    """Print on stderr what failed: the text, or one JSON document if the command's answer would be JSON."""
     if ANSWERS_IN_JSON.get():
-        told = {"error": str(error), "reason": error.reason, "metadata": dict(error.metadata), "next": helps}
+        told = {
+            "error": str(error),
+            "reason": error.reason,
+            "metadata": dict(error.metadata),
+            "next": help_after(error),
+        }
         text = printable_json(json.dumps(told, ensure_ascii=False))
-    else:
-        text = f"{text}\nnext: {helps}"
     typer.echo(text, err=True)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.failures import reported_failures, run_async, tell
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, chosen_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import (
@@ -111,7 +111,7 @@ async def _follow(
                 case Lost(error=error):
                     if not known.complete or not error.retriable:
                         raise error
-                    typer.echo(f"{error} ({error.reason}); trying again", err=True)
+                    tell(error, f"{error} ({error.reason}); trying again")
                 case Received(response=response):
                     told = known.take(response)
                     if told is not None:
