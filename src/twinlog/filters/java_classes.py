@@ -29,6 +29,7 @@ _SHORTHANDS = {
     "h": r" \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000",
     "v": r"\n\x0b\f\r\x85\u2028\u2029",
 }
+_VERTICAL_TAB = "\v"
 _SINGLE = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 _CATEGORY = re.compile(r"(?:Is)?([LMNPSZC][a-z]?)")
 _PROPERTY = re.compile(r"\\([pP])(?:\{(\^?)([^}]*)\}|([A-Za-z]))")
@@ -92,22 +93,37 @@ class CharacterClasses:
                 continue
             if self._pattern.startswith(r"\Q", position):
                 literal, position = self.read_quotation(position)
-                members.extend(map(_literal, literal))
-                continue
-            fragment, position = self._read_range(position, start)
+                if not literal:
+                    continue
+                members.extend(map(_literal, literal[:-1]))
+                fragment, position = self._read_range(_literal(literal[-1]), position, start)
+            else:
+                low, position = self._read_low(position, start)
+                fragment, position = self._read_range(low, position, start)
             if fragment.startswith("^"):
                 nested.append(f"[{fragment}]")
             else:
                 members.append(fragment)
         raise RegexSyntaxError(f"the character class opened at {start} is not closed: ']' is missing")
 
-    def _read_range(self, position: int, start: int) -> tuple[str, int]:
-        low, position = self._read_member(position, start)
+    def _read_low(self, position: int, start: int) -> tuple[str, int]:
+        r"""Read a member that a range may begin with. As in Java, `\v` is a character there, not a class."""
+        if self._pattern.startswith(r"\v-", position):
+            return _VERTICAL_TAB, position + 2
+        return self._read_member(position, start)
+
+    def _read_range(self, low: str, position: int, start: int) -> tuple[str, int]:
+        r"""Read the rest of a range that may begin with `low`. After a class such as `\w` or `\p{L}` a `-` is
+        the character itself, as in Java: the next member."""
         follows = self._pattern[position + 1 : position + 2]
-        if not self._pattern.startswith("-", position) or follows in ("", "]", "["):
+        is_range = len(_characters(low)) == 1 and self._pattern.startswith("-", position)
+        if not is_range or follows in ("", "]", "["):
             return low, position
-        high, end = self._read_member(position + 1, start)
-        if len(_characters(low)) != 1 or len(_characters(high)) != 1 or _characters(low) > _characters(high):
+        if self._pattern.startswith(r"\v", position + 1):
+            high, end = _VERTICAL_TAB, position + 3
+        else:
+            high, end = self._read_member(position + 1, start)
+        if len(_characters(high)) != 1 or _characters(low) > _characters(high):
             raise RegexSyntaxError(f"illegal range in the character class opened at {start}")
         return f"{low}-{high}", end
 
