@@ -12,6 +12,7 @@ from twinlog import service as _before_grpc  # noqa: F401 (see there)
 from twinlog.cli.common.lazy import LazyCommand, LazyGroup
 from twinlog.cli.common.output import filter_output
 from twinlog.cli.completion import COMPLETE_VARIABLE, prepare_completion
+from twinlog.supervisor.streams import complete_standard_streams
 
 COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand(
@@ -187,6 +188,7 @@ them unescaped."""
 
 def main() -> None:
     """The console script."""
+    complete_standard_streams()
     if COMPLETE_VARIABLE in os.environ:
         prepare_completion()
     if sys.argv[1:2] not in _DRAW_THEMSELVES:

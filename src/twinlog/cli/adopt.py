@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import load_config, note_file
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
@@ -68,14 +68,12 @@ def adopt_command(
         )
     )
     adoptions = [judge_adoption(each) for each in facts]
-    with reported_failures():
+    with exiting_with(EXIT_FAILED if any(adoption.refusals for adoption in adoptions) else 0):
         if output is Output.JSON:
             print_json([_as_json(adoption) for adoption in adoptions])
         else:
             for adoption in adoptions:
                 _print(adoption)
-    if any(adoption.refusals for adoption in adoptions):
-        raise typer.Exit(EXIT_FAILED)
 
 
 adopt_command.__doc__ = _HELP

@@ -93,8 +93,7 @@ def copy_command(
         for file in (report_file, html_file):
             check_writable(file)
         report: FlowReport = run_async(_reported(config, name, topic or [], where, timeout), incomplete)
-        tell(report, output, report_file, html_file)
-    raise typer.Exit(EXIT_CODES[report.verdict])
+    tell(report, output, report_file, html_file)
 
 
 copy_command.__doc__ = _HELP

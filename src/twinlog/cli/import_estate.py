@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.common.private_file import write_private
 from twinlog.errors import ConfigError
@@ -111,14 +111,13 @@ def import_command(
         if to is not None:
             # It may contain secrets.
             write_private(to, imported.properties.encode("ascii"), replace=force)
-        if output is Output.JSON:
-            print_json(_as_json(imported, to))
-        else:
-            if to is None:
-                typer.echo(imported.properties, nl=False)
-            _print_report(imported.lines, to=to)
-        if not imported.complete:
-            raise typer.Exit(EXIT_FAILED)
+        with exiting_with(0 if imported.complete else EXIT_FAILED):
+            if output is Output.JSON:
+                print_json(_as_json(imported, to))
+            else:
+                if to is None:
+                    typer.echo(imported.properties, nl=False)
+                _print_report(imported.lines, to=to)
 
 
 import_command.__doc__ = _HELP

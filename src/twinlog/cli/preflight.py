@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import load_config, note_file
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json
@@ -59,7 +59,9 @@ def preflight_command(
             return
     findings = judge(run_async(gather_facts(configuration, timeout_seconds=timeout)))
     shown = [finding for finding in findings if not (quiet and finding.level is Level.OK)]
-    with reported_failures():
+    failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
+    fails = any(finding.level in failing for finding in findings)
+    with exiting_with(EXIT_FAILED if fails else 0):
         if output is Output.JSON:
             print_json(
                 [
@@ -82,9 +84,6 @@ def preflight_command(
             errors = sum(finding.level is Level.ERROR for finding in findings)
             warnings = sum(finding.level is Level.WARNING for finding in findings)
             typer.echo(f"{errors} errors, {warnings} warnings")
-    failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
-    if any(finding.level in failing for finding in findings):
-        raise typer.Exit(EXIT_FAILED)
 
 
 preflight_command.__doc__ = _HELP

@@ -31,11 +31,12 @@ def write_line(stream: TextIO, line: str) -> None:
         stream.flush()
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in _NOBODY_READS:
-            _silence(stream)
+            silence(stream)
 
 
-def _silence(stream: TextIO) -> None:
-    """Drop what is left in its buffer, which would fail the process at its exit."""
+def silence(stream: TextIO) -> None:
+    """Drop what is written from now on, and what is left in its buffer, which would fail the process at its
+    exit."""
     with suppress(OSError, ValueError):
         descriptor = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+_ESTATES = Path(__file__).parents[2] / "unit/imports/hold_out"
 
 
 def twinlog(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -49,3 +52,56 @@ def test_completion_shows_what_the_help_shows() -> None:
     asked = {"_TWINLOG_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
     assert answer(**asked, COMP_WORDS="twinlog state im").split() == ["import"]
     assert answer(**asked, COMP_WORDS="twinlog partitions --flo").split() == []
+
+
+def unread(*arguments: str, errors_too: bool) -> tuple[int, str]:
+    """Exit code and stderr of a command whose stdout, or both, nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "twinlog", *arguments],
+            stdout=writer,
+            stderr=writer if errors_too else subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr or ""
+
+
+@pytest.mark.parametrize("errors_too", [False, True])
+def test_output_that_nobody_reads_is_no_success_and_no_traceback(errors_too: bool) -> None:
+    assert unread("verify", "--schema", errors_too=errors_too) == (141, "")
+    assert unread("completion", "bash", errors_too=errors_too) == (141, "")
+
+
+@pytest.mark.parametrize("errors_too", [False, True])
+@pytest.mark.parametrize(
+    ("name", "exit_code"), [("connect-standalone.properties", 0), ("connect-regex-router.json", 1)]
+)
+def test_the_answer_of_a_command_is_its_exit_code_though_nobody_reads_it(
+    name: str, exit_code: int, errors_too: bool
+) -> None:
+    ended, errors = unread("import", str(_ESTATES / name), errors_too=errors_too)
+    assert ended == exit_code
+    assert "Traceback" not in errors
+    assert "BrokenPipe" not in errors
+
+
+def test_a_command_fails_as_it_would_where_nobody_reads_why() -> None:
+    assert unread("verify", "A->B", "--config", "/nowhere", errors_too=True) == (2, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_command_without_standard_streams_works(closed: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m twinlog verify --schema {closed}', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

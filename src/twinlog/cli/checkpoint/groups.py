@@ -20,7 +20,7 @@ from twinlog.cli.checkpoint.groups_view import (
     notes,
 )
 from twinlog.cli.checkpoint.groups_watch import WatchedGroups, event_as_json, follow
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.flow_choice import chosen_flow, is_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.numbers import MOST_OFFSET, MOST_SECONDS
@@ -117,16 +117,16 @@ def groups_command(
         rows = chosen_rows(answer.groups, least_lag=least_lag, order=sort)
         del answer.groups[:]
         answer.groups.extend(rows)
-        if output is Output.JSON:
-            print_json(answer_as_json(answer))
-        else:
+        is_missing = bool(group) and not is_known
+        with exiting_with(EXIT_FAILED if is_missing else 0):
+            if output is Output.JSON:
+                print_json(answer_as_json(answer))
+                return
             _print(
                 answer.groups, answer.flows, notes(answer.flows, answer.clusters, answer.unsupported_groups)
             )
-        if group and not is_known:
-            if output is Output.TABLE:
+            if is_missing:
                 typer.echo(f"{group} is not translated: `twinlog explain group {group}` says why")
-            raise typer.Exit(EXIT_FAILED)
 
 
 groups_command.__doc__ = _HELP

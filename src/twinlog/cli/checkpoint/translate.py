@@ -20,7 +20,7 @@ from twinlog.cli.checkpoint.client import (
     verdict_name,
 )
 from twinlog.cli.checkpoint.offset_files import BadLine, OffsetFile, Place, parse_place, read_places
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async, tell
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async, tell
 from twinlog.cli.common.flow_choice import chosen_flow, is_flow
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
@@ -97,14 +97,14 @@ def translate_command(
         for line in bad:
             _tell_bad(source, line)
         answers = run_async(_translate(places, flow, back, config, endpoint)) if places else []
-        if target is not None and file is not None:
-            _write(target, file, answers, output)
-        if output is Output.JSON:
-            print_json([_as_json(answer) for answer in answers])
-        elif target is None:
-            print_table("", _COLUMNS, [_cells(answer) for answer in answers])
-        if bad or not all(answer.HasField("translated_offset") for answer in answers):
-            raise typer.Exit(EXIT_FAILED)
+        complete = not bad and all(answer.HasField("translated_offset") for answer in answers)
+        with exiting_with(0 if complete else EXIT_FAILED):
+            if target is not None and file is not None:
+                _write(target, file, answers, output)
+            if output is Output.JSON:
+                print_json([_as_json(answer) for answer in answers])
+            elif target is None:
+                print_table("", _COLUMNS, [_cells(answer) for answer in answers])
 
 
 translate_command.__doc__ = _HELP

@@ -1,7 +1,8 @@
 """How a command fails: one line on stderr with the cause and the remedy, one with a command that helps, and
 an exit code. With `-o json` both are one document: error, reason, metadata, next.
 
-Exit codes of every command: 0 = success; 1 = failure; 2 = the command line or the configuration is wrong.
+Exit codes of every command: 0 = success; 1 = failure; 2 = the command line or the configuration is wrong; 141
+= the reader of the output closed it before its end, and the command has no exit code of its own answer.
 Commands for which 1 is an answer (`verify`) fail with another code, also for unexpected errors.
 """
 
@@ -20,6 +21,7 @@ import typer
 from twinlog.cli.common.next_command import next_command
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.printable import printable_json
+from twinlog.supervisor.streams import silence
 
 T = TypeVar("T")
 
@@ -41,6 +43,8 @@ FAILED: ContextVar[int] = ContextVar("FAILED", default=1)
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
 EXIT_INTERRUPTED = 130
+EXIT_UNREAD = 141
+"""As a shell shows the end of other programs by SIGPIPE: 128 + 13."""
 
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -100,6 +104,28 @@ def reported_failures(failed: int | None = None) -> Iterator[None]:
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
+@contextmanager
+def exiting_with(code: int, failed: int | None = None) -> Iterator[None]:
+    """Print an answer inside. Afterwards the command exits with `code`, unless that is 0; so it does if the
+    reader of the output closes it before its end (`head`, `grep -q`). `failed`: see `reported_failures`."""
+    with reported_failures(failed):
+        try:
+            yield
+        except BrokenPipeError:
+            _drop_output()
+    if code:
+        raise typer.Exit(code)
+
+
+def _drop_output() -> None:
+    """Discard what is printed from now on."""
+    silence(sys.stdout)
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        silence(sys.stderr)
+
+
 def _first(failure: Exception) -> Exception:
     """The first leaf of an exception group; it caused the cancellation of the others."""
     while isinstance(failure, ExceptionGroup):
@@ -119,9 +145,9 @@ def _report(failure: Exception, failed: int) -> None:
     except _OF_TYPER:
         raise
     except BrokenPipeError:
-        # The reader of our output (head, less) has enough; nothing may be flushed into the pipe at exit.
-        sys.stdout = None
-        raise typer.Exit(0) from None
+        # The reader of our output (head, less) has enough. Whether all is well is not known: no success.
+        _drop_output()
+        raise typer.Exit(EXIT_UNREAD) from None
     except Exception as error:  # noqa: BLE001 (a bug: its traceback is told as well)
         _say_unexpected(error)
         raise typer.Exit(failed) from None
@@ -136,7 +162,7 @@ def _say_unexpected(failure: Exception) -> None:
         metadata={"traceback": told} if ANSWERS_IN_JSON.get() else {},
     )
     if not ANSWERS_IN_JSON.get():
-        typer.echo(told, err=True, nl=False)
+        _say_text(told.rstrip("\n"))
     _say(error, f"error: {error} ({error.reason})")
 
 
@@ -154,7 +180,15 @@ def tell(error: TwinlogError, text: str) -> None:
             "next": help_after(error),
         }
         text = printable_json(json.dumps(told, ensure_ascii=False))
-    typer.echo(text, err=True)
+    _say_text(text)
+
+
+def _say_text(text: str) -> None:
+    """On stderr. The exit code is the same if nobody reads it (`2>&1 | head`)."""
+    try:
+        typer.echo(text, err=True)
+    except BrokenPipeError:
+        silence(sys.stderr)
 
 
 def help_after(error: TwinlogError) -> str:

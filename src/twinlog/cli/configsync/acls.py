@@ -12,7 +12,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.common.each_flow import FlowFailure, ask_each, failure_as_json, print_failure
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.configsync.client import (
@@ -71,7 +71,7 @@ acls_command.__doc__ = _HELP
 def print_acls(answers: Sequence[FlowAcls | FlowFailure], output: Output) -> None:
     """Exits with 1 when a flow failed."""
     failures = [each for each in answers if isinstance(each, FlowFailure)]
-    with reported_failures():
+    with exiting_with(EXIT_FAILED if failures else 0):
         if output is Output.JSON:
             print_json(
                 [
@@ -88,8 +88,6 @@ def print_acls(answers: Sequence[FlowAcls | FlowFailure], output: Output) -> Non
                     _print_flow(each)
         for failure in failures:
             print_failure(failure)
-    if failures:
-        raise typer.Exit(EXIT_FAILED)
 
 
 def on_cluster(acls: FlowAcls, cluster: str) -> FlowAcls:

@@ -10,7 +10,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.common.each_flow import FlowFailure, ask_each, failure_as_json, print_failure
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.cli.configsync.client import (
@@ -86,7 +86,8 @@ def print_plans(
     could not be read."""
     plans = [each for each in planned if isinstance(each, pb2.Plan)]
     unplanned = [each for each in planned if isinstance(each, FlowFailure)]
-    with reported_failures():
+    fails = unplanned or (check and not all(map(is_in_step, plans)))
+    with exiting_with(EXIT_FAILED if fails else 0):
         if output is Output.JSON:
             print_json(
                 [
@@ -102,8 +103,6 @@ def print_plans(
                 print_next_step(plan)
         for each in unplanned:
             print_failure(each)
-    if unplanned or (check and not all(map(is_in_step, plans))):
-        raise typer.Exit(EXIT_FAILED)
 
 
 def apply_command(
@@ -126,13 +125,11 @@ def apply_command(
     if plan_id is None:
         return
     outcome = run_async(_apply(flow, plan_id, config, endpoint))
-    with reported_failures():
+    with exiting_with(EXIT_FAILED if outcome.refused else 0):
         if output is Output.JSON:
             print_json(outcome_as_json(outcome))
         else:
             print_outcome(outcome, shown=plan is None)
-    if outcome.refused:
-        raise typer.Exit(EXIT_FAILED)
 
 
 def _require_clear(plan: str | None, scopes: list[str], output: Output, *, yes: bool) -> None:

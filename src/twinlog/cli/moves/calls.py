@@ -13,7 +13,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.checkpoint.client import CALL_TIMEOUT_SECONDS, answered, checkpoint_stub
-from twinlog.cli.common.failures import EXIT_FAILED, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, run_async
 from twinlog.cli.common.output import Output, print_json
 from twinlog.cli.configsync.client import flow_name, parse_flow
 from twinlog.cli.moves.moves import print_plan, print_run
@@ -95,12 +95,11 @@ class MoveCall:
         async with checkpoint_stub(self.config, self.endpoint) as stub:
             request = pb2.CancelMoveRequest(flow=self.flow, by=who())
             answer = await answered(stub.CancelMove(request, timeout=CALL_TIMEOUT_SECONDS))
-        if self.output is Output.JSON:
-            print_json(run_as_json(answer.run))
-        else:
-            typer.echo(answer.run.message or "the run had already ended: nothing was cancelled")
-        if answer.run.reason != "MOVE_CANCELLED":
-            raise typer.Exit(EXIT_FAILED)
+        with exiting_with(0 if answer.run.reason == "MOVE_CANCELLED" else EXIT_FAILED):
+            if self.output is Output.JSON:
+                print_json(run_as_json(answer.run))
+            else:
+                typer.echo(answer.run.message or "the run had already ended: nothing was cancelled")
 
     async def abort(self) -> None:
         async with checkpoint_stub(self.config, self.endpoint) as stub:
@@ -154,7 +153,7 @@ class MoveCall:
     ) -> None:
         try:
             await print_run(events, self.output)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, BrokenPipeError):
             verb, flow = f"twinlog {self.kind}", flow_name(self.flow)
             typer.echo(
                 f"the run continues in the service: `{verb} attach '{flow}'` follows it, `{verb} cancel"

@@ -8,7 +8,7 @@ import typer
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.cli.common.failures import EXIT_FAILED
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, print_json, print_json_line
 from twinlog.cli.common.undo import print_undo, undo_command
@@ -91,12 +91,11 @@ def options_message(
 
 def print_plan(plan: pb2.MovePlan, output: Output) -> None:
     """Exits with 1 when the move would be refused."""
-    if output is Output.JSON:
-        print_json(plan_as_json(plan))
-    else:
-        print_plan_table(plan, f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}")
-    if plan.blockers:
-        raise typer.Exit(EXIT_FAILED)
+    with exiting_with(EXIT_FAILED if plan.blockers else 0):
+        if output is Output.JSON:
+            print_json(plan_as_json(plan))
+        else:
+            print_plan_table(plan, f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}")
 
 
 async def print_run(
@@ -108,7 +107,6 @@ async def print_run(
     """Print each step as it comes, then the report. Raises the service's error; exits with 1 unless
     everything requested is done."""
     told: tuple[str, str] | None = None
-    incomplete = False
     rows = pb2.MovePlanPart()
     try:
         async for event in events:
@@ -119,18 +117,19 @@ async def print_run(
                 plan = event.report.plan
                 plan.partitions.MergeFrom(rows.partitions)
                 plan.backlog.MergeFrom(rows.backlog)
-                incomplete = bool(event.report.left_behind or staying(plan))
-            if output is Output.JSON:
+                complete = not (event.report.left_behind or staying(plan))
+                with exiting_with(0 if complete else EXIT_FAILED):
+                    if output is Output.JSON:
+                        print_json_line(event_as_json(event))
+                    else:
+                        _print_report(event.report)
+            elif output is Output.JSON:
                 print_json_line(event_as_json(event))
-            elif event.HasField("report"):
-                _print_report(event.report)
             elif event.step.state != pb2.STEP_STATE_PROGRESS or told != _sign(event.step):
                 told = _sign(event.step)
                 print_step(event.step)
     except grpc.aio.AioRpcError as error:
         raise error_from_rpc(error, peer="checkpoint") from error
-    if incomplete:
-        raise typer.Exit(EXIT_FAILED)
 
 
 def _sign(step: pb2.MoveStep) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.numbers import offset_of, shortened
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
@@ -137,15 +137,14 @@ def set_command(
             _ask(request, config, endpoint, output)
         answer = run_async(_set(request, config, endpoint))
         undo = undo_of_moves(flow, answer.changes)
-        if output is Output.JSON:
-            changes = [_as_json(each) for each in answer.changes]
-            print_json({"applied": answer.applied, "changes": changes, "undo": undo})
-        else:
-            title = f"{_title(answer.changes, dry_run=dry_run)}{_meant(target)}"
-            print_table(title, _CHANGES, [_cells(each) for each in answer.changes], empty=title)
-            print_undo(undo)
-        if any(each.reason for each in answer.changes):
-            raise typer.Exit(EXIT_FAILED)
+        with exiting_with(EXIT_FAILED if any(each.reason for each in answer.changes) else 0):
+            if output is Output.JSON:
+                changes = [_as_json(each) for each in answer.changes]
+                print_json({"applied": answer.applied, "changes": changes, "undo": undo})
+            else:
+                title = f"{_title(answer.changes, dry_run=dry_run)}{_meant(target)}"
+                print_table(title, _CHANGES, [_cells(each) for each in answer.changes], empty=title)
+                print_undo(undo)
 
 
 def _require_clear(target: pb2.PositionTarget, topic: str, *, everything: bool) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
@@ -65,7 +65,8 @@ def status_command(
     with reported_failures():
         status = run_async(asked())
     problems = problems_of(status)
-    with reported_failures():
+    fails = bool(problems) if check else not status.all_serving
+    with exiting_with(EXIT_FAILED if fails else 0):
         if output is Output.JSON:
             document = view.as_json(status)
             if check:
@@ -75,8 +76,6 @@ def status_command(
             typer.echo("\n".join(view.check_lines(problems, standing_by(status))))
         else:
             _print_tables(status, problems)
-    if (problems and check) or not (check or status.all_serving):
-        raise typer.Exit(EXIT_FAILED)
 
 
 def _print_tables(status: "Status", problems: "list[Problem]") -> None:

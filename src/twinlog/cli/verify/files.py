@@ -43,8 +43,8 @@ def check_parquet(directory: Path | None) -> None:
 
 
 def write_reports(told: dict[str, Any], report_file: Path | None, html_file: Path | None) -> None:
-    """Write after the report was printed, so that a full disk does not lose the result of hours. Raises
-    ConfigError."""
+    """Write after the report was printed, so that a full disk does not lose the result of hours; also if it
+    could not be printed. Raises ConfigError."""
     if report_file is not None:
         _write(report_file, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
     if html_file is not None:

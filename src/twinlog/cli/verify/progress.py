@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinlog.printable import printable
+from twinlog.supervisor.streams import write_line
 
 WINDOW_SECONDS = 60.0
 """The rate of the last minute, so that a limit or a slow cluster shows soon."""
@@ -96,9 +97,8 @@ def _lines(words: Callable[[Any, float | None], str]) -> Iterator[OnProgress]:
         left.observe(now, progress.done_offsets)
         if now - told_at >= LINE_EVERY_SECONDS:
             told_at = now
-            line = words(progress, left.seconds(progress.total_offsets))
-            sys.stderr.write(printable(line) + "\n")
-            sys.stderr.flush()
+            # Nobody may read it any more: that does not end the work.
+            write_line(sys.stderr, printable(words(progress, left.seconds(progress.total_offsets))))
 
     yield show
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.errors import ConfigError
@@ -73,9 +73,8 @@ def repair_command(
         from twinlog.cli.verify.repairing import repair
 
         done = run_async(repair(str(told["flow"]), found, config, endpoint, new_copies=new_copies))
-        _show(found, done, output, flow=str(told["flow"]))
-        if not all(each.applied for each in done):
-            raise typer.Exit(EXIT_FAILED)
+        with exiting_with(0 if all(each.applied for each in done) else EXIT_FAILED):
+            _show(found, done, output, flow=str(told["flow"]))
 
 
 repair_command.__doc__ = _HELP

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, flow_of_file
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.numbers import MOST_SECONDS
@@ -74,29 +74,28 @@ def safe_to_delete_command(
     failures = [
         {"topic": each.topic, "reason": each.reason, "detail": each.detail} for each in report.failures
     ]
-    if output is Output.JSON:
-        print_json(
-            {
-                "flow": str(report.flow),
-                "safe": is_safe,
-                "at_ms": report.began_at_ms,
-                "partitions": [_as_json(each) for each in found],
-                "problems": failures,
-            }
-        )
-    else:
-        columns = [
-            Column(title="partition"),
-            Column(title="source begins", right=True),
-            Column(title="safe before", right=True),
-            Column(title="requested", right=True),
-            Column(title="why not more"),
-        ]
-        print_table("", columns, [_cells(each) for each in found], empty="no partition was compared")
-        for failure in failures:
-            typer.echo(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
-    if not is_safe:
-        raise typer.Exit(EXIT_FAILED)
+    with exiting_with(0 if is_safe else EXIT_FAILED):
+        if output is Output.JSON:
+            print_json(
+                {
+                    "flow": str(report.flow),
+                    "safe": is_safe,
+                    "at_ms": report.began_at_ms,
+                    "partitions": [_as_json(each) for each in found],
+                    "problems": failures,
+                }
+            )
+        else:
+            columns = [
+                Column(title="partition"),
+                Column(title="source begins", right=True),
+                Column(title="safe before", right=True),
+                Column(title="requested", right=True),
+                Column(title="why not more"),
+            ]
+            print_table("", columns, [_cells(each) for each in found], empty="no partition was compared")
+            for failure in failures:
+                typer.echo(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
 
 
 safe_to_delete_command.__doc__ = _HELP
