@@ -8,12 +8,12 @@ import json
 import signal
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any
 
 from twinlog import strange_json
 from twinlog.clock import Clock
 from twinlog.printable import printable
-from twinlog.supervisor.streams import write_line
+from twinlog.supervisor.streams import OutputStream, write_line
 from twinlog.telemetry.redaction import redact, redact_text
 
 _COLOURS = {"error": "\x1b[31m", "critical": "\x1b[31m", "warning": "\x1b[33m", "debug": "\x1b[2m"}
@@ -30,7 +30,7 @@ _BY_SIGKILL = _SIGNALS + signal.SIGKILL
 class LogLines:
     """Writes to `stream` line by line. Ignores a broken stream: logging never stops the run."""
 
-    def __init__(self, stream: TextIO, *, format: str, clock: Clock) -> None:  # noqa: A002
+    def __init__(self, stream: OutputStream, *, format: str, clock: Clock) -> None:  # noqa: A002
         readable = format == "console" or (format == "auto" and stream.isatty())
         self._stream = stream
         self._clock = clock
@@ -42,9 +42,14 @@ class LogLines:
 
     def event(self, level: str, event: str, /, **values: Any) -> None:
         """Write a line of the supervisor's own."""
-        line = {"time": self._now(), "service": SUPERVISOR, "level": level, "event": event, **values}
+        line = self._own(level, event, **values)
         self._is_repeated(line)
         self._write(redact(line))
+
+    def dropped(self, lines: int) -> str:
+        """The line that stands where nobody read so many lines. Other threads may call this."""
+        message = "nobody read the output for a while"
+        return self._render(self._own("warning", "log_lines_dropped", lines=lines, message=message))
 
     def child_line(self, service: str, line: str) -> None:
         """Write a line that a child printed."""
@@ -74,6 +79,9 @@ class LogLines:
             "event": "output",
             "line": redact_text(line),
         }
+
+    def _own(self, level: str, event: str, **values: Any) -> dict[str, Any]:
+        return {"time": self._now(), "service": SUPERVISOR, "level": level, "event": event, **values}
 
     def _write(self, fields: dict[str, Any]) -> None:
         write_line(self._stream, self._render(fields))

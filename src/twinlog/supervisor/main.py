@@ -16,8 +16,9 @@ from twinlog.supervisor.child import Child
 from twinlog.supervisor.forked import Starter, open_starter
 from twinlog.supervisor.log_lines import LogLines
 from twinlog.supervisor.plan import RunPlan, RunRequest, plan_run
+from twinlog.supervisor.queued_output import queued_output
 from twinlog.supervisor.runs import announced, beginning
-from twinlog.supervisor.streams import complete_standard_streams, write_line
+from twinlog.supervisor.streams import OutputStream, complete_standard_streams, write_line
 from twinlog.supervisor.supervisor import EXIT_FAILED, Supervisor
 
 _KILL_MARGIN_SECONDS = 5.0
@@ -30,7 +31,9 @@ def run(request: RunRequest) -> int:
     complete_standard_streams()
     with ExitStack() as stack:
         plan, unannounced = begin_run(request, environment=os.environ, stack=stack)
-        log = LogLines(sys.stderr, format=plan.configuration.runtime.log_format, clock=SystemClock())
+        stdout, stderr = stack.enter_context(queued_output(sys.stdout, sys.stderr))
+        log = LogLines(stderr, format=plan.configuration.runtime.log_format, clock=SystemClock())
+        stderr.tell_dropped(log.dropped)
         for notice in plan.configuration.notices:
             log.event(
                 notice.level, "configuration_notice", key=notice.key, line=notice.line, message=notice.text
@@ -49,7 +52,7 @@ def run(request: RunRequest) -> int:
         if unannounced is not None:
             log.event("warning", "run_not_announced", error=str(unannounced))
         try:
-            return asyncio.run(_run(plan, log))
+            return asyncio.run(_run(plan, log, stdout))
         except asyncio.CancelledError:
             log.event("error", "stopped", outcome="forced", message="a second signal cut the stop short")
             return EXIT_FAILED
@@ -69,7 +72,7 @@ def begin_run(
     return plan, None
 
 
-async def _run(plan: RunPlan, log: LogLines) -> int:
+async def _run(plan: RunPlan, log: LogLines, stdout: OutputStream) -> int:
     stop = asyncio.Event()
     clock = SystemClock()
     started = clock.monotonic()
@@ -98,19 +101,21 @@ async def _run(plan: RunPlan, log: LogLines) -> int:
     )
     with handle_signals(on_first=ask, on_second=force):
         async with open_starter(plan.modules, plan.environment, stop=stop, tell=told) as start:
-            exit_code = await _supervisor(plan, log, clock, start, started).run(stop)
+            exit_code = await _supervisor(plan, log, clock, start, started, stdout).run(stop)
     outcome = {0: "clean", 2: "refused"}.get(exit_code, "failed")
     log.event("info", "stopped", outcome=outcome, seconds=round(clock.monotonic() - started, 1))
     return exit_code
 
 
-def _supervisor(plan: RunPlan, log: LogLines, clock: Clock, start: Starter, started: float) -> Supervisor:
+def _supervisor(
+    plan: RunPlan, log: LogLines, clock: Clock, start: Starter, started: float, stdout: OutputStream
+) -> Supervisor:
     runtime = plan.configuration.runtime
 
     def announce() -> None:
-        write_line(sys.stdout, plan.ready_line)
+        write_line(stdout, plan.ready_line)
         if plan.metrics_line:
-            write_line(sys.stdout, plan.metrics_line)
+            write_line(stdout, plan.metrics_line)
         log.event("info", "serving", seconds=round(clock.monotonic() - started, 1))
 
     async def wait_until_serving(stop: asyncio.Event) -> bool:
