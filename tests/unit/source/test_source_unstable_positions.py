@@ -1,14 +1,18 @@
 """A transaction that stays open on the positions topic: who holds it ends it, or is fenced by a take-over."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
+from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.partitions.table import PartitionTable
 
@@ -33,6 +37,9 @@ class Log:
         self.did.append(reason)
         raise TransientKafkaError("a transaction is open", reason=reason)
 
+    async def renew(self) -> None:
+        await self.refresh(owned=None)
+
     async def leave(self) -> None:
         self.did.append("leaves")
 
@@ -41,9 +48,8 @@ async def _nothing() -> None:
     """No job runs."""
 
 
-async def done_first(reasons: list[str], count: int) -> list[str]:
-    """The first things that a driver does which meets these."""
-    log = Log(reasons)
+def driver_of(log: Log) -> FlowDriver:
+    """A driver without jobs."""
 
     def no_failure(_reason: str) -> None:
         """Counted elsewhere."""
@@ -53,7 +59,7 @@ async def done_first(reasons: list[str], count: int) -> list[str]:
     )
     state: Any = log
     refusal: TwinlogError | None = None
-    driver = FlowDriver(
+    return FlowDriver(
         state=state,
         jobs=nobody,
         host=nobody,
@@ -68,6 +74,12 @@ async def done_first(reasons: list[str], count: int) -> list[str]:
         epoch_seconds=30.0,
         longest_epoch_seconds=600.0,
     )
+
+
+async def done_first(reasons: list[str], count: int) -> list[str]:
+    """The first things that a driver does which meets these."""
+    log = Log(reasons)
+    driver = driver_of(log)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(driver.run(stop), name="driver")
@@ -83,3 +95,16 @@ async def test_one_that_is_open_a_second_time_is_ended_by_a_take_over() -> None:
 
 async def test_a_cluster_that_is_away_fences_nobody() -> None:
     assert await done_first(["KAFKA_UNAVAILABLE"], 4) == ["takes over", *["KAFKA_UNAVAILABLE"] * 3]
+
+
+@pytest.mark.parametrize(("reason", "ends_epoch"), [(UNSTABLE, True), ("KAFKA_UNAVAILABLE", False)])
+async def test_one_that_hangs_while_tasks_copy_ends_the_wait_for_the_end_of_their_epoch(
+    reason: str, ends_epoch: bool
+) -> None:
+    """The owner cannot sign meanwhile, and an epoch may last for ten minutes."""
+    log = Log([reason])
+    driver = driver_of(log)
+    driver.current = Epoch(flow=Flow("A", "B"), number=1, plan=())
+    with pytest.raises(TransientKafkaError) if ends_epoch else nullcontext():
+        await driver.renew_current()
+    assert log.did == [reason]

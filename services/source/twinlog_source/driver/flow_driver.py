@@ -53,6 +53,7 @@ from twinlog_source.driver.stream.stream_pace import LONGEST_WITHOUT_TASK_SECOND
 from twinlog_source.driver.stream.task_commands import Limit
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.log.fencing import FENCED
+from twinlog_source.log.positions import POSITIONS_UNSTABLE
 from twinlog_source.partitions.events import FlowStopped
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.shares import LimitDebt, differ
@@ -240,7 +241,7 @@ class FlowDriver:
         self.instruments.failed(error.reason)
         if error.reason == FENCED:
             self._owned, self._displaced = False, True
-        elif error.reason == "POSITIONS_UNSTABLE":
+        elif error.reason == POSITIONS_UNSTABLE:
             # A transaction of a slow target may stay open for this long. If it is still open the next time,
             # its holder will not end it: a take-over fences all ids and ends what hangs.
             if self._was_unstable:
@@ -285,7 +286,7 @@ class FlowDriver:
                 number=number,
                 group=group,
                 shared_worker=self.plans.worker_for(chosen),
-                meanwhile=self._renew_current,
+                meanwhile=self.renew_current,
             )
         ready = self.clock.monotonic()
         try:
@@ -403,7 +404,7 @@ class FlowDriver:
         await self.state.renew()
         return await self.state.plan_is_stale(epoch.partitions)
 
-    async def _renew_current(self) -> None:
+    async def renew_current(self) -> None:
         """Sign while the next epoch gets ready: the positions of the running epoch count as ours only while
         we sign. Raises FatalKafkaError (PRODUCER_FENCED)."""
         if self.current is not None:
@@ -411,11 +412,12 @@ class FlowDriver:
 
     async def _may_be_away(self, step: Awaitable[T]) -> T | None:
         """Ignore a cluster that does not answer: the tasks notice it themselves, report it and retry. Raises
-        FatalKafkaError (PRODUCER_FENCED)."""
+        FatalKafkaError (PRODUCER_FENCED), and TransientKafkaError (POSITIONS_UNSTABLE): while a transaction
+        hangs, this process cannot sign, so it must not wait for the end of the epoch."""
         try:
             return await step
         except KafkaError as error:
-            if error.reason == FENCED:
+            if error.reason in (FENCED, POSITIONS_UNSTABLE):
                 raise
             log.debug("plan_not_checked", flow=str(self.flow), reason=error.reason)
             return None

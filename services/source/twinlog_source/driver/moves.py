@@ -231,7 +231,9 @@ class PositionMoves:
                 raise _uncertain(move, "its task has ended")
         epoch = self.driver.current
         slot = None if epoch is None else epoch.slot_of(move.partition)
-        if order.slot is None and slot is not None and slot.final is None and not order.given_up:
+        if order.given_up or order.slot is not None or slot is None or slot.final is not None:
+            return False
+        if slot.takes_orders:
             order.slot, order.task = slot, slot.joined
             slot.tell(
                 Reposition(

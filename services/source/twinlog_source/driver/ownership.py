@@ -85,6 +85,7 @@ class Ownership:
         self.positions.partition_count = self.journal.partition_count = count
         if displaced:
             await self._give_way_to_a_living_owner()
+        before = self.positions.control.claim, self.positions.control.former_claim
         await self.journal.record(
             ClaimFact(instance=self.instance_id, at_ms=self.clock.now_ms(), rules=self.flow.rules)
         )
@@ -99,7 +100,8 @@ class Ownership:
             owner.left_at_rest or self._was_gone_long_ago(owner)
         )
         self.is_still_at_rest = self.former_left_at_rest
-        await self._doubt_foreign_positions(owner)
+        if not self._has_kept_the_flow(*before):
+            await self._doubt_foreign_positions(owner)
         await self.sign()
         log.info(
             "flow_taken_over",
@@ -112,6 +114,15 @@ class Ownership:
         claim = self.positions.control.former_claim
         seen_at_ms = max(owner.renewed_at_ms, 0 if claim is None else claim.at_ms)
         return self.clock.now_ms() - seen_at_ms > AT_REST_AFTER_SECONDS * 1000
+
+    def _has_kept_the_flow(self, claim: ClaimFact | None, former_claim: ClaimFact | None) -> bool:
+        """Whether no other process has claimed the flow since this one signed, given the claims that were
+        known before its new claim. What was written since then is this owner's, however long it could not
+        sign: a transaction of its own may have hung."""
+        control = self.positions.control
+        was_claimed = claim is not None and claim.instance == self.instance_id
+        has_signed = control.owner is not None and control.owner.instance == self.instance_id
+        return was_claimed and has_signed and control.former_claim == former_claim
 
     def _require_whole_state(self) -> None:
         restoring = self.positions.control.restoring

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
+from twinlog_source.driver.epoch import COMMAND_QUEUE_SIZE, Epoch, LastWords, SlotState
 from twinlog_source.driver.stream.task_commands import Limit
 from twinlog_source.partitions.shares import SlotLimits
 
@@ -73,6 +73,6 @@ def test_a_lost_task_that_is_not_replaced_counts_as_silent() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_command_queue_of_a_slot_is_bounded(count: int) -> None:
     epoch = Epoch(flow=Flow("A", "B"), number=1, plan=tuple((P,) for _ in range(count)))
-    for _ in range(1000):
+    for _ in range(COMMAND_QUEUE_SIZE + 1):
         epoch.tell(Limit(limits=SlotLimits()))
     assert all(slot.commands.full() for slot in epoch.slots)

@@ -5,11 +5,13 @@ from typing import Any
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually
-from twinlog_source.driver.epoch import Epoch
+from twinlog_source.driver.epoch import COMMAND_QUEUE_SIZE, Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
-from twinlog_source.driver.moves import MOVE_SECONDS, Move, PositionMoves, planned_move
-from twinlog_source.driver.stream.task_commands import TaskCommand
+from twinlog_source.driver.moves import MOVE_POLL_SECONDS, MOVE_SECONDS, Move, PositionMoves, planned_move
+from twinlog_source.driver.stream.task_commands import End, TaskCommand
 from twinlog_source.driver.stream.worker_messages import task_report
 from twinlog_source.partitions.events import Reported, TopicsChosen
 from twinlog_source.task.orders import Reposition, WithdrawReposition
@@ -136,3 +138,37 @@ async def test_a_topic_that_left_meanwhile_is_named_and_not_a_crash(rig: FlowRig
     assert move.reason == "PARTITION_UNKNOWN"
     planned = planned_move(P, task.driver.state.table.rows.get(P), wanted=3, start=0, end=9)
     assert planned.from_offset is None
+
+
+async def test_each_partition_of_a_large_flow_gets_its_order_and_its_withdrawal(rig: FlowRig) -> None:
+    """One slot has all of them."""
+    moves, task = await moves_of(rig)
+    partitions = [TopicPartition(P.topic, number) for number in range(2_000)]
+    moves.driver.state.table.apply(TopicsChosen(targets=dict.fromkeys(partitions, "A.t")), 0.0)
+    moves.driver.current = Epoch(flow=moves.driver.flow, number=1, plan=(tuple(partitions),))
+    task.slot = moves.driver.current.slots[0]
+    far = [Move(partition=each, from_offset=0, to_offset=3) for each in partitions]
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(moves.carry_out(far, by="root"), name="positions set")
+        await eventually(lambda: task.slot.commands.qsize() == len(partitions))
+        rig.clock.advance(MOVE_SECONDS + 0.1)
+        await eventually(lambda: task.slot.commands.qsize() == 2 * len(partitions))
+        asked.cancel()
+    told = [task.heard() for _ in range(2 * len(partitions))]
+    assert {each.partition for each in told if isinstance(each, Reposition)} == set(partitions)
+    assert {each.partition for each in told if isinstance(each, WithdrawReposition)} == set(partitions)
+
+
+async def test_an_order_waits_while_its_task_has_too_many_others_to_take(rig: FlowRig) -> None:
+    moves, task = await moves_of(rig)
+    for _ in range(COMMAND_QUEUE_SIZE // 2):
+        task.slot.tell(End(reason="of the test"))
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
+        await wait_or_stop(asyncio.Event(), 3 * MOVE_POLL_SECONDS)
+        assert task.slot.commands.qsize() == COMMAND_QUEUE_SIZE // 2
+        while not isinstance(ordered := await eventually(task.heard), Reposition):
+            pass
+        task.says(position=3, repositioned=order_number(ordered))
+        (move,) = await asked
+    assert move.applied

@@ -199,6 +199,23 @@ async def test_a_copy_that_others_may_have_written_is_translated(rig: FlowRig) -
     assert state.table.rows[P].position == 8
 
 
+@pytest.mark.parametrize("is_others_meanwhile", [False, True])
+async def test_an_owner_that_could_not_sign_for_long_does_not_take_its_positions_for_foreign(
+    rig: FlowRig, is_others_meanwhile: bool
+) -> None:
+    """A transaction hung on the positions topic; taking the flow over again is what ends it."""
+    state = await rig.owner(AUTO)
+    if is_others_meanwhile:
+        await rig.owner(AUTO)
+    rig.clock.advance(FOREIGN_AFTER_MS / 1000 + 1)
+    await state.journal.position(P, 8)
+    await state.take_over(displaced=False)
+    await state.refresh(owned=frozenset())
+    expected = (False, 0, "POSITION_STORED", 0, 0) if is_others_meanwhile else (True, 0, "", 0, 0)
+    assert kind(state) == expected
+    assert state.table.rows[P].position == 8
+
+
 async def test_a_position_behind_those_of_an_owner_that_stopped_in_order_is_known_at_once(
     rig: FlowRig,
 ) -> None:
