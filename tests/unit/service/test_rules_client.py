@@ -14,6 +14,7 @@ from twinlog.config import Configuration, FlowConfig, load
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.service.errors_wire import PeerUnavailableError
+from twinlog.service.feeds import rules as rules_feed
 from twinlog.service.feeds.client import Lost, Received, Restarted
 from twinlog.service.feeds.rules import RulesWatch, flow_in_effect, follow_rules
 from twinlog.service.runtime import Backoff
@@ -121,3 +122,35 @@ async def test_a_service_keeps_its_rules_and_tells_nothing_when_the_registry_hol
             stop.set()
     assert len(taken) == 1
     assert SECRET not in repr(lines)
+
+
+async def test_a_changed_rule_is_followed_once_the_secrets_of_the_file_can_be_read_again(
+    rules: RulesWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule itself is right, and configsync does not send it twice."""
+    monkeypatch.setattr(rules_feed, "FIRST_RETRY_SECONDS", 0.01)
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text("password = planted\n")
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+        "config.providers = file\n"
+        "config.providers.file.class = org.apache.kafka.common.config.provider.FileConfigProvider\n"
+        f"B.ssl.key.password = ${{file:{secrets}:password}}\n"
+    )
+    configuration = load(file, environ={})
+    secrets.rename(tmp_path / "away")
+    taken: list[FlowConfig] = []
+    stop = asyncio.Event()
+    rules.handle(Received(pb2.WatchRulesResponse(changed=changed({"groups": "g1"}))))
+    with structlog.testing.capture_logs() as lines:
+        async with asyncio.TaskGroup() as group:
+            following = follow_rules(rules, configuration, FLOW, taken.append, stop)
+            group.create_task(following, name="follow")
+            await eventually(lambda: any(line["event"] == "changed_rules_unusable" for line in lines))
+            (tmp_path / "away").rename(secrets)
+            await eventually(lambda: bool(taken))
+            stop.set()
+    (followed,) = taken
+    assert followed.checkpoint.groups.include == ("g1",)
+    assert sum(line["event"] == "changed_rules_unusable" for line in lines) == 1

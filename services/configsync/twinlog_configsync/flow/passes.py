@@ -116,6 +116,8 @@ class FlowPasses:
         target_id = await _identify(self.target, self.flow.target)
         if not self.loaded:
             await self._load()
+        elif self.rules_problem:
+            await self._follow_stored_rules()
         self._source_id = await _identify(self.source, self.flow.source)
         self._refuse_same_cluster(self._source_id, target_id)
         await self._store.create()
@@ -126,6 +128,8 @@ class FlowPasses:
         target_id = await _identify(self.target, self.flow.target)
         if not self.loaded:
             await self._load()
+        elif self.rules_problem:
+            await self._follow_stored_rules()
         known = self._source_id or self.memory.source_cluster_id
         self._refuse_same_cluster(known or await _identify(self.source, self.flow.source), target_id)
         await self._store.create()
@@ -285,19 +289,24 @@ class FlowPasses:
         checked = check_records(await self._store.load(), self.rules)
         self._journal.records_refused(checked.refused)
         self.memory = recall(checked.records)
-        if self.memory.rules != before:
-            await self._follow_rules({} if self.memory.rules is None else self.memory.rules.values)
+        if self.memory.rules != before or self.rules_problem:
+            await self._follow_stored_rules()
         if not self.loaded:
             self._journal.loaded(topics=len(self.memory.entries), settled=self.memory.settled)
         self.loaded = True
         self._publish()
 
-    async def _follow_rules(self, values: Mapping[str, str]) -> None:
+    async def _follow_stored_rules(self) -> None:
+        """Rules that cannot be used now, because a secret cannot be read for example, are tried again with
+        each pass. Until then the ones before apply."""
+        values = {} if self.memory.rules is None else self.memory.rules.values
+        before = self.rules_problem
         try:
             self.rules, self.rules_problem = await self.rebuilt(values), ""
         except ConfigError as error:
-            self.rules, self.rules_problem = self.config.rules, str(error)
-            self._journal.rules_unusable(error)
+            self.rules_problem = str(error)
+            if self.rules_problem != before:
+                self._journal.rules_unusable(error)
 
     def _refuse_same_cluster(self, source_id: str, target_id: str) -> None:
         if source_id == target_id:

@@ -10,6 +10,7 @@ import structlog
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+from twinlog.backoff import backoff_seconds
 from twinlog.clock import Clock
 from twinlog.config import Configuration, FlowConfig
 from twinlog.config.values.live import live_overrides
@@ -21,6 +22,9 @@ from twinlog.service.interceptors import PEER_METADATA
 from twinlog.service.runtime import Backoff, wait_for_any
 
 _log = structlog.stdlib.get_logger(__name__)
+
+FIRST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 60.0
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -89,22 +93,31 @@ async def follow_rules(
 ) -> None:
     """Loop: `put` the flow's configuration whenever its rules change, until `stop`.
 
-    Rules that do not fit this process's file are logged and not followed; `put` may raise ConfigError for
+    Rules that cannot be used with this process's file are logged, and tried again after a while, because it
+    may be a secret that could not be read. Until then the ones before apply. `put` may raise ConfigError for
     such rules.
     """
     changed = rules.subscribe()
-    followed = _NOTHING
+    followed, failures, said = _NOTHING, 0, ""
     while not stop.is_set():
-        await wait_for_any(stop, changed)
+        wait_seconds = backoff_seconds(failures - 1, first=FIRST_RETRY_SECONDS, longest=LONGEST_RETRY_SECONDS)
+        await wait_for_any(stop, changed, seconds=wait_seconds if failures else None)
+        if changed.is_set():
+            failures = 0
         changed.clear()
         values = rules.values(flow)
         if values == followed:
+            failures = 0
             continue
         try:
             put(await asyncio.to_thread(flow_in_effect, configuration, flow, values))
         except ConfigError as error:
-            _log.warning("changed_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
-        followed = values
+            failures += 1
+            if str(error) != said:
+                said = str(error)
+                _log.warning("changed_rules_unusable", flow=str(flow), reason=error.reason, message=said)
+            continue
+        followed, failures, said = values, 0, ""
 
 
 def flow_in_effect(configuration: Configuration, flow: Flow, values: Mapping[str, str]) -> FlowConfig:

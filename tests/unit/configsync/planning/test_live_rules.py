@@ -266,6 +266,34 @@ async def test_a_reference_in_a_stored_rule_is_refused_and_never_resolved(
     assert sorted(flow.topics()) == ["orders"]
 
 
+async def test_a_stored_rule_is_followed_once_the_secrets_of_the_file_can_be_read_again(
+    tmp_path: Path,
+) -> None:
+    """It is the right rule; nobody changes it again."""
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text(f"b.password = {SECRET}\n")
+    flow = make_flow(
+        tmp_path,
+        {
+            "topics": "orders.*",
+            "config.providers": "file",
+            "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+            "B.ssl.key.password": f"${{file:{secrets}:b.password}}",
+        },
+    )
+    for name in ("orders", "users"):
+        flow.source.add_topic(name)
+    await flow.refresh()
+    await store(flow, RulesRecord(revision=7, updated_at_ms=0, values={"topics": "users"}))
+    secrets.rename(tmp_path / "away")
+    flow.restart()
+    await flow.refresh()
+    assert (sorted(flow.topics()), bool(flow.commands.rules().problem)) == (["orders"], True)
+    (tmp_path / "away").rename(secrets)
+    await flow.refresh()
+    assert (sorted(flow.topics()), flow.commands.rules().problem) == (["users"], "")
+
+
 async def test_a_stored_key_that_is_not_live_is_not_followed_and_can_be_reset(flow: ConfigSyncRig) -> None:
     await store(flow, RulesRecord(revision=7, updated_at_ms=0, values={"replication.policy.separator": "_"}))
     flow.restart()
