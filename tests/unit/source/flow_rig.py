@@ -164,8 +164,8 @@ class FlowRig:
             flows=self.flows,
         )
 
-    def say(self, watch: TopicsWatch) -> None:
-        """As configsync does."""
+    def say(self, watch: TopicsWatch, *, has_topic: bool = True) -> None:
+        """As configsync does. Without the topic, the flow has none."""
         flow = types_pb2.Flow(source="A", target="B")
         topic = configsync_pb.ReplicatedTopic(
             flow=flow,
@@ -180,7 +180,7 @@ class FlowRig:
         )
         watch.handle(Restarted())
         for response in (
-            configsync_pb.WatchTopicsResponse(snapshot_item=topic),
+            *([configsync_pb.WatchTopicsResponse(snapshot_item=topic)] if has_topic else []),
             configsync_pb.WatchTopicsResponse(snapshot_end=configsync_pb.SnapshotEnd(settled_flows=[flow])),
         ):
             watch.handle(Received(response))

@@ -37,7 +37,7 @@ class WantedTopics:
     _began: float | None = None
     _looked_at: float | None = None
     _ids: dict[str, str] = field(default_factory=dict)
-    """The ids of the source topics, as the source last reported them."""
+    """The ids of the source topics, as the source last reported them: an answer that fails changes none."""
     _ids_due_at: float = 0.0
 
     async def now(self) -> dict[str, ReplicatedTopic]:
@@ -75,6 +75,9 @@ class WantedTopics:
             self._ids_due_at = now + max(
                 IDS_SECONDS, len(topics) / IDS_TOPICS_PER_SECOND, self.flows / IDS_FLOWS_PER_SECOND
             )
+            # Ids of topics that leave are dropped. The others stay also while the source does not answer:
+            # configsync may still report the id of the deleted topic.
+            self._ids = {name: topic_id for name, topic_id in self._ids.items() if name in topics}
         suspected = {
             row.partition.topic
             for row in self.table.rows.values()
@@ -84,8 +87,6 @@ class WantedTopics:
         if not asked:
             return
         described = await self.known.source.describe_topics(asked)
-        if due:
-            self._ids.clear()
         for name, found in described.items():
             if not isinstance(found, KafkaError) and found.topic_id:
                 self._ids[name] = found.topic_id
