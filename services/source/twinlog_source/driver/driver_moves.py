@@ -43,8 +43,9 @@ class DriverMoves:
     changes: CopyChanges
     modes: CopyModes
     clock: Clock
-    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Keeps the undoing of one move and the records of the next one from mixing on the log."""
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Keeps the undoing of one move, the records of the next one, and the restart of a recreated topic from
+    mixing on the log."""
 
     async def move(
         self, partition: TopicPartition, position: int, *, topics: Topics, bounds: LogBounds | None
@@ -57,12 +58,12 @@ class DriverMoves:
         position.
         """
         was_set_aside = self._row(partition).blocker is not None
-        async with self._writing:
+        async with self.writing:
             if was_set_aside and self._row(partition).blocker is None:
                 raise _task_is_about_to_copy(partition)
             if partition in self.withdrawals.of_driver:
                 # Undo a failed move first. If it were undone later, that would undo this move too.
-                await self._undo()
+                await self.withdraw_alone()
             self._note(MoveBegun(partition=partition))
             async with self.modes.deciding:
                 row = self._row(partition)
@@ -104,9 +105,19 @@ class DriverMoves:
     async def withdraw(self) -> None:
         """Restore on the log what is valid, after the driver's own moves that failed, unless one is running.
         For the owner of the flow. Raises KafkaError."""
-        if not self._writing.locked():
-            async with self._writing:
-                await self._undo()
+        if not self.writing.locked():
+            async with self.writing:
+                await self.withdraw_alone()
+
+    async def withdraw_alone(self) -> None:
+        """The same; the caller holds `writing`."""
+        for partition, given_up in self.withdrawals.of_driver.items():
+            await self.journal.restore(partition, given_up.before)
+            if given_up.began:
+                await self.changes.undo_beginning(partition, given_up.copy)
+            await self.ledger.remove(given_up.gaps)
+            self.withdrawals.done(partition, given_up)
+            self._note(MoveUndone(partition=partition))
 
     def _row(self, partition: TopicPartition) -> PartitionRow:
         row = self.table.rows.get(partition)
@@ -137,15 +148,6 @@ class DriverMoves:
         self._note(CopyChanged(partition=partition, copy=None))
         self._note(BeginningRefused(partition=partition, before=before))
         self.withdrawals.of_beginning(partition, to_offset=position, before=before, copy=copy)
-
-    async def _undo(self) -> None:
-        for partition, given_up in self.withdrawals.of_driver.items():
-            await self.journal.restore(partition, given_up.before)
-            if given_up.began:
-                await self.changes.undo_beginning(partition, given_up.copy)
-            await self.ledger.remove(given_up.gaps)
-            self.withdrawals.done(partition, given_up)
-            self._note(MoveUndone(partition=partition))
 
     def _note(self, event: Event) -> None:
         self.table.apply(event, self.clock.monotonic())

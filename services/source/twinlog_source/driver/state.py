@@ -183,6 +183,12 @@ class FlowState:
             partitions=partitions, positions=positions, leader_epochs=self.control.leader_epochs
         )
         self._note(reread)
+        await self._undo_withdrawn(partitions)
+        self._parts.changes.take_from_log(partitions)
+
+    async def _undo_withdrawn(self, partitions: Collection[TopicPartition]) -> None:
+        """Undo moves that former tasks have withdrawn, and that took place according to the log as read
+        last."""
         for partition, given_up in self.withdrawals.found(self.positions.known(), partitions).items():
             assert given_up.before is not None
             left_out = gaps_of(self.positions.gaps, partition, given_up)
@@ -195,7 +201,6 @@ class FlowState:
             self._note(Restored(partition=partition, position=given_up.before))
             self.control.retract("epochs", partition.topic, partition.partition)
             self.withdrawals.done(partition, given_up)
-        self._parts.changes.take_from_log(partitions)
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
         """Their last task ended in order, so its report is on the log."""
@@ -219,11 +224,7 @@ class FlowState:
         if owned and (recreated or self.target_logs.was_recreated(self.topics)):
             return True
         if recreated:
-            # This writes positions, and nothing fences the driver's own writer, so check the claim first: the
-            # process may have slept.
-            await self.confirm()
-            await self._parts.changes.translate_recreated(self.topics)
-            await self._parts.source_logs.restart_recreated(self.topics)
+            await self._restart_recreated()
         await self._parts.moves.withdraw()
         await self._parts.marks.record_new(self.topics)
         await self._parts.marks.record_left(self.topics)
@@ -237,6 +238,20 @@ class FlowState:
             self._look_at_targets_at = self.clock.monotonic() + LOOK_AGAIN_SECONDS
         await self.target_logs.note_shortened(self.topics)
         return False
+
+    async def _restart_recreated(self) -> None:
+        """Begin recreated source topics at 0, while nothing copies. Failed moves are undone before, and never
+        after: the positions that this restores are those of the deleted topic."""
+        async with self._parts.moves.writing:
+            # This writes positions, and nothing fences the driver's own writer, so check the claim first: the
+            # process may have slept.
+            await self.confirm()
+            await self._parts.moves.withdraw_alone()
+            if self.withdrawals.due:
+                await self.positions.refresh()
+                await self._undo_withdrawn(list(self.withdrawals.due))
+            await self._parts.changes.translate_recreated(self.topics)
+            await self._parts.source_logs.restart_recreated(self.topics)
 
     async def backlog_records(self, partitions: Collection[TopicPartition]) -> int:
         """Count the offsets between the positions and the ends of the source's logs; 0 if that takes too

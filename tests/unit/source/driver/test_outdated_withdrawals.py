@@ -1,0 +1,111 @@
+"""Moves of positions that failed, and what they would be undone to is outdated: the source topic was created
+again."""
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.service.waiting import wait_or_stop
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog_source.driver.state import FlowState
+from twinlog_source.driver.withdrawals import Withdrawal
+from twinlog_source.log.gaps import LogBounds
+from twinlog_source.partitions.reports import PartitionReport
+from unit.source.flow_rig import FlowRig, P, ledger, only_positions
+
+TRANSLATED = "twinlog.offsets = translated"
+
+
+async def owner_at(rig: FlowRig, position: int) -> FlowState:
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(TRANSLATED)
+    await state.journal.position(P, position)
+    await state.reread([P])
+    return state
+
+
+async def fail_to_move(rig: FlowRig, state: FlowState, position: int) -> None:
+    """The records of the move get onto the log, and their answer is lost."""
+    undo = rig.target.intercept("append", only_positions, after=True)
+    with pytest.raises(KafkaError):
+        await state.set_position(P, position, bounds=LogBounds(start=0, end=9))
+    undo()
+
+
+async def recreate_source(rig: FlowRig) -> None:
+    """The driver sees it at its next look."""
+    rig.source.add_topic("t")
+    await rig.write(rig.source, "t", 20)
+    rig.clock.advance(2)
+
+
+async def outcome(moving: Awaitable[None]) -> str:
+    try:
+        await moving
+    except KafkaError as error:
+        return error.reason
+    return "MOVED"
+
+
+async def test_a_recreated_topic_begins_at_0_after_a_move_of_the_deleted_one_failed(rig: FlowRig) -> None:
+    state = await owner_at(rig, 5)
+    await fail_to_move(rig, state, 8)
+    await recreate_source(rig)
+    await state.refresh(owned=frozenset())
+    for each in (state, await rig.owner(TRANSLATED)):
+        assert each.table.rows[P].position == 0
+        assert each.table.plannable() == {P}
+        assert ledger(each) == [], "the move has left nothing out"
+
+
+async def test_a_recreated_topic_begins_at_0_after_a_move_that_fails_later(rig: FlowRig) -> None:
+    """It is being made while the driver sees the new topic."""
+    state = await owner_at(rig, 5)
+    moving, go_on = asyncio.Event(), asyncio.Event()
+
+    async def fail(_call: Call) -> None:
+        undo()
+        moving.set()
+        await go_on.wait()
+        raise from_reason(UNAVAILABLE, "append", alias="B")
+
+    undo = rig.target.intercept("append", fail)
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(outcome(state.set_position(P, 8)), name="positions set")
+        await moving.wait()
+        await recreate_source(rig)
+        group.create_task(state.refresh(owned=frozenset()), name="the flow's own loop")
+        await wait_or_stop(asyncio.Event(), 1)
+        go_on.set()
+    assert asked.result() == UNAVAILABLE.name
+    await state.refresh(owned=frozenset())
+    assert (await state.positions.refresh(), state.table.rows[P].position) == ({P: 0}, 0)
+    assert state.table.plannable() == {P}
+
+
+async def test_what_a_task_withdrew_of_a_deleted_topic_is_not_undone_in_the_new_one(rig: FlowRig) -> None:
+    """The new topic was copied to just where the move would have led."""
+    state = await owner_at(rig, 8)
+    state.withdrawals.by_task(P, Withdrawal(to_offset=4, before=None, number=7))
+    state.withdrawals.take([PartitionReport(partition=P, position=8, withdrawn=7)])
+    await recreate_source(rig)
+    await state.refresh(owned=frozenset())
+    await state.journal.position(P, 4)
+    await state.reread([P])
+    assert state.table.rows[P].position == 4
+
+
+async def test_a_move_of_a_deleted_topic_that_its_task_withdrew_leaves_no_gap(rig: FlowRig) -> None:
+    """The move is on the log, and the task died before the old position was behind it."""
+    state = await owner_at(rig, 4)
+    bounds = LogBounds(start=0, end=9)
+    await state.set_position(P, 8, bounds=bounds)
+    assert ledger(state) == [(4, 8, "SKIPPED_BY_OPERATOR")]
+    state.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7, bounds=bounds))
+    state.withdrawals.take([PartitionReport(partition=P, position=4, withdrawn=7)])
+    await recreate_source(rig)
+    await state.refresh(owned=frozenset())
+    assert (state.table.rows[P].position, ledger(state)) == (0, [])
