@@ -119,6 +119,12 @@ class DriverMoves:
             self.withdrawals.done(partition, given_up)
             self._note(MoveUndone(partition=partition))
 
+    def forget(self) -> None:
+        """Another process has owned the flow since: the positions that it stored are valid."""
+        for partition in self.withdrawals.due:
+            self._note(MoveUndone(partition=partition))
+        self.withdrawals.due.clear()
+
     def _row(self, partition: TopicPartition) -> PartitionRow:
         row = self.table.rows.get(partition)
         if row is None:

@@ -110,6 +110,7 @@ class FlowState:
         await self.ownership.take_over(displaced=displaced)
         if self.ownership.others_signed:
             self.target_logs.forget()
+            self._parts.moves.forget()
             self.ownership.others_signed = False
         self._parts.modes.forget()
         self._parts.modes.without_writer.clear()

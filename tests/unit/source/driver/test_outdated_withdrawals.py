@@ -1,5 +1,5 @@
 """Moves of positions that failed, and what they would be undone to is outdated: the source topic was created
-again."""
+again, or another process has copied the flow."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -109,3 +109,24 @@ async def test_a_move_of_a_deleted_topic_that_its_task_withdrew_leaves_no_gap(ri
     await recreate_source(rig)
     await state.refresh(owned=frozenset())
     assert (state.table.rows[P].position, ledger(state)) == (0, [])
+
+
+@pytest.mark.parametrize("task_has_it", [False, True])
+async def test_a_move_is_not_undone_behind_what_another_owner_has_copied(
+    rig: FlowRig, task_has_it: bool
+) -> None:
+    """The other owner has begun at the position that it found, and has copied to just where the move would
+    have led."""
+    state = await owner_at(rig, 5)
+    if task_has_it:
+        state.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7))
+        state.withdrawals.take([PartitionReport(partition=P, position=9, withdrawn=7)])
+    else:
+        await fail_to_move(rig, state, 8)
+    other = await rig.owner(TRANSLATED)
+    await other.journal.position(P, 8)
+    await other.leave()
+    await state.take_over(displaced=False)
+    await state.refresh(owned=frozenset())
+    assert (await state.positions.refresh(), state.table.rows[P].position) == ({P: 8}, 8)
+    assert state.table.plannable() == {P}
