@@ -27,7 +27,6 @@ from twinlog_source.partitions.events import (
     CopyReread,
     CopyTranslated,
     Event,
-    SourceRecreated,
     TargetRecreated,
 )
 from twinlog_source.partitions.table import PartitionTable
@@ -80,7 +79,7 @@ class CopyChanges:
         offsets are the source's any more. Also a copy that stayed preserved for a while, because its task
         found the topic shorter before the driver saw its id. Call it before positions are reset, and while
         nothing copies."""
-        for partition, row in self.table.rows.items():
+        for partition in self.table.rows:
             topic = topics[partition.topic]
             fact = self.marks.copy_of(partition, topic)
             has_equal_offsets = fact is not None and (fact.preserved or fact.since > 0)
@@ -90,8 +89,6 @@ class CopyChanges:
             _log_translated(self.marks.flow, fact, 0, OffsetsReason.SOURCE_RECREATED)
             self._note(CopyChanged(partition=partition, copy=None))
             self._note(TargetRecreated(partition=partition))
-            if not row.stored:
-                self._note(SourceRecreated(partition=partition))
 
     def take_skips(self) -> None:
         """Handle ranges that tasks have left out of preserved copies, as the log shows. Nothing is written

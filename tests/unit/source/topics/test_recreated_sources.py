@@ -5,9 +5,11 @@ import pytest
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
 from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog_source.topics.position_finder import BLOCKER_RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, reported
-from unit.source.topics.lost_copies_rig import TRANSLATED
+from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED
 
+LATEST = "A.consumer.auto.offset.reset = latest"
 NO_ANSWER = from_reason(TIMEOUT, "describe topics", alias="A")
 UNKNOWN_TO_A_LAGGING_BROKER = from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe topics", alias="A")
 
@@ -59,3 +61,44 @@ async def test_the_id_of_a_topic_that_left_is_forgotten(rig: FlowRig) -> None:
     rig.clock.advance(2)
     await state.refresh(owned=frozenset())
     assert state.topics["t"].source_topic_id != topic.source_topic_id
+
+
+@pytest.mark.parametrize("began_by", ["retention", "latest"])
+@pytest.mark.parametrize("offsets", [TRANSLATED, AUTO, PRESERVED])
+async def test_a_topic_that_is_recreated_before_its_position_was_stored_begins_at_its_first_record(
+    rig: FlowRig, offsets: str, began_by: str
+) -> None:
+    """Also where the source's offsets are required and refused, so that nothing was decided."""
+    await rig.write(rig.source, "t", 9)
+    if offsets == PRESERVED:
+        await rig.write(rig.target, "A.t", 3)
+    if began_by == "retention":
+        await rig.source.delete_records({P: 9})
+    state = await rig.owner(offsets, LATEST if began_by == "latest" else "")
+    assert state.table.rows[P].position == 9
+    assert P not in await state.positions.refresh()
+    rig.clock.advance(2)
+    rig.source.add_topic("t")
+    await rig.write(rig.source, "t", 20)
+    await state.refresh(owned=frozenset())
+    # What was set aside is looked at again after a while.
+    rig.clock.advance(BLOCKER_RETRY_SECONDS)
+    await state.refresh(owned=frozenset())
+    assert (state.table.rows[P].position, ledger(state)) == (0, [])
+
+
+@pytest.mark.parametrize("offsets", [TRANSLATED, AUTO])
+async def test_what_a_deleted_topic_had_behind_a_position_that_was_never_stored_is_a_gap(
+    rig: FlowRig, offsets: str
+) -> None:
+    """Its first task was killed before it had stored anything."""
+    await rig.write(rig.source, "t", 9)
+    await rig.source.delete_records({P: 9})
+    state = await rig.owner(offsets)
+    await rig.write(rig.source, "t", 4)
+    reported(state, position=9, source_end_offset=13)
+    await state.reread([P])
+    rig.source.add_topic("t")
+    rig.clock.advance(2)
+    await state.refresh(owned=frozenset())
+    assert (state.table.rows[P].position, ledger(state)) == (0, [(9, 13, "TOPIC_RECREATED")])
