@@ -33,6 +33,9 @@ JVM_GONE = (
     " an out-of-memory kill, and give the machine or the container more memory"
 )
 
+CLOSED_CONTEXT = (AttributeError, AssertionError)
+"""What pyspark raises on a closed context: it uses a JVM that is None, or asserts that it is not None."""
+
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
@@ -78,7 +81,7 @@ class SparkRunner:
     async def load_workers(self) -> None:
         """When Spark is up, let it load what the first epoch's tasks need. On a cluster, executors do that
         with their first task. A failure is ignored here, because the first epoch reports it."""
-        with contextlib.suppress(*SPARK_FAILURES, SparkUnavailableError, AttributeError, RuntimeError):
+        with contextlib.suppress(*SPARK_FAILURES, *CLOSED_CONTEXT, SparkUnavailableError, RuntimeError):
             context = await self._open()
             if is_local(self.master):
                 await self._in_thread(lambda: load_workers(context))
@@ -133,7 +136,7 @@ class SparkRunner:
         try:
             # In a separate thread: those of the pool may all be waiting for jobs like this one.
             await asyncio.to_thread(context.cancelJobGroup, group)
-        except (*SPARK_FAILURES, AttributeError) as error:
+        except (*SPARK_FAILURES, *CLOSED_CONTEXT) as error:
             raise SparkUnavailableError(f"job group {group} could not be cancelled: {error}") from error
 
     async def close(self) -> None:
@@ -188,9 +191,8 @@ class SparkRunner:
         except SPARK_FAILURES as error:
             why = await self._check(context)
             failure: Exception = error
-        except AttributeError as error:
-            # pyspark accesses the JVM of a closed context. If two jobs lose one JVM, the first to notice
-            # closes the context of both.
+        except CLOSED_CONTEXT as error:
+            # If two jobs lose one JVM, the first to notice closes the context of both.
             if self.context is context:
                 raise
             why, failure = JVM_GONE, error
@@ -205,7 +207,7 @@ class SparkRunner:
             if not await self._in_thread(lambda: is_stopped(context)):
                 return ""
             output, lost = self.output, "stopped"
-        except (*SPARK_FAILURES, AttributeError) as error:
+        except (*SPARK_FAILURES, *CLOSED_CONTEXT) as error:
             # A killed JVM could not write a reason.
             output, lost = None, type(error).__name__
         why = JVM_GONE if output is None else await self._in_thread(output.last_words)

@@ -21,7 +21,8 @@ class LostContext:
     """A SparkContext whose JVM is gone. Its second job ends only once the first one had it closed: then
     pyspark itself fails at what the context has let go of."""
 
-    def __init__(self) -> None:
+    def __init__(self, failure: Exception) -> None:
+        self._failure = failure
         self._jobs = 0
         self._closed = threading.Event()
 
@@ -33,7 +34,7 @@ class LostContext:
         if self._jobs == 1:
             raise ConnectionRefusedError
         assert self._closed.wait(10)
-        raise AttributeError("'NoneType' object has no attribute 'setCallSite'")
+        raise self._failure
 
     @property
     def _jsc(self) -> Any:
@@ -86,8 +87,16 @@ def epoch_of(number: int) -> Epoch:
     return Epoch(flow=Flow("A", "B"), number=number, plan=((TopicPartition("t", 0),),))
 
 
-async def test_two_jobs_that_lose_one_jvm_both_fail_as_spark_does() -> None:
-    runner = runner_on(LostContext())
+@pytest.mark.parametrize(
+    "failure",
+    [
+        AttributeError("'NoneType' object has no attribute 'setCallSite'"),
+        AssertionError(),  # assert self._jvm is not None
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_two_jobs_that_lose_one_jvm_both_fail_as_spark_does(failure: Exception) -> None:
+    runner = runner_on(LostContext(failure))
     epochs = [epoch_of(1), epoch_of(2)]
 
     async def fails(epoch: Epoch) -> None:
@@ -133,21 +142,35 @@ async def test_workers_are_loaded_before_the_first_epoch_asks_for_them() -> None
 
 
 async def test_workers_that_could_not_be_loaded_are_no_failure_of_any_flow() -> None:
-    runner = runner_on(FailingContext(is_stopped=False))
-    await runner.load_workers()
-    await runner.close()
+    class Closed:
+        def setJobGroup(self, *args: object, **options: object) -> None:  # noqa: N802
+            """Named like pyspark's."""
+
+        def parallelize(self, *args: object) -> Any:
+            raise AssertionError
+
+        def stop(self) -> None:
+            """Nothing runs."""
+
+    for context in (FailingContext(is_stopped=False), Closed()):
+        runner = runner_on(context)
+        await runner.load_workers()
+        await runner.close()
 
 
-async def test_an_error_of_the_job_itself_is_not_reported_as_a_failure_of_spark() -> None:
+@pytest.mark.parametrize("kind", [AttributeError, AssertionError])
+async def test_an_error_of_the_job_itself_is_not_reported_as_a_failure_of_spark(
+    kind: type[Exception],
+) -> None:
     class Broken:
         def setJobGroup(self, *args: object, **options: object) -> None:  # noqa: N802
-            raise AttributeError("a mistake of ours")
+            raise kind("a mistake of ours")
 
         def stop(self) -> None:
             """Nothing runs."""
 
     runner = runner_on(Broken())
-    with pytest.raises(AttributeError, match="a mistake of ours"):
+    with pytest.raises(kind, match="a mistake of ours"):
         await runner.run(epoch_of(1))
     await runner.close()
 
