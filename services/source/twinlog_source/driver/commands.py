@@ -139,8 +139,8 @@ class FlowOperations:
     # -------------------------------------------------------------------------------------------------
 
     async def _command(self, kind: str, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
-        """Store the command. When this raises KafkaError, the command has no effect, neither now nor
-        later."""
+        """Store the command. When this raises KafkaError, the command has no effect, neither now nor later,
+        unless another process claims the flow (see `log.retractions`)."""
         try:
             await self.driver.state.command(kind, subject.topic, subject.partition, fact)
         except TransientKafkaError as error:

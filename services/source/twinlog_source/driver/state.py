@@ -301,7 +301,8 @@ class FlowState:
         self, kind: str, topic: str | None, partition: int | None, fact: PauseFact | ThrottleFact | None
     ) -> None:
         """Store an operator's pause or limit, or remove it (None); then it is in force. When this raises
-        KafkaError, it has no effect, neither now nor later."""
+        KafkaError, it has no effect, neither now nor later, unless another process claims the flow (see
+        `log.retractions`)."""
         await self.journal.command((kind, topic, partition), fact)
         self.control.apply(ControlRecord(kind=kind, topic=topic, partition=partition, fact=fact))
 

@@ -49,14 +49,17 @@ class Journal:
     async def command(self, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
         """Store an operator's command, or withdraw it (None), within `COMMAND_SECONDS`.
 
-        If this fails or is cancelled, the command is given up: it has no later effect.
+        If this fails or is cancelled, the command is given up: it has no later effect, unless another process
+        claims the flow (see `retractions`).
         """
         key = control_key(self.flow.source, *subject)
         value = None if fact is None else fact_record(self.flow.source, fact)[1]
+        times_forgotten = self.retractions.times_forgotten
         try:
             await self._append_command(key, value)
         except (TransientKafkaError, asyncio.CancelledError):
-            self.retractions.give_up(subject, key, value)
+            if self.retractions.times_forgotten == times_forgotten:
+                self.retractions.give_up(subject, key, value)
             raise
         self.retractions.replace(key)
 

@@ -16,8 +16,9 @@ from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import LogReader, OffsetSpec
 from twinlog.model import Record, TopicPartition
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
-from twinlog_source.log.control import ControlState
+from twinlog_source.log.control import ControlRecord, ControlState
 from twinlog_source.log.fact_records import parse_control
+from twinlog_source.log.facts import ClaimFact
 from twinlog_source.log.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
 from twinlog_source.log.newest_records import NewestRecords
 from twinlog_source.log.retractions import Retractions
@@ -52,7 +53,10 @@ class PositionsLog:
     written_at: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Where the newest position of each partition is stored: partition number of this topic, and offset."""
     retractions: Retractions = field(default_factory=Retractions)
-    """Records to ignore, because they belong to commands that failed."""
+    """Records to ignore, because they belong to commands that failed: until another process claims the
+    flow."""
+    _ignored: dict[bytes, tuple[Record, int]] = field(default_factory=dict)
+    """The newest records of their keys that were ignored, with their partition numbers."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
     """Partitions whose newest record is not a valid position, with the reason. They must not be copied."""
     is_read: bool = False
@@ -134,8 +138,11 @@ class PositionsLog:
     def _apply(self, record: Record, number: int) -> None:
         key = decode_source_offset_key(record.key, connector=self.connector_name)
         try:
-            if self.retractions.is_given_up(record.key, record.value):
-                return
+            if record.key is not None:
+                if self.retractions.is_given_up(record.key, record.value):
+                    self._ignored[record.key] = record, number
+                    return
+                self._ignored.pop(record.key, None)
             if key is not None and key.cluster == self.source_alias:
                 self._take(key.partition, decode_source_offset(record.value))
                 self.written_at_ms[key.partition] = record.timestamp_ms
@@ -143,7 +150,7 @@ class PositionsLog:
             elif (identity := parse_gap_identity(self.source_alias, record.key)) is not None:
                 self._take_gap(identity, record)
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:
-                self.control.apply(control)
+                self._take_control(control)
         except WireFormatError as error:
             if error.reason == "WIRE_VERSION":
                 # A pause or a loss that cannot be parsed must not be ignored.
@@ -151,6 +158,17 @@ class PositionsLog:
             log.warning("position_unreadable", topic=self.topic, offset=record.offset, error=str(error))
             if key is not None:
                 self.unreadable[key.partition] = str(error)
+
+    def _take_control(self, control: ControlRecord) -> None:
+        before = self.control.claim
+        self.control.apply(control)
+        claim = control.fact
+        if isinstance(claim, ClaimFact) and before is not None and claim.instance != before.instance:
+            # The claim may be in a partition that is read after those of the records that it concerns.
+            self.retractions.forget()
+            ignored, self._ignored = self._ignored, {}
+            for record, number in ignored.values():
+                self._apply(record, number)
 
     def _take_gap(self, identity: GapIdentity, record: Record) -> None:
         gap = parse_gap(self.source_alias, record.key, record.value)

@@ -1,8 +1,14 @@
 """Makes sure that a failed command has no later effect, although its record may still reach the log: a broker
 that hangs may hold the request, and execute it later.
 
-Invariant: this process never applies a record that was given up. Whenever such a record may be on the log,
-the valid fact is written once more behind it.
+Invariant: until another process claims the flow, this process never applies a record that was given up.
+Whenever such a record may be on the log, the valid fact is written once more behind it.
+
+From the claim of another process on, the log alone decides, for this process as for that one: a record that
+was given up counts if it is there, and so does a tombstone or a fact of the other process that looks the
+same. Nothing fences the driver's own producer, so such a record may reach the log even behind the claim, if a
+broker has held its request. Then the owner at that time cannot tell it from a valid one, and the command
+that failed takes effect.
 """
 
 from dataclasses import dataclass, field
@@ -15,6 +21,8 @@ Subject = tuple[str, str | None, int | None]
 class Retractions:
     due: dict[bytes, Subject] = field(default_factory=dict)
     """Keys whose newest record on the log may be one that was given up, with their subjects."""
+    times_forgotten: int = 0
+    """A command that began before the last time is not to be given up: the log decides."""
     _given_up: dict[bytes, tuple[Subject, set[bytes | None]]] = field(default_factory=dict)
 
     def give_up(self, subject: Subject, key: bytes, value: bytes | None) -> None:
@@ -41,3 +49,9 @@ class Retractions:
         self.settle(key)
         if key in self._given_up:
             self._given_up[key][1].discard(None)
+
+    def forget(self) -> None:
+        """Another process has claimed the flow: nothing counts as given up any more, and nothing is due."""
+        self.times_forgotten += 1
+        self._given_up.clear()
+        self.due.clear()
