@@ -4,6 +4,13 @@ that format cannot express, comes from a fact.
 Invariant: after `refresh` returned, `positions` has for each partition the newest record that was committed
 before the call, also if the topic was given more partitions. The topic is read whole once, and then only its
 tail.
+
+If the topic loses its tail (an unclean election on the target), a partition that ends before what was read
+of it is read again from its start before anything is returned. What only the lost tail had stays known to
+this process, unless the log has a newer record of it, by its timestamp: the copies still have what was
+committed with such a position, and an operator's pause was promised. About claims and signatures the log
+alone decides. A process that starts later knows only what the log has. A loss is not noticed if the log has
+grown past what was read before it is looked at again.
 """
 
 import asyncio
@@ -17,7 +24,7 @@ from twinlog.kafka.ports import LogReader, OffsetSpec
 from twinlog.model import Record, TopicPartition
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
 from twinlog_source.log.control import ControlRecord, ControlState
-from twinlog_source.log.fact_records import parse_control
+from twinlog_source.log.fact_records import control_key, parse_control
 from twinlog_source.log.facts import ClaimFact
 from twinlog_source.log.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
 from twinlog_source.log.newest_records import NewestRecords
@@ -67,6 +74,8 @@ class PositionsLog:
     _removed_gaps: set[bytes] = field(default_factory=set)
     """Keys that were removed from the ledger: a copy that is slower than retention keeps creating them."""
     _next: dict[int, int] = field(default_factory=dict)
+    _read_again_to: dict[int, int] = field(default_factory=dict)
+    """Partitions that lost their tail and are being read again, with their ends when that was noticed."""
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
 
     async def refresh(self) -> Mapping[TopicPartition, int]:
@@ -106,6 +115,7 @@ class PositionsLog:
         partitions = self._partitions()
         starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
         ends = await self.list_offsets(end, partitions)
+        await self._notice_lost_tails({each: _known(ends[each]) for each in partitions}, end)
         try:
             async with asyncio.timeout(REFRESH_SECONDS):
                 for partition in partitions:
@@ -117,6 +127,32 @@ class PositionsLog:
                 reason=POSITIONS_UNSTABLE,
                 metadata={"topic": self.topic},
             ) from error
+
+    async def _notice_lost_tails(self, ends: Mapping[TopicPartition, int], spec: OffsetSpec) -> None:
+        short = [each for each, end in ends.items() if end < self._next.get(each.partition, end)]
+        if not short:
+            return
+        if spec is not OffsetSpec.LATEST:
+            # A last stable offset may lie before what was read although nothing is lost.
+            latest = await self.list_offsets(OffsetSpec.LATEST, short)
+            ends = {each: _known(latest[each]) for each in short}
+        for each in short:
+            number = each.partition
+            if ends[each] >= self._next[number]:
+                continue
+            log.warning(
+                "positions_lost_tail",
+                topic=self.topic,
+                partition=number,
+                read_to=self._next[number],
+                end=ends[each],
+            )
+            del self._next[number]
+            self._read_again_to[number] = ends[each]
+            self.newest.read_again(number)
+            # The clocks of two owners differ.
+            self.newest.forget(control_key(self.source_alias, kind) for kind in ("claim", "owner"))
+            self._ignored = {key: kept for key, kept in self._ignored.items() if kept[1] != number}
 
     async def _read(self, partition: TopicPartition, start: int, end: int) -> None:
         offset = max(start, self._next.get(partition.partition, start))
@@ -134,6 +170,11 @@ class PositionsLog:
                     self._apply(record, partition.partition)
             offset = fetched.next_offset
             self._next[partition.partition] = offset
+        # A last stable offset is not enough: a transaction whose end was lost is open again, and hides old
+        # records.
+        if offset >= self._read_again_to.get(partition.partition, offset + 1):
+            del self._read_again_to[partition.partition]
+            self.newest.was_read_again(partition.partition)
 
     def _apply(self, record: Record, number: int) -> None:
         key = decode_source_offset_key(record.key, connector=self.connector_name)
