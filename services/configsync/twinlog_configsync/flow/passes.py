@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
+from twinlog.backoff import backoff_seconds
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
@@ -46,6 +47,9 @@ from twinlog_configsync.planning.source_loss import kept_copies
 ANSWER_SECONDS: Final = 10.0
 """How long a cluster may take to answer at all."""
 
+_FIRST_RETRY_SECONDS: Final = 1.0
+_LONGEST_RETRY_SECONDS: Final = 60.0
+"""How often rules that cannot be used are tried again."""
 _KEPT_CONFIGS_SECONDS: Final = 120.0
 """The highest age of a target topic's known limits, which others may change there."""
 
@@ -79,6 +83,9 @@ class FlowPasses:
         """The rules in force: the file's, with changes on top."""
         self.rules_problem = ""
         """Why changed rules are not in force."""
+        self._rules_failures = 0
+        self._rules_due_at = 0.0
+        """When rules that cannot be used are tried again, in monotonic seconds."""
         self.memory = Memory()
         self.loaded = False
         self.status = FlowStatus()
@@ -116,7 +123,7 @@ class FlowPasses:
         target_id = await _identify(self.target, self.flow.target)
         if not self.loaded:
             await self._load()
-        elif self.rules_problem:
+        elif self._may_use_rules_now:
             await self._follow_stored_rules()
         self._source_id = await _identify(self.source, self.flow.source)
         self._refuse_same_cluster(self._source_id, target_id)
@@ -128,7 +135,7 @@ class FlowPasses:
         target_id = await _identify(self.target, self.flow.target)
         if not self.loaded:
             await self._load()
-        elif self.rules_problem:
+        elif self._may_use_rules_now:
             await self._follow_stored_rules()
         known = self._source_id or self.memory.source_cluster_id
         self._refuse_same_cluster(known or await _identify(self.source, self.flow.source), target_id)
@@ -289,22 +296,36 @@ class FlowPasses:
         checked = check_records(await self._store.load(), self.rules)
         self._journal.records_refused(checked.refused)
         self.memory = recall(checked.records)
-        if self.memory.rules != before or self.rules_problem:
+        if self.memory.rules != before:
+            self._rules_failures = 0
+            await self._follow_stored_rules()
+        elif self._may_use_rules_now:
             await self._follow_stored_rules()
         if not self.loaded:
             self._journal.loaded(topics=len(self.memory.entries), settled=self.memory.settled)
         self.loaded = True
         self._publish()
 
+    @property
+    def _may_use_rules_now(self) -> bool:
+        """Whether rules that could not be used are to be tried again: each try loads the whole file."""
+        return bool(self.rules_problem) and self._clock.monotonic() >= self._rules_due_at
+
     async def _follow_stored_rules(self) -> None:
-        """Rules that cannot be used now, because a secret cannot be read for example, are tried again with
-        each pass. Until then the ones before apply."""
+        """Rules that cannot be used now, because a secret cannot be read for example, are tried again later.
+        Until then the ones before apply."""
         values = {} if self.memory.rules is None else self.memory.rules.values
         before = self.rules_problem
         try:
             self.rules, self.rules_problem = await self.rebuilt(values), ""
+            self._rules_failures = 0
         except ConfigError as error:
             self.rules_problem = str(error)
+            wait_seconds = backoff_seconds(
+                self._rules_failures, first=_FIRST_RETRY_SECONDS, longest=_LONGEST_RETRY_SECONDS
+            )
+            self._rules_failures += 1
+            self._rules_due_at = self._clock.monotonic() + wait_seconds
             if self.rules_problem != before:
                 self._journal.rules_unusable(error)
 

@@ -40,7 +40,7 @@ class FlowSync:
         self._clock = clock
         self._backoff = backoff
         self._journal = journal
-        self._schedule = Schedule(interval_seconds=passes.rules.intervals_seconds)
+        self.schedule = Schedule(interval_seconds=passes.rules.intervals_seconds)
         self._woken = asyncio.Event()
         self._acls_lack_topics = False
         """The last pass created topics for which ACLs of patterns may have to be created."""
@@ -55,7 +55,7 @@ class FlowSync:
 
     def wake(self) -> None:
         """The rules have changed: everything is due now, and at the new intervals from then on."""
-        self._schedule = Schedule(interval_seconds=self.passes.rules.intervals_seconds)
+        self.schedule = Schedule(interval_seconds=self.passes.rules.intervals_seconds)
         self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -65,21 +65,23 @@ class FlowSync:
         `stop` cuts off a pass that waits for a cluster. Every pass begins by reading, so nothing is lost.
         """
         self.passes.forget()
-        self._schedule = Schedule(interval_seconds=self.passes.rules.intervals_seconds)
+        self.schedule = Schedule(interval_seconds=self.passes.rules.intervals_seconds)
         while not stop.is_set():
             started = self._clock.monotonic()
-            scopes = self._schedule.due(started)
+            scopes = self.schedule.due(started)
             self._woken.clear()
             try:
                 await finish_or_cancel(self.sync(scopes, stop), stop=stop)
             except TwinlogError as error:
                 self._failed(error)
+                self._follow_intervals()
                 wait_seconds = self._backoff.next()
             else:
                 self._backoff.reset()
+                self._follow_intervals()
                 if not self._woken.is_set():
                     self._plan_next(scopes, started=started)
-                wait_seconds = self._schedule.next_in_seconds(self._clock.monotonic())
+                wait_seconds = self.schedule.next_in_seconds(self._clock.monotonic())
             await wait_for_any(stop, self._woken, seconds=wait_seconds)
 
     async def stand_by(self, stop: asyncio.Event) -> None:
@@ -114,15 +116,20 @@ class FlowSync:
             else:
                 await self.passes.leave(plan, world)
 
+    def _follow_intervals(self) -> None:
+        """Stored rules may have come into force with a pass: at its first look, or when they can be used."""
+        if self.schedule.interval_seconds != self.passes.rules.intervals_seconds:
+            self.wake()
+
     def _failed(self, error: TwinlogError) -> None:
         self.passes.status = after_failure(self.status, error, settled=self.passes.memory.settled)
         self._journal.failed(error)
 
     def _plan_next(self, scopes: Collection[Scope], *, started: float) -> None:
-        self._schedule.done(scopes, started=started)
+        self.schedule.done(scopes, started=started)
         failed = {scope for scope in scopes if self.status.failed(scope)}
-        self._schedule.retry(failed, now=started, in_seconds=_RETRY_SECONDS)
+        self.schedule.retry(failed, now=started, in_seconds=_RETRY_SECONDS)
         if Scope.TOPICS in scopes and not self.passes.rules.refresh_enabled:
-            self._schedule.once(Scope.TOPICS)
+            self.schedule.once(Scope.TOPICS)
         if self._acls_lack_topics and Scope.ACLS not in scopes:
-            self._schedule.retry({Scope.ACLS}, now=started, in_seconds=0.0)
+            self.schedule.retry({Scope.ACLS}, now=started, in_seconds=0.0)

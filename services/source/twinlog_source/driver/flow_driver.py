@@ -401,7 +401,8 @@ class FlowDriver:
 
     async def _is_stale(self, epoch: Epoch) -> bool:
         """Sign if it is due. Return whether the epoch's plan has to be made again. Raises KafkaError."""
-        await self.state.renew()
+        if await self.state.renew():
+            self._was_unstable = False
         return await self.state.plan_is_stale(epoch.partitions)
 
     async def renew_current(self) -> None:

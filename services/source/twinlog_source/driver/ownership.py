@@ -121,7 +121,9 @@ class Ownership:
         sign: a transaction of its own may have hung."""
         control = self.positions.control
         was_claimed = claim is not None and claim.instance == self.instance_id
-        has_signed = control.owner is not None and control.owner.instance == self.instance_id
+        owner = control.owner
+        # One that left does not know what was written after that.
+        has_signed = owner is not None and owner.instance == self.instance_id and not owner.left_at
         return was_claimed and has_signed and control.former_claim == former_claim
 
     def _require_whole_state(self) -> None:

@@ -134,10 +134,11 @@ class FlowState:
         }
         await self.ownership.end_hanging(epoch, copies)
 
-    async def renew(self) -> None:
-        """Sign again if it is due. Raises KafkaError, and FatalKafkaError (PRODUCER_FENCED) when another
-        process has claimed the flow meanwhile."""
-        if self.ownership.is_due:
+    async def renew(self) -> bool:
+        """Sign again if it is due; return whether it was. Raises KafkaError, and FatalKafkaError
+        (PRODUCER_FENCED) when another process has claimed the flow meanwhile."""
+        is_due = self.ownership.is_due
+        if is_due:
             await self.ownership.check()
             await self.journal.retract_given_up(self.control)
             if self.clock.monotonic() >= self._look_at_targets_at:
@@ -149,6 +150,7 @@ class FlowState:
             await self.target_logs.put_ends_on_log(self.topics)
             await self.ledger.tidy()
             await self.ownership.sign()
+        return is_due
 
     async def leave(self) -> None:
         """Store what only this process knows, before another one may copy. For the owner. Raises

@@ -76,12 +76,18 @@ class CommonLogs:
         return found
 
     async def _look(self, suspect: Suspect, logs: Logs) -> CommonLog | KafkaError | None:
+        if suspect.readable_end <= suspect.begin:
+            return _open_transaction(suspect)
         begun = self._begun.pop(suspect.source, None)
         comparison = begun if begun is not None and begun.suspect.is_also(suspect) else Comparison(suspect)
         try:
             logs.stop_in_time()
             async with deadline(LONGEST_LOOK_SECONDS, f"compare {suspect.target} with its source"):
-                return await comparison.common(logs)
+                found = await comparison.common(logs)
+                if found is not None and found.end == comparison.suspect.end < suspect.end:
+                    # Both logs have grown since this comparison began.
+                    comparison = Comparison(suspect, found.end)
+                    found = await comparison.common(logs)
         except ComparisonStopped:
             self._begun[suspect.source] = comparison
             return _unfinished(suspect)
@@ -94,11 +100,28 @@ class CommonLogs:
                 return None
             self._begun[suspect.source] = comparison
             return error
+        ends_in_transaction = suspect.readable_end < suspect.target_end
+        if (
+            found is not None
+            and ends_in_transaction
+            and found.end == suspect.readable_end < suspect.source_end
+        ):
+            return _open_transaction(suspect)
+        return found
 
 
 def _unfinished(suspect: Suspect) -> TransientKafkaError:
     words = f"{suspect.target} has records already, and is being compared with its source"
     return TransientKafkaError(words, reason=PartitionReason.COMPARING)
+
+
+def _open_transaction(suspect: Suspect) -> TransientKafkaError:
+    """No read_committed reader sees what lies behind it, and the logs are equal up to there."""
+    return TransientKafkaError(
+        f"a transaction is open on {suspect.target} since offset {suspect.readable_end}: what lies behind it"
+        " cannot be compared with the source before it ends",
+        reason=PartitionReason.TARGET_OPEN_TRANSACTION,
+    )
 
 
 async def _stamped_by_broker(cluster: ConfigAdmin, topics: Collection[str]) -> set[str]:

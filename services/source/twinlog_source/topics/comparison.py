@@ -32,6 +32,8 @@ class Suspect:
     source_end: int
     target_start: int
     target_end: int
+    readable_end: int
+    """Of the target: what lies behind it is in a transaction that is open, or behind one."""
     topic_ids: tuple[str, str] = ("", "")
     """Of the source and the target topic; empty = unknown."""
 
@@ -40,12 +42,18 @@ class Suspect:
         """Where the log that begins later begins."""
         return max(self.source_start, self.target_start)
 
+    @property
+    def end(self) -> int:
+        """Up to here both logs can be compared."""
+        return min(self.source_end, self.readable_end)
+
     def is_also(self, later: "Suspect") -> bool:
-        """Whether what was found of this one holds for a later look at the same partition. A source that has
-        grown meanwhile has the same records below its former end."""
+        """Whether what was found of this one holds for a later look at the same partition: logs that have
+        grown meanwhile have the same records below their former ends."""
         return (
             (self.source, self.target, self.topic_ids) == (later.source, later.target, later.topic_ids)
-            and (self.begin, self.target_end) == (later.begin, later.target_end)
+            and self.begin == later.begin
+            and self.readable_end <= later.readable_end
             and self.source_end <= later.source_end
         )
 
@@ -89,21 +97,25 @@ class Comparison:
     """From here on the logs are equal for at least one record, as far as is known."""
     _high: int = field(init=False)
     """From here on they are not, or the target ends."""
-    _has_common_begin: bool = False
+    common_to: int = 0
+    """The logs are known to be equal between the beginning and this offset."""
+    _has_common_begin: bool = field(init=False)
     _windows: list[tuple[int, int]] | None = None
     """What is to be compared record by record; None = the search has not ended."""
     _compared_bytes: int = 0
     """Of the first of these windows."""
 
     def __post_init__(self) -> None:
-        self._low, self._high = self.suspect.begin, self.suspect.target_end
+        self._low = max(self.suspect.begin, self.common_to - 1)
+        self._high = self.suspect.readable_end
+        self._has_common_begin = self.common_to > self.suspect.begin
 
     async def common(self, logs: Logs) -> CommonLog | None:
         """What both logs have in common; None = nothing. Call it again after ComparisonStopped. Raises
         KafkaError."""
         begin = self.suspect.begin
         if not self._has_common_begin:
-            first = await _first(logs, logs.target, self.suspect.target, begin, self.suspect.target_end)
+            first = await _first(logs, logs.target, self.suspect.target, begin, self.suspect.readable_end)
             if first is None or not await self._is_common_from(logs, begin):
                 return None
             self._has_common_begin = True
@@ -114,7 +126,7 @@ class Comparison:
                 self._low = middle
             else:
                 self._high = middle
-        end = min(self._high, self.suspect.source_end)
+        end = min(self._high, self.suspect.end)
         if self._windows is None:
             starts = (begin, max(begin, end - COMPARED_OFFSETS))
             self._windows = [(start, min(start + COMPARED_OFFSETS, end)) for start in starts]
@@ -126,7 +138,7 @@ class Comparison:
 
     async def _is_common_from(self, logs: Logs, offset: int) -> bool:
         """Whether the first record of both logs from an offset on is the same, at the same offset."""
-        suspect, end = self.suspect, self.suspect.target_end
+        suspect, end = self.suspect, self.suspect.readable_end
         here = await _first(logs, logs.source, suspect.source, offset, min(end, suspect.source_end))
         there = await _first(logs, logs.target, suspect.target, offset, end)
         return here is None is there or (here is not None and there is not None and _same(here, there))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from twinlog.config import AutoOffsetReset, OffsetsMode
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNSUPPORTED
 from twinlog.kafka.ports import ConfigAdmin, KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
@@ -13,7 +13,6 @@ from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import CommonLog, NewCopy, OffsetsReason
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.target_probe import TargetProbe
-from twinlog_source.reasons import PartitionReason
 from twinlog_source.topics.common_logs import CommonLogs
 from twinlog_source.topics.comparison import Suspect
 from twinlog_source.topics.known import Topics
@@ -158,9 +157,13 @@ class NewCopies:
                 stable[target],
             )
             match known:
-                case (int(), int(), int(), int(target_end), int(readable_end)) if readable_end < target_end:
-                    unknown[partition] = _open_transaction(target, readable_end)
-                case (int(source_start), int(source_end), int(target_start), int(target_end), int()):
+                case (
+                    int(source_start),
+                    int(source_end),
+                    int(target_start),
+                    int(target_end),
+                    int(readable_end),
+                ):
                     asked.append(
                         Suspect(
                             source=partition,
@@ -169,6 +172,8 @@ class NewCopies:
                             source_end=source_end,
                             target_start=target_start,
                             target_end=target_end,
+                            # It is read after the end, and a transaction may have ended meanwhile.
+                            readable_end=min(readable_end, target_end),
                             topic_ids=(
                                 topics[partition.topic].source_topic_id,
                                 topics[partition.topic].target_topic_id,
@@ -240,15 +245,6 @@ def refusal(error: KafkaError) -> tuple[str, str]:
     """Reason and message for a target that does not support what a preserved copy needs."""
     too_old = error.reason == UNSUPPORTED.name
     return (OffsetsReason.TARGET_TOO_OLD if too_old else OffsetsReason.RIGHTS_MISSING), str(error)
-
-
-def _open_transaction(target: TopicPartition, since: int) -> TransientKafkaError:
-    """No read_committed reader sees what lies behind it."""
-    return TransientKafkaError(
-        f"a transaction is open on {target} since offset {since}: what lies behind it cannot be compared with"
-        " the source before it ends",
-        reason=PartitionReason.TARGET_OPEN_TRANSACTION,
-    )
 
 
 async def _policies(cluster: ConfigAdmin, topics: Collection[str]) -> dict[str, str]:

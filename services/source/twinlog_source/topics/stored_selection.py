@@ -26,11 +26,13 @@ class StoredSelection:
     flow: SourceFlow
     target: KafkaCluster
     _selector: TopicSelector | None = field(default=None)
+    _problem: str = ""
 
     async def selector(self) -> TopicSelector:
         """Return the selection. Raises KafkaError while the target does not answer.
 
-        If the stored rules cannot be read, this is logged and the file applies.
+        If the stored rules cannot be read, this is logged and the file applies. It applies for the moment if
+        they cannot be used, because it may be a secret that cannot be read now.
         """
         if self._selector is None:
             flow = self.flow.flow
@@ -39,6 +41,12 @@ class StoredSelection:
                 config = await asyncio.to_thread(flow_in_effect, self.configuration, flow, values)
                 self._selector = topic_selector(config)
             except (FatalKafkaError, WireFormatError, ConfigError) as error:
-                _log.warning("stored_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    _log.warning(
+                        "stored_rules_unusable", flow=str(flow), reason=error.reason, message=self._problem
+                    )
+                if isinstance(error, ConfigError):
+                    return self.flow.selector
                 self._selector = self.flow.selector
         return self._selector

@@ -220,6 +220,9 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         )
         try:
             await connection.connect()
+        except KAFKA_CLIENT_ERRORS:
+            # A certificate that cannot be verified is a ValueError, too.
+            raise
         except (ValueError, AssertionError, LookupError) as error:
             # SCRAM: the server did not prove its identity, or sent something that is not a SCRAM message.
             # Kerberos: the ticket has expired, or no KDC answers.

@@ -9,6 +9,7 @@ from twinlog.config import load
 from twinlog.config.values.live import LIVE_KEYS
 from twinlog.errors import ConfigError, ConflictError, TransientKafkaError
 from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.config import configsync_flows
 from twinlog_configsync.flow.commands import Asked
@@ -291,7 +292,23 @@ async def test_a_stored_rule_is_followed_once_the_secrets_of_the_file_can_be_rea
     assert (sorted(flow.topics()), bool(flow.commands.rules().problem)) == (["orders"], True)
     (tmp_path / "away").rename(secrets)
     await flow.refresh()
+    assert flow.commands.rules().problem, "each try loads the whole file"
+    flow.clock.advance(2.0)
+    await flow.refresh()
     assert (sorted(flow.topics()), flow.commands.rules().problem) == (["users"], "")
+
+
+async def test_intervals_of_stored_rules_hold_from_the_pass_on_that_reads_them(flow: ConfigSyncRig) -> None:
+    """A part that they switch off is synced once, with the file's rules, and not again."""
+    await flow.refresh()
+    await store(flow, RulesRecord(revision=7, updated_at_ms=0, values={"sync.topic.acls.enabled": "false"}))
+    flow.restart()
+    stop = flow.stop
+    async with asyncio.TaskGroup() as group:
+        group.create_task(flow.sync.run(stop), name="loop")
+        await eventually(lambda: Scope.ACLS not in flow.sync.schedule.interval_seconds)
+        stop.set()
+    assert flow.sync.schedule.interval_seconds == flow.sync.passes.rules.intervals_seconds
 
 
 async def test_a_stored_key_that_is_not_live_is_not_followed_and_can_be_reset(flow: ConfigSyncRig) -> None:

@@ -1,6 +1,7 @@
 """How a session learns of brokers and leaders: also where brokers answer and have nobody to name."""
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,9 +103,18 @@ async def test_a_broker_that_advertises_no_host_name_is_one_that_cannot_be_reach
         await close_client(client)
 
 
-@pytest.mark.parametrize("error", [KerberosError("no KDC answers"), KeyError("v"), AssertionError()])
-async def test_a_login_that_fails_on_a_later_connection_is_an_error_of_kafka(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KerberosError("no KDC answers"), aiokafka.errors.AuthenticationFailedError),
+        (KeyError("v"), aiokafka.errors.AuthenticationFailedError),
+        (AssertionError(), aiokafka.errors.AuthenticationFailedError),
+        # It is a ValueError, too.
+        (ssl.SSLCertVerificationError("expired"), ssl.SSLCertVerificationError),
+    ],
+)
+async def test_a_connection_that_fails_later_is_an_error_of_kafka_with_its_cause(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: type[Exception]
 ) -> None:
     async def connect(*_: object, **__: object) -> None:
         raise error
@@ -116,6 +126,6 @@ async def test_a_login_that_fails_on_a_later_connection_is_an_error_of_kafka(
         await client.bootstrap()
         assert await client._get_conn(1) is None
         refused = await DataClient._ask(client, "one", 9092)
-        assert isinstance(refused, aiokafka.errors.AuthenticationFailedError)
+        assert isinstance(refused, told)
     finally:
         await close_client(client)

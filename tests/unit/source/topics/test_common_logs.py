@@ -1,6 +1,7 @@
 """What the target holds of a source already: found by halves, compared, and not copied twice."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import cycle
@@ -49,6 +50,7 @@ async def suspect_of(source: FakeCluster, target: FakeCluster) -> Suspect:
         source_end=bounds[1],
         target_start=bounds[2],
         target_end=bounds[3],
+        readable_end=bounds[3],
     )
 
 
@@ -70,10 +72,10 @@ async def common_in_steps(source: FakeCluster, target: FakeCluster) -> CommonLog
 
 
 class SlowClock(FakeClock):
-    """A second passes between any two looks at it."""
+    """Time passes between any two looks at it."""
 
     def monotonic(self) -> float:
-        self.advance(1.0)
+        self.advance(0.8)
         return super().monotonic()
 
 
@@ -119,6 +121,41 @@ async def test_a_comparison_that_takes_long_goes_on_with_the_next_look() -> None
         looks += 1
         assert looks < 100
     assert (found, looks > 3) == (CommonLog(0, 90), True)
+
+
+async def looked_at(logs: CommonLogs, write_more: Callable[[int], Awaitable[None]]) -> CommonLog | None:
+    """The result, with something that is written after each look."""
+    for look in range(200):
+        source, target = logs.source, logs.target
+        assert isinstance(source, FakeCluster)
+        assert isinstance(target, FakeCluster)
+        found = (await logs.find([await suspect_of(source, target)]))[P]
+        if not isinstance(found, KafkaError):
+            return found
+        await write_more(look)
+    raise AssertionError("it never ends")
+
+
+async def test_a_comparison_ends_while_an_application_writes_to_the_target() -> None:
+    source, target = clusters()
+    await write(source, P, list(range(100)))
+    await write(target, COPY, [*range(60), *range(1_000, 1_010)])
+    logs = CommonLogs(source=source, target=target, read_committed=True, clock=SlowClock())
+    found = await looked_at(logs, lambda look: write(target, COPY, [2_000 + look]))
+    assert found == CommonLog(0, 60)
+
+
+async def test_what_both_logs_got_during_the_comparison_is_common() -> None:
+    """Another deployment still copies from the target to the source."""
+    source, target = clusters()
+    await write(source, P, list(range(50)))
+    await write(target, COPY, list(range(80)))
+    logs = CommonLogs(source=source, target=target, read_committed=True, clock=SlowClock())
+
+    async def catch_up(look: int) -> None:
+        await write(source, P, list(range(50, 90)) if look == 0 else [])
+
+    assert await looked_at(logs, catch_up) == CommonLog(0, 80)
 
 
 async def test_a_comparison_begins_again_where_the_logs_are_others() -> None:
@@ -241,6 +278,28 @@ async def test_an_open_transaction_on_the_target_holds_up_only_its_partition(rig
     rig.target.finish_transaction(COPY, number, Transaction.ABORTED)
     again = await rig.owner(AUTO)
     assert assigned(again).position == 4
+
+
+@pytest.mark.parametrize("here", [[], [1, 2, 3]])
+async def test_an_open_transaction_holds_up_no_copy_whose_target_has_other_records(
+    rig: FlowRig, here: list[int]
+) -> None:
+    """An application that always has one open would keep the copy from beginning for ever."""
+    await write(rig.source, P, here)
+    await write(rig.target, COPY, [24])
+    record = Record(offset=-1, timestamp_ms=1_005, key=b"k", value=b"5", headers=())
+    rig.target.append_transaction(COPY, [record], Transaction.OPEN)
+    state = await rig.owner(AUTO)
+    assert kind(state) == (False, 0, "TARGET_NOT_EMPTY", 0, 0)
+
+
+async def test_an_open_transaction_holds_up_no_copy_that_parts_before_it(rig: FlowRig) -> None:
+    await write(rig.source, P, [1, 2, 13])
+    await write(rig.target, COPY, [1, 2, 23, 24])
+    record = Record(offset=-1, timestamp_ms=1_005, key=b"k", value=b"5", headers=())
+    rig.target.append_transaction(COPY, [record], Transaction.OPEN)
+    state = await rig.owner(AUTO)
+    assert (kind(state), assigned(state).position) == ((False, 2, "TARGET_DIFFERS", 0, 0), 2)
 
 
 async def test_a_flow_that_begins_at_the_end_leaves_out_what_it_was_told_to(rig: FlowRig) -> None:

@@ -216,6 +216,18 @@ async def test_an_owner_that_could_not_sign_for_long_does_not_take_its_positions
     assert state.table.rows[P].position == 8
 
 
+async def test_an_owner_that_left_does_not_take_what_was_written_since_for_its_own(rig: FlowRig) -> None:
+    state = await rig.owner(AUTO)
+    await state.journal.position(P, 4)
+    await state.leave()
+    stranger = await rig.process(AUTO)
+    stranger.journal.partition_count = 25
+    await stranger.journal.position(P, 8)
+    await state.take_over(displaced=False)
+    await state.refresh(owned=frozenset())
+    assert kind(state) == (False, 0, "POSITION_STORED", 0, 0)
+
+
 async def test_a_position_behind_those_of_an_owner_that_stopped_in_order_is_known_at_once(
     rig: FlowRig,
 ) -> None:

@@ -19,14 +19,18 @@ from unit.source.flow_rig import FILE, OneFile
 COPIED = [TopicPartition("orders", 0), TopicPartition("invoices", 0)]
 
 
-def known_topics(target: FakeCluster) -> KnownTopics:
+def known_topics(target: FakeCluster, file: Path | None = None) -> KnownTopics:
     """The file selects orders alone; both topics have positions and copies."""
     source = FakeCluster("A")
     for partition in COPIED:
         source.add_topic(partition.topic)
         target.add_topic(f"A.{partition.topic}")
     text = FILE + "A->B.topics = orders\n"
-    configuration = load(Path("mm2.properties"), environ={}, files=OneFile(text))
+    configuration = (
+        load(Path("mm2.properties"), environ={}, files=OneFile(text))
+        if file is None
+        else load(file, environ={})
+    )
     (flow,) = source_flows(configuration)
     selection = StoredSelection(configuration=configuration, flow=flow, target=target)
     return KnownTopics(flow=flow, source=source, target=target, selection=selection)
@@ -85,5 +89,28 @@ async def test_a_target_that_is_away_is_asked_again() -> None:
     with pytest.raises(TransientKafkaError):
         await known.look(COPIED)
     target.bring_back()
+    await known.look(COPIED)
+    assert set(known.topics) == {"invoices"}
+
+
+async def test_stored_rules_are_followed_once_the_secrets_of_the_file_can_be_read_again(
+    tmp_path: Path,
+) -> None:
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text("password = planted\n")
+    target = FakeCluster("B")
+    await store_rules(target, {"topics": "invoices"})
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        f"{FILE}A->B.topics = orders\n"
+        "config.providers = file\n"
+        "config.providers.file.class = org.apache.kafka.common.config.provider.FileConfigProvider\n"
+        f"B.ssl.key.password = ${{file:{secrets}:password}}\n"
+    )
+    known = known_topics(target, file)
+    secrets.rename(tmp_path / "away")
+    await known.look(COPIED)
+    assert set(known.topics) == {"orders"}
+    (tmp_path / "away").rename(secrets)
     await known.look(COPIED)
     assert set(known.topics) == {"invoices"}
