@@ -159,13 +159,15 @@ class GroupSyncer:
     async def _read_hold(self, groups: Collection[str]) -> SyncHold:
         """Read which of the groups a move has put in charge of their offsets on the target, and tell the
         table. Raises KafkaError, WireFormatError."""
+        # A move that ends while the record is read may have committed more than the record says.
+        running = self.moving()
         try:
             last = await self.journal.load()
         except (KafkaError, WireFormatError) as error:
             why = f"the record of failovers cannot be read: {error}"
             self.table.on_hold(SyncHold(groups=None, reason=error.reason, why=why), groups)
             raise
-        hold = sync_hold(self.flow, last, running=self.moving())
+        hold = sync_hold(self.flow, last, running=running or self.moving())
         self.table.on_hold(hold, {group for group in groups if hold.covers(group)})
         return hold
 

@@ -41,11 +41,16 @@ async def synced(rig: MoveRig, group: str = "g") -> int | None:
     return await offset_of(rig.logs.target, group, COPY)
 
 
-async def run_until(events: AsyncGenerator[MoveEvent, None], step: Step) -> None:
-    """Carry the run out until it has done this step; then it is cancelled."""
+async def happened(events: AsyncGenerator[MoveEvent, None], step: Step) -> None:
+    """Carry the run out until it has done this step."""
     async for event in events:
         if isinstance(event, StepEvent) and (event.step, event.state) == (step, StepState.DONE):
             break
+
+
+async def run_until(events: AsyncGenerator[MoveEvent, None], step: Step) -> None:
+    """Carry the run out until it has done this step; then it is cancelled."""
+    await happened(events, step)
     await events.aclose()
 
 
@@ -138,6 +143,34 @@ async def test_a_look_that_began_before_a_move_commits_nothing_after_it() -> Non
             moved.set()
         undo()
         assert moved_to is not None
+        assert await offset_of(rig.logs.target, "g", COPY) == moved_to
+
+
+async def test_a_look_that_read_the_record_before_a_move_ended_commits_nothing_after_it() -> None:
+    """The answer is late: while the record is read, the move commits and ends."""
+    async with move_rig() as rig:
+        await translated(rig, g=250)
+        await synced(rig)
+        rig.logs.source.set_group("g", {ORIGIN: 50})
+        move = rig.served.failover.run(NO_WAIT)
+        await happened(move, Step.CHECK)
+        read, moved = asyncio.Event(), asyncio.Event()
+
+        async def wait_for_the_move(call: Call) -> None:
+            if call.arguments["partition"].topic == rig.served.failover.journal.topic and not read.is_set():
+                read.set()
+                await moved.wait()
+
+        undo = rig.logs.target.intercept("fetch", wait_for_the_move, after=True)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(rig.fakes.sync_groups(rig.parts), name="a look at the target")
+            await turns(read.is_set)
+            async for _ in move:
+                pass
+            moved_to = await offset_of(rig.logs.target, "g", COPY)
+            moved.set()
+        undo()
+        rig.logs.check(50, moved_to or 0)
         assert await offset_of(rig.logs.target, "g", COPY) == moved_to
 
 
