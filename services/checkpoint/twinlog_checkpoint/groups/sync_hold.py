@@ -37,8 +37,8 @@ class SyncHold:
 
 
 def sync_hold(flow: Flow, last: MoveRecord | None, *, running: bool) -> SyncHold:
-    """Return the groups whose offsets on the target are those of the flow's last move, or the groups' own
-    since. `running`: a move runs in this process."""
+    """Return the groups that failovers have moved and no failback: their offsets on the target are those of
+    the failover, or the groups' own since. `running`: a move runs in this process."""
     if running:
         return SyncHold(groups=None, why=f"a failover or failback of {flow} is running")
     if last is None or not last.on_target:
@@ -52,7 +52,7 @@ def sync_hold(flow: Flow, last: MoveRecord | None, *, running: bool) -> SyncHold
         )
     why = f"a failover moved groups to {flow.target}: `twinlog failback run '{flow}'` moves them back"
     if last.kind is MoveKind.FAILOVER:
-        return SyncHold(groups=frozenset(last.moved), why=why)
+        return SyncHold(groups=frozenset({*last.moved, *last.stood_there}), why=why)
     if not last.chain_before:
         # A record of an earlier release, which does not tell what the failover moved.
         return SyncHold(groups=None, why=why)

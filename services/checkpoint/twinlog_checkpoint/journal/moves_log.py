@@ -7,7 +7,7 @@ topic has the form of MM2's internal topics, so no replicator copies it.
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
@@ -21,6 +21,7 @@ from twinlog_checkpoint.journal.record_format import (
     encode_record,
     is_large,
     record_key,
+    with_groups,
 )
 from twinlog_checkpoint.journal.record_parts import part_key, part_of
 from twinlog_checkpoint.side_by_side import each_at_once
@@ -90,16 +91,7 @@ class MoveJournal:
             return None
         # In a thread a large record does not delay the task that keeps the lease.
         last = await asyncio.to_thread(decode_record, newest, parts) if parts else decode_record(newest)
-        now = [each for each in groups.values() if each.chain == last.chain]
-        before = [each for each in groups.values() if last.chain_before and each.chain == last.chain_before]
-        return replace(
-            last,
-            stood_at={each.group: each.stood_at for each in now},
-            left_at={each.group: each.left_at for each in now if each.left_at},
-            stood_before={each.group: each.stood_at for each in before},
-            left_before={each.group: each.left_at for each in before if each.left_at},
-            moved=tuple(sorted({*last.moved, *(each.group for each in now)})),
-        )
+        return with_groups(last, groups.values())
 
     async def store(self, record: MoveRecord, *, groups: Collection[str] = ()) -> None:
         """Store the record; return when the target has acknowledged it. `groups` names the groups of

@@ -5,8 +5,8 @@ ACLs. A record that names an ACL of another form than Twinlog's fences is refuse
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -78,6 +78,8 @@ def _small(record: MoveRecord) -> dict[str, object]:
         "on_target": record.on_target,
         "chain": record.chain,
         "chain_before": record.chain_before,
+        # Chains and not groups, of which there may be too many for one record.
+        "chains_there": record.chains_there,
         "whole": record.whole,
         "left_behind": record.left_behind,
         "moved": sorted(set(record.moved) - record.stood_at.keys()),
@@ -132,6 +134,7 @@ def decode_record(value: bytes, parts: Mapping[str, bytes] = MappingProxyType({}
             on_target=fields.get("on_target", not back) is True,
             chain=_text(fields.get("chain", "")),
             chain_before=_text(fields.get("chain_before", "")),
+            chains_there=_texts(fields.get("chains_there", [])),
             whole=fields.get("whole", fields["state"] == MoveState.DONE and not fields["groups"]) is True,
             fences_before=fences("fences_before") if "fences_before" in fields else (),
             left_behind=_texts(fields.get("left_behind", [])),
@@ -165,6 +168,39 @@ def encode_group(flow: Flow, moved: MovedGroup) -> tuple[bytes, bytes]:
         "left_at": _by_topic(moved.left_at),
     }
     return group_key(flow, moved.group), _json(value)
+
+
+def with_groups(last: MoveRecord, groups: Collection[MovedGroup]) -> MoveRecord:
+    """Return the record with its groups. `groups` are those of the journal: each has the chain that finished
+    it last."""
+    there = frozenset(last.chains_there)
+    before = frozenset({last.chain_before} - {""})
+    if last.kind is MoveKind.FAILBACK:
+        before, there = before | there, frozenset()
+    stood_at, left_at = _places(groups, {last.chain})
+    stood_before, left_before = _places(groups, before)
+    stood_there, left_there = _places(groups, there)
+    return replace(
+        last,
+        stood_at=stood_at,
+        left_at=left_at,
+        stood_before=stood_before,
+        left_before=left_before,
+        stood_there=stood_there,
+        left_there=left_there,
+        moved=tuple(sorted({*last.moved, *stood_at})),
+    )
+
+
+def _places(
+    groups: Collection[MovedGroup], chains: Collection[str]
+) -> tuple[dict[str, GroupOffsets], dict[str, GroupOffsets]]:
+    """Where these chains found their groups, and where they left them."""
+    found = [each for each in groups if each.chain in chains]
+    return (
+        {each.group: each.stood_at for each in found},
+        {each.group: each.left_at for each in found if each.left_at},
+    )
 
 
 def _by_topic(offsets: GroupOffsets) -> dict[str, dict[str, int]]:

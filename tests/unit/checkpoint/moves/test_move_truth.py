@@ -261,6 +261,30 @@ async def test_an_interrupted_failback_still_knows_where_the_failover_found_the_
     assert home == next(record.offset for record in rig.logs.visible_source() if record.offset >= 40)
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_failback_knows_where_an_earlier_failover_found_a_group_that_stayed(is_cut: bool) -> None:
+    """Since then another group went back and came again. The one that stayed was put back on the target."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("other", {ORIGIN: 100})
+        rig.logs.source.set_group("early", {ORIGIN: 40})
+        await run(rig.served.failover)
+        for work in (rig.served.failback, rig.served.failover):
+            await run(work, MoveOptions(groups=("other",), wait_seconds=0))
+        lower = await offset_of(rig.logs.target, "early", COPY)
+        rig.logs.target.set_group("g", {COPY: lower or 0})
+        if is_cut:
+            cut = rig.served.failback.run(NO_WAIT)
+            async for event in cut:
+                if isinstance(event, StepEvent) and (event.step, event.state) == (Step.CHECK, StepState.DONE):
+                    break
+            await cut.aclose()
+        assert actions(await rig.served.failback.plan(NO_WAIT))["g"] is MoveAction.WRITE
+        await run(rig.served.failback)
+        home = await offset_of(rig.logs.source, "g", ORIGIN)
+    assert home == next(record.offset for record in rig.logs.visible_source() if record.offset >= 40)
+
+
 async def test_a_group_whose_way_home_is_not_exact_stays_where_it_left() -> None:
     """The floor is lower, but nobody put the group back."""
     async with move_rig() as rig:

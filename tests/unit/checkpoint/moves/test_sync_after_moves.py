@@ -1,7 +1,7 @@
 """sync.group.offsets while groups are moved, and after: what a move committed on the target stays there."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
@@ -21,6 +21,8 @@ from twinlog_checkpoint.moves.running.events import MoveEvent, StepEvent, StepSt
 from unit.checkpoint.checkpoint_rig import A_TO_B, turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run
+
+ONLY_G = MoveOptions(groups=("g",), wait_seconds=0)
 
 
 async def translated(rig: MoveRig, **groups: int) -> None:
@@ -83,7 +85,7 @@ async def test_a_moved_group_that_is_put_back_on_the_target_stays_there() -> Non
 async def test_groups_that_the_failover_did_not_move_are_synced() -> None:
     async with move_rig() as rig:
         await translated(rig, g=100, other=100)
-        await run(rig.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
+        await run(rig.served.failover, ONLY_G)
         await translated(rig, g=200, other=200)
         moved_to = await offset_of(rig.logs.target, "g", COPY)
         other = await synced(rig, "other")
@@ -105,11 +107,65 @@ async def test_a_failback_of_some_groups_leaves_the_others_alone() -> None:
     async with move_rig() as rig:
         await translated(rig, g=100, other=100)
         await run(rig.served.failover)
-        await run(rig.served.failback, MoveOptions(groups=("g",), wait_seconds=0))
+        await run(rig.served.failback, ONLY_G)
         rig.logs.target.set_group("other", {COPY: 0})
         await translated(rig, g=200)
         rig.logs.check(200, await synced(rig) or 0)
         assert await offset_of(rig.logs.target, "other", COPY) == 0
+
+
+async def failover_again(rig: MoveRig) -> None:
+    await run(rig.served.failover, ONLY_G)
+
+
+async def failover_given_up(rig: MoveRig) -> None:
+    """It has committed nothing."""
+    await run_until(rig.served.failover.run(NO_WAIT), Step.CHECK)
+    await rig.served.failover.abort("ann")
+
+
+async def failback_cut_and_failover(rig: MoveRig) -> None:
+    await run_until(rig.served.failback.run(NO_WAIT), Step.CHECK)
+    await run(rig.served.failover, ONLY_G)
+
+
+async def there_and_back_again(rig: MoveRig) -> None:
+    for _ in range(2):
+        await run(rig.served.failover, ONLY_G)
+        await run(rig.served.failback, ONLY_G)
+
+
+@pytest.mark.parametrize(
+    "moves", [failover_again, failover_given_up, failback_cut_and_failover, there_and_back_again]
+)
+async def test_a_group_that_no_failback_has_moved_stays_where_it_is_whatever_moves_later(
+    moves: Callable[[MoveRig], Awaitable[None]],
+) -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        await run(rig.served.failback, ONLY_G)
+        await moves(rig)
+        rig.logs.target.set_group("other", {COPY: 0})
+        await next_pass(rig)
+        assert await synced(rig, "other") == 0
+        assert "other" in flow_progress(rig.parts).offsets_held[1]
+
+
+@pytest.mark.parametrize("groups", [(), ("other",)])
+async def test_a_group_that_a_later_failback_has_moved_is_synced_again(groups: tuple[str, ...]) -> None:
+    """It stays so when the next failover moves another group."""
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        await run(rig.served.failback, ONLY_G)
+        await run(rig.served.failover, ONLY_G)
+        await run(rig.served.failback, MoveOptions(groups=groups, wait_seconds=0))
+        await translated(rig, other=200)
+        rig.logs.check(200, await synced(rig, "other") or 0)
+        await run(rig.served.failover, ONLY_G)
+        await translated(rig, other=250)
+        rig.logs.check(250, await synced(rig, "other") or 0)
 
 
 async def test_nothing_is_synced_while_a_move_runs() -> None:
@@ -230,7 +286,7 @@ async def test_nothing_is_synced_while_the_record_of_moves_cannot_be_read() -> N
 async def test_operators_are_told_why_a_moved_group_is_not_synced() -> None:
     async with move_rig() as rig:
         await translated(rig, g=100, other=100)
-        await run(rig.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
+        await run(rig.served.failover, ONLY_G)
         await synced(rig)
         told = "1 group (g): a failover moved groups to B: `twinlog failback run 'A->B'` moves them back"
         progress = flow_progress(rig.parts)

@@ -123,7 +123,8 @@ class GroupPlaces:
         is_other_kind = last.kind is not self.route.kind
         found_at, left_at = last.stood_before, last.left_before
         if is_other_kind:
-            found_at, left_at = last.stood_at, last.left_at
+            found_at = {**last.stood_there, **last.stood_at}
+            left_at = {**last.left_there, **last.left_at}
         found = {
             (entry.group, entry.from_partition): found_at.get(entry.group, {}).get(entry.to_partition)
             for entry in wanted
