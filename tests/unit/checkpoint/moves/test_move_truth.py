@@ -226,6 +226,36 @@ async def test_a_group_that_was_put_back_on_the_source_is_moved_to_where_it_is_n
     assert again.already_done
 
 
+@pytest.mark.parametrize("then", ["failback", "failback and failover"])
+async def test_a_group_that_was_put_back_on_the_source_moves_there_though_another_one_moved_since(
+    then: str,
+) -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("other", {ORIGIN: 100})
+        await run(rig.served.failover)
+        await run(rig.served.failback, MoveOptions(groups=("other",), wait_seconds=0))
+        if then == "failback and failover":
+            await run(rig.served.failover, MoveOptions(groups=("other",), wait_seconds=0))
+        rig.logs.source.set_group("g", {ORIGIN: 40})
+        assert actions(await rig.served.failover.plan(NO_WAIT))["g"] is MoveAction.WRITE
+        await run(rig.served.failover)
+        rig.logs.check(40, await offset_of(rig.logs.target, "g", COPY) or 0)
+
+
+async def test_what_a_group_committed_after_a_failover_stays_though_another_one_moved_since() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.source.set_group("other", {ORIGIN: 100})
+        await run(rig.served.failover)
+        await run(rig.served.failback, MoveOptions(groups=("other",), wait_seconds=0))
+        own = (await offset_of(rig.logs.target, "g", COPY) or 0) + 30
+        rig.logs.target.set_group("g", {COPY: own})
+        rig.logs.source.set_group("g", {ORIGIN: 40})
+        await run(rig.served.failover)
+        assert await offset_of(rig.logs.target, "g", COPY) == own
+
+
 async def test_a_group_that_was_put_back_on_the_target_goes_home_to_where_it_is_now() -> None:
     """What it had committed at home before it left is no progress since."""
     async with move_rig() as rig:

@@ -112,19 +112,20 @@ class GroupPlaces:
     async def _committed_before(
         self, wanted: Collection[_Wanted], last: MoveRecord | None
     ) -> dict[tuple[str, TopicPartition], int | None]:
-        """Where the last move left each group, on the cluster that it moves to now: what a move of the same
-        kind committed for groups that were put back since, or where one in the other direction found them.
+        """Where the move that moved a group last left it, on the cluster that it moves to now: what a move of
+        the same kind committed for groups that were put back since, or where one in the other direction found
+        them.
 
         After the latter a lower place has to be certain, and the group has to be before the place where that
         move left it: otherwise nobody put it back, and only the way back is translated less exactly.
         """
         if last is None:
             return {}
-        is_other_kind = last.kind is not self.route.kind
-        found_at, left_at = last.stood_before, last.left_before
-        if is_other_kind:
-            found_at = {**last.stood_there, **last.stood_at}
-            left_at = {**last.left_there, **last.left_at}
+        here = {**last.stood_there, **last.stood_at}, {**last.left_there, **last.left_at}
+        before = last.stood_before, last.left_before
+        same, other = (here, before) if last.kind is self.route.kind else (before, here)
+        stood_at, moved_to = same
+        found_at, left_at = other
         found = {
             (entry.group, entry.from_partition): found_at.get(entry.group, {}).get(entry.to_partition)
             for entry in wanted
@@ -132,22 +133,20 @@ class GroupPlaces:
             and entry.translation.verdict in COMPARED
             and entry.from_offset < left_at.get(entry.group, {}).get(entry.from_partition, math.inf)
         }
-        if is_other_kind:
-            return found
         stood = {
             (entry.group, entry.from_partition): SourcePosition(
                 partition=entry.from_partition, next_offset=then
             )
             for entry in wanted
             if entry.to_partition is not None
-            and (then := last.stood_at.get(entry.group, {}).get(entry.from_partition, 0)) > entry.from_offset
+            and (then := stood_at.get(entry.group, {}).get(entry.from_partition, 0)) > entry.from_offset
         }
         recorded = {
             (entry.group, entry.from_partition): offset
             for entry in wanted
             if entry.to_partition is not None
             and (entry.group, entry.from_partition) in stood
-            and (offset := last.left_at.get(entry.group, {}).get(entry.to_partition)) is not None
+            and (offset := moved_to.get(entry.group, {}).get(entry.to_partition)) is not None
         }
         unknown = {place: position for place, position in stood.items() if place not in recorded}
         answers = await self.route.translate(set(unknown.values())) if unknown else {}
