@@ -53,7 +53,6 @@ from twinlog_source.driver.stream.stream_pace import LONGEST_WITHOUT_TASK_SECOND
 from twinlog_source.driver.stream.task_commands import Limit
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.log.fencing import FENCED
-from twinlog_source.log.positions import POSITIONS_UNSTABLE
 from twinlog_source.partitions.events import FlowStopped
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.shares import LimitDebt, differ
@@ -63,6 +62,8 @@ from twinlog_source.reasons import EndReason, PartitionReason
 LEAVE_SECONDS = 5.0
 """The longest time for writing to the log at the end. A target that does not answer must not delay the
 exit."""
+POSITIONS_UNSTABLE = "POSITIONS_UNSTABLE"
+"""A transaction on the positions topic stays open."""
 PROBE_POLL_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 5.0
 """A flow without progress is tried again after this time at the latest, so the reason that it shows is not

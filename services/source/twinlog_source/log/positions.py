@@ -32,7 +32,6 @@ from twinlog_source.log.retractions import Retractions
 
 FETCH_MAX_BYTES = 4 << 20
 FETCH_WAIT_SECONDS = 0.5
-POSITIONS_UNSTABLE = "POSITIONS_UNSTABLE"
 REFRESH_SECONDS = 60.0
 """Longer than the open transaction of a dead owner can last."""
 
@@ -124,7 +123,7 @@ class PositionsLog:
         except TimeoutError as error:
             raise TransientKafkaError(
                 f"{self.topic}: a transaction stayed open for {REFRESH_SECONDS:g} s",
-                reason=POSITIONS_UNSTABLE,
+                reason="POSITIONS_UNSTABLE",
                 metadata={"topic": self.topic},
             ) from error
 
