@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from integration.kafka.hanging_rig import down
-from integration.source.source_rig import GrowingLog, open_rig
+from integration.source.source_rig import GrowingLog, open_rig, producer
 from integration.source.test_source_preserved import (
     FIRST,
     MORE,
@@ -12,9 +12,10 @@ from integration.source.test_source_preserved import (
     offsets_are,
     same_offsets,
 )
+from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 from twinlog.testing.raw_copying import open_session
 
 SAME_NAMES = {"replication.policy.class": "IdentityReplicationPolicy"}
@@ -78,3 +79,40 @@ async def test_a_stray_write_behind_what_was_there_already_copies_nothing_of_tha
             await all_there(back, topic)
         log = GrowingLog(back.target, TopicPartition(topic, 0))
         assert [each.value for each in await log.records()] == [*FIRST, b"stray", *MORE]
+
+
+async def test_a_transaction_that_an_application_left_open_holds_up_only_its_own_topic(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    """It was killed when applications moved. What it wrote cannot be compared before its transaction ends."""
+    open_topic, quiet_topic = unique_name("open"), unique_name("quiet")
+    same_names = {**SAME_NAMES, "topics": f"{open_topic}, {quiet_topic}"}
+    async with (
+        open_rig(kafka_pair.a, kafka_pair.b, tmp_path / "forth", **same_names) as forth,
+        open_rig(kafka_pair.b, kafka_pair.a, tmp_path / "back", **same_names) as back,
+    ):
+        for topic in (open_topic, quiet_topic):
+            await forth.create(topic)
+            await forth.produce(topic, FIRST)
+        async with forth.configsync() as configsync, forth.running(configsync) as service:
+            for topic in (open_topic, quiet_topic):
+                await same_offsets(forth, topic)
+        async with producer(forth.source_servers, None, 16_384, unique_name("killed")) as application:
+            await application.begin_transaction()
+            await application.send_and_wait(open_topic, b"never committed", partition=0)
+            for topic in (open_topic, quiet_topic):
+                await back.produce(topic, MORE)
+            async with back.configsync() as configsync, back.running(configsync) as service:
+                await same_offsets(back, quiet_topic)
+                await offsets_are(back, service, quiet_topic, "preserved", "", 0)
+
+                async def waits() -> bool:
+                    (row,) = await back.partitions(service, open_topic)
+                    return (row.state, row.reason) == (pb.PARTITION_STATE_FAULTED, "TARGET_OPEN_TRANSACTION")
+
+                await eventually(waits)
+                await application.abort_transaction()
+                await offsets_are(back, service, open_topic, "translated", "TARGET_DIFFERS", len(FIRST))
+                await all_there(back, open_topic)
+        log = GrowingLog(back.target, TopicPartition(open_topic, 0))
+        assert [each.value for each in await log.records()] == [*FIRST, *MORE]
