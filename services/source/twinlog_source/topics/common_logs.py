@@ -100,12 +100,8 @@ class CommonLogs:
                 return None
             self._begun[suspect.source] = comparison
             return error
-        ends_in_transaction = suspect.readable_end < suspect.target_end
-        if (
-            found is not None
-            and ends_in_transaction
-            and found.end == suspect.readable_end < suspect.source_end
-        ):
+        if found is not None and found.end == suspect.readable_end < suspect.target_end:
+            # Also where the source ends there: a flow in the other direction copies no further for now.
             return _open_transaction(suspect)
         return found
 

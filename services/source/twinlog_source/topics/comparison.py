@@ -96,7 +96,7 @@ class Comparison:
     _low: int = field(init=False)
     """From here on the logs are equal for at least one record, as far as is known."""
     _high: int = field(init=False)
-    """From here on they are not, or the target ends."""
+    """From here on they are not, or one of them ends."""
     common_to: int = 0
     """The logs are known to be equal between the beginning and this offset."""
     _has_common_begin: bool = field(init=False)
@@ -107,7 +107,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         self._low = max(self.suspect.begin, self.common_to - 1)
-        self._high = self.suspect.readable_end
+        self._high = self.suspect.end
         self._has_common_begin = self.common_to > self.suspect.begin
 
     async def common(self, logs: Logs) -> CommonLog | None:
@@ -115,7 +115,7 @@ class Comparison:
         KafkaError."""
         begin = self.suspect.begin
         if not self._has_common_begin:
-            first = await _first(logs, logs.target, self.suspect.target, begin, self.suspect.readable_end)
+            first = await _first(logs, logs.target, self.suspect.target, begin, self.suspect.end)
             if first is None or not await self._is_common_from(logs, begin):
                 return None
             self._has_common_begin = True
@@ -126,7 +126,7 @@ class Comparison:
                 self._low = middle
             else:
                 self._high = middle
-        end = min(self._high, self.suspect.end)
+        end = self._high
         if self._windows is None:
             starts = (begin, max(begin, end - COMPARED_OFFSETS))
             self._windows = [(start, min(start + COMPARED_OFFSETS, end)) for start in starts]
@@ -138,8 +138,8 @@ class Comparison:
 
     async def _is_common_from(self, logs: Logs, offset: int) -> bool:
         """Whether the first record of both logs from an offset on is the same, at the same offset."""
-        suspect, end = self.suspect, self.suspect.readable_end
-        here = await _first(logs, logs.source, suspect.source, offset, min(end, suspect.source_end))
+        suspect, end = self.suspect, self.suspect.end
+        here = await _first(logs, logs.source, suspect.source, offset, end)
         there = await _first(logs, logs.target, suspect.target, offset, end)
         return here is None is there or (here is not None and there is not None and _same(here, there))
 

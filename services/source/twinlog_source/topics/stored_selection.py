@@ -20,12 +20,16 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class StoredSelection:
-    """One flow. The stored rules are read once, because nobody changes them while configsync is down."""
+    """One flow. Stored rules that can be used are read once, because nobody changes them while configsync is
+    down."""
 
     configuration: Configuration
     flow: SourceFlow
     target: KafkaCluster
+    retry_seconds: float = 30.0
+    """How long the file applies before rules that cannot be used are tried again."""
     _selector: TopicSelector | None = field(default=None)
+    _due_at: float = float("-inf")
     _problem: str = ""
 
     async def selector(self) -> TopicSelector:
@@ -34,6 +38,9 @@ class StoredSelection:
         If the stored rules cannot be read, this is logged and the file applies. It applies for the moment if
         they cannot be used, because it may be a secret that cannot be read now.
         """
+        now = asyncio.get_running_loop().time()
+        if self._selector is None and now < self._due_at:
+            return self.flow.selector
         if self._selector is None:
             flow = self.flow.flow
             try:
@@ -47,6 +54,7 @@ class StoredSelection:
                         "stored_rules_unusable", flow=str(flow), reason=error.reason, message=self._problem
                     )
                 if isinstance(error, ConfigError):
+                    self._due_at = now + self.retry_seconds
                     return self.flow.selector
                 self._selector = self.flow.selector
         return self._selector

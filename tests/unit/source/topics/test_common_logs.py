@@ -158,6 +158,27 @@ async def test_what_both_logs_got_during_the_comparison_is_common() -> None:
     assert await looked_at(logs, catch_up) == CommonLog(0, 80)
 
 
+async def test_what_both_logs_got_is_common_also_where_the_source_ended_in_a_hole() -> None:
+    source, target = clusters()
+    end = 0
+    for cluster, partition, pairs in ((source, P, 25), (target, COPY, 40)):
+        await write_transactions(cluster, partition, range(pairs))
+        end = pairs * 2
+    logs = CommonLogs(source=source, target=target, read_committed=True, clock=SlowClock())
+
+    async def catch_up(look: int) -> None:
+        await write_transactions(source, P, range(25, 45) if look == 0 else range(0))
+
+    assert await looked_at(logs, catch_up) == CommonLog(0, end)
+
+
+async def write_transactions(cluster: FakeCluster, partition: TopicPartition, values: range) -> None:
+    """Each takes two offsets: its record, and the marker at its end."""
+    for value in values:
+        record = Record(offset=-1, timestamp_ms=1_000 + value, key=b"k", value=b"%d" % value, headers=())
+        cluster.append_transaction(partition, [record], Transaction.COMMITTED)
+
+
 async def test_a_comparison_begins_again_where_the_logs_are_others() -> None:
     source, target = clusters()
     await write(source, P, list(range(100)))
@@ -300,6 +321,20 @@ async def test_an_open_transaction_holds_up_no_copy_that_parts_before_it(rig: Fl
     rig.target.append_transaction(COPY, [record], Transaction.OPEN)
     state = await rig.owner(AUTO)
     assert (kind(state), assigned(state).position) == ((False, 2, "TARGET_DIFFERS", 0, 0), 2)
+
+
+async def test_a_copy_whose_source_ends_at_an_open_transaction_waits_for_its_end(rig: FlowRig) -> None:
+    """A flow in the other direction copies what is in it once it is committed."""
+    await write(rig.source, P, [1, 2, 3, 4])
+    await write(rig.target, COPY, [1, 2, 3, 4])
+    record = Record(offset=-1, timestamp_ms=1_005, key=b"k", value=b"5", headers=())
+    number = rig.target.append_transaction(COPY, [record], Transaction.OPEN)
+    state = await rig.owner(AUTO)
+    assert blocker(state) == "TARGET_OPEN_TRANSACTION"
+    rig.target.finish_transaction(COPY, number, Transaction.COMMITTED)
+    rig.source.append_transaction(P, [record], Transaction.COMMITTED)
+    again = await rig.owner(AUTO)
+    assert (kind(again), assigned(again).position) == ((True, 0, "", 0, 0), 6)
 
 
 async def test_a_flow_that_begins_at_the_end_leaves_out_what_it_was_told_to(rig: FlowRig) -> None:

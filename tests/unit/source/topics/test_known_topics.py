@@ -108,6 +108,7 @@ async def test_stored_rules_are_followed_once_the_secrets_of_the_file_can_be_rea
         f"B.ssl.key.password = ${{file:{secrets}:password}}\n"
     )
     known = known_topics(target, file)
+    known.selection.retry_seconds = 0.0
     secrets.rename(tmp_path / "away")
     await known.look(COPIED)
     assert set(known.topics) == {"orders"}
