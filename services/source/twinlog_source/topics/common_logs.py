@@ -45,8 +45,7 @@ class CommonLogs:
     ) -> Mapping[TopicPartition, CommonLog | KafkaError | None]:
         """Return the result by source partition; None where the logs have nothing in common, or it is
         unknown. Where the comparison has not ended yet, the result is a TransientKafkaError (COMPARING), and
-        the next call continues it. Takes `LOOK_SECONDS` and the time of one
-        read. Raises KafkaError."""
+        the next call continues it. Takes `LOOK_SECONDS` and the time of one read. Raises KafkaError."""
         suspects = [each for each in suspects if each.begin < min(each.target_end, each.source_end)]
         if not suspects:
             return {}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.worker_messages import assignment_message, task_report
 from twinlog_source.log.facts import CopyFact
@@ -95,3 +96,12 @@ async def leaves_out(state: FlowState, first: int, end: int) -> None:
     """As its task does it: on the log, then told."""
     await state.journal.record(replace(copy_of(state), skip_from=first, skip_to=end))
     says(state, skip=(first, end))
+
+
+async def write(cluster: FakeCluster, partition: TopicPartition, values: list[int]) -> None:
+    """Records that differ by these numbers, in value and time."""
+    async with cluster.writer() as writer:
+        for value in values:
+            await writer.append(
+                partition, key=b"k", value=b"%d" % value, timestamp_ms=1_000 + value, headers=(("h", b"v"),)
+            )
