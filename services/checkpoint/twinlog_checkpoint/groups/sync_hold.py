@@ -52,7 +52,7 @@ def sync_hold(flow: Flow, last: MoveRecord | None, *, running: bool) -> SyncHold
         )
     why = f"a failover moved groups to {flow.target}: `twinlog failback run '{flow}'` moves them back"
     if last.kind is MoveKind.FAILOVER:
-        return SyncHold(groups=frozenset({*last.moved, *last.stood_there}), why=why)
+        return SyncHold(groups=frozenset({*last.moved, *last.stood_earlier}), why=why)
     if not last.chain_before:
         # A record of an earlier release, which does not tell what the failover moved.
         return SyncHold(groups=None, why=why)

@@ -67,19 +67,19 @@ class MoveRecord:
     finished is not moved again."""
     chain_before: str = ""
     """The chain of the last move in the other direction."""
-    chains_there: tuple[str, ...] = ()
+    earlier_chains: tuple[str, ...] = ()
     """The chains of earlier failovers since the last failback of all groups, without `chain_before`. A group
     that one of them finished, and no move since, still works on the target."""
     stood_before: Mapping[str, GroupOffsets] = field(default_factory=dict)
     """The offsets at which the last move in the other direction found the groups, without those that this
-    chain has finished. For a failback also those that it finds on the target because of `chains_there`."""
+    chain has finished. For a failback also those that it finds on the target because of `earlier_chains`."""
     left_before: Mapping[str, GroupOffsets] = field(default_factory=dict)
     """Where that move left these groups, on the cluster that they leave now."""
-    stood_there: Mapping[str, GroupOffsets] = field(default_factory=dict)
-    """For a failover: the offsets at which those of `chains_there` found the groups that still work on the
+    stood_earlier: Mapping[str, GroupOffsets] = field(default_factory=dict)
+    """For a failover: the offsets at which those of `earlier_chains` found the groups that still work on the
     target. They are not in `moved`, because this chain has not moved them. Only a record that was read has
     them."""
-    left_there: Mapping[str, GroupOffsets] = field(default_factory=dict)
+    left_earlier: Mapping[str, GroupOffsets] = field(default_factory=dict)
     """Where they left these groups, on the target."""
     moved: tuple[str, ...] = ()
     """Groups that these runs have finished."""

@@ -79,7 +79,7 @@ def _small(record: MoveRecord) -> dict[str, object]:
         "chain": record.chain,
         "chain_before": record.chain_before,
         # Chains and not groups, of which there may be too many for one record.
-        "chains_there": record.chains_there,
+        "earlier_chains": record.earlier_chains,
         "whole": record.whole,
         "left_behind": record.left_behind,
         "moved": sorted(set(record.moved) - record.stood_at.keys()),
@@ -134,7 +134,7 @@ def decode_record(value: bytes, parts: Mapping[str, bytes] = MappingProxyType({}
             on_target=fields.get("on_target", not back) is True,
             chain=_text(fields.get("chain", "")),
             chain_before=_text(fields.get("chain_before", "")),
-            chains_there=_texts(fields.get("chains_there", [])),
+            earlier_chains=_texts(fields.get("earlier_chains", [])),
             whole=fields.get("whole", fields["state"] == MoveState.DONE and not fields["groups"]) is True,
             fences_before=fences("fences_before") if "fences_before" in fields else (),
             left_behind=_texts(fields.get("left_behind", [])),
@@ -173,21 +173,21 @@ def encode_group(flow: Flow, moved: MovedGroup) -> tuple[bytes, bytes]:
 def with_groups(last: MoveRecord, groups: Collection[MovedGroup]) -> MoveRecord:
     """Return the record with its groups. `groups` are those of the journal: each has the chain that finished
     it last."""
-    there = frozenset(last.chains_there)
+    earlier = frozenset(last.earlier_chains)
     before = frozenset({last.chain_before} - {""})
     if last.kind is MoveKind.FAILBACK:
-        before, there = before | there, frozenset()
+        before, earlier = before | earlier, frozenset()
     stood_at, left_at = _places(groups, {last.chain})
     stood_before, left_before = _places(groups, before)
-    stood_there, left_there = _places(groups, there)
+    stood_earlier, left_earlier = _places(groups, earlier)
     return replace(
         last,
         stood_at=stood_at,
         left_at=left_at,
         stood_before=stood_before,
         left_before=left_before,
-        stood_there=stood_there,
-        left_there=left_there,
+        stood_earlier=stood_earlier,
+        left_earlier=left_earlier,
         moved=tuple(sorted({*last.moved, *stood_at})),
     )
 

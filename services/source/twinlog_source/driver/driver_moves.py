@@ -63,7 +63,7 @@ class DriverMoves:
                 raise _task_is_about_to_copy(partition)
             if partition in self.withdrawals.of_driver:
                 # Undo a failed move first. If it were undone later, that would undo this move too.
-                await self.withdraw_alone()
+                await self.withdraw_locked()
             self._note(MoveBegun(partition=partition))
             async with self.modes.deciding:
                 row = self._row(partition)
@@ -107,9 +107,9 @@ class DriverMoves:
         For the owner of the flow. Raises KafkaError."""
         if not self.writing.locked():
             async with self.writing:
-                await self.withdraw_alone()
+                await self.withdraw_locked()
 
-    async def withdraw_alone(self) -> None:
+    async def withdraw_locked(self) -> None:
         """The same; the caller holds `writing`."""
         for partition, given_up in self.withdrawals.of_driver.items():
             await self.journal.restore(partition, given_up.before)
@@ -139,7 +139,7 @@ class DriverMoves:
         before = row.position
         self._note(Begun(partition=row.partition, position=position))
         try:
-            await self.modes.decide_alone(topics, only=row.partition)
+            await self.modes.decide_locked(topics, only=row.partition)
         except (KafkaError, asyncio.CancelledError):
             self._give_up_beginning(row.partition, position, before, copy)
             raise

@@ -249,7 +249,7 @@ class FlowState:
             # This writes positions, and nothing fences the driver's own writer, so check the claim first: the
             # process may have slept.
             await self.confirm()
-            await self._parts.moves.withdraw_alone()
+            await self._parts.moves.withdraw_locked()
             if self.withdrawals.due:
                 await self.positions.refresh()
                 await self._undo_withdrawn(list(self.withdrawals.due))

@@ -77,6 +77,17 @@ class Gap:
         return self.reason not in ("TRUNCATION", SKIPPED_BY_OPERATOR)
 
 
+def lost_with_target(partition: TopicPartition, from_offset: int, to_offset: int, *, found_at_ms: int) -> Gap:
+    """The gap of records that only the deleted topic of the target had."""
+    return Gap(
+        partition=partition,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        reason=TARGET_RECREATED,
+        found_at_ms=found_at_ms,
+    )
+
+
 def passed_over(
     partition: TopicPartition,
     *,

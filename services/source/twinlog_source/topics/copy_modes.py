@@ -17,7 +17,7 @@ from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.gaps import TARGET_RECREATED, Gap
+from twinlog_source.log.gaps import lost_with_target
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.topic_facts import TopicFacts
@@ -81,9 +81,9 @@ class CopyModes:
         """Decide the kind of copy for every partition with a position. Call it while nothing copies the
         undecided ones."""
         async with self.deciding:
-            await self.decide_alone(topics)
+            await self.decide_locked(topics)
 
-    async def decide_alone(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
+    async def decide_locked(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
         """The same, or for one partition; the caller holds `deciding`."""
         new: list[PartitionRow] = []
         known: list[tuple[PartitionRow, CopyFact]] = []
@@ -304,14 +304,7 @@ class CopyModes:
         has."""
         held_from = held_before(self.marks, self.table, topic, row.partition)
         known = [offset for offset in (held_from, row.position) if offset is not None]
-        gap = Gap(
-            partition=row.partition,
-            from_offset=min(known, default=fact.since),
-            to_offset=fact.since,
-            reason=TARGET_RECREATED,
-            found_at_ms=self.clock.now_ms(),
-        )
-        await self.ledger.write(gap)
+        await self._note_gap(row.partition, min(known, default=fact.since), fact.since)
 
     async def _note_left_behind(self, row: PartitionRow, copy: NewCopy, topics: Topics) -> None:
         """Record the loss of what only the former target topic had, of a copy that continues in another
@@ -323,14 +316,11 @@ class CopyModes:
                 held_from=held_before(self.marks, self.table, topics[row.partition.topic], row.partition),
                 has_common=copy.common is not None,
             )
-            gap = Gap(
-                partition=row.partition,
-                from_offset=begin,
-                to_offset=end,
-                reason=TARGET_RECREATED,
-                found_at_ms=self.clock.now_ms(),
-            )
-            await self.ledger.write(gap)
+            await self._note_gap(row.partition, begin, end)
+
+    async def _note_gap(self, partition: TopicPartition, from_offset: int, to_offset: int) -> None:
+        now_ms = self.clock.now_ms()
+        await self.ledger.write(lost_with_target(partition, from_offset, to_offset, found_at_ms=now_ms))
 
 
 def _translated(row: PartitionRow, target_topic_id: str, reason: str, *, since: int = 0) -> CopyFact:

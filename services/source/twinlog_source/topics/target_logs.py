@@ -15,7 +15,7 @@ from twinlog.kafka.ports import KafkaCluster, LogEnd, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.log.facts import CheckedEnd, TargetFact
-from twinlog_source.log.gaps import TARGET_RECREATED, Gap
+from twinlog_source.log.gaps import Gap, lost_with_target
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
@@ -113,14 +113,7 @@ class TargetLogs:
                 held_from=held_before(self.marks, self.table, topic, partition),
                 has_common=False,
             )
-            gap = Gap(
-                partition=partition,
-                from_offset=begin,
-                to_offset=end,
-                reason=TARGET_RECREATED,
-                found_at_ms=self.clock.now_ms(),
-            )
-            await self.ledger.write(gap)
+            await self.ledger.write(lost_with_target(partition, begin, end, found_at_ms=self.clock.now_ms()))
 
     async def look_at_ends(self, topics: Topics, *, copying: bool) -> bool:
         """Check whether the copies still reach as far as they were written. Return whether to check again

@@ -71,7 +71,7 @@ def kept_keys(cluster: FakeCluster) -> set[bytes]:
 
 @pytest.mark.parametrize(("run", "count"), [(second_run, 3_100), (first_run, 6_100), (second_run, 50_000)])
 async def test_a_run_of_any_number_of_topics_is_recorded_and_read(run: Any, count: int) -> None:
-    record = replace(run(count), former_fences=(fence_of("on-the-other-side"),), chains_there=("earlier",))
+    record = replace(run(count), former_fences=(fence_of("on-the-other-side"),), earlier_chains=("earlier",))
     cluster = FakeCluster("B")
     await journal_on(cluster).store(record)
     sizes = [len(each.value or b"") for each in cluster.records(TopicPartition(failover_topic(A_TO_B), 0))]

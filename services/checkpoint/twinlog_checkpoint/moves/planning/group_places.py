@@ -121,7 +121,7 @@ class GroupPlaces:
         """
         if last is None:
             return {}
-        here = {**last.stood_there, **last.stood_at}, {**last.left_there, **last.left_at}
+        here = {**last.stood_earlier, **last.stood_at}, {**last.left_earlier, **last.left_at}
         before = last.stood_before, last.left_before
         same, other = (here, before) if last.kind is self.route.kind else (before, here)
         stood_at, moved_to = same

@@ -46,7 +46,7 @@ def begun(
         on_target=last is not None and last.on_target,
         chain=(last.chain or run_id) if last is not None and same else run_id,
         chain_before="" if last is None else last.chain_before if same else last.chain,
-        chains_there=_chains_there(kind, last),
+        earlier_chains=_earlier_chains(kind, last),
         stood_before={} if last is None else last.stood_before if same else last.stood_at,
         left_before={} if last is None else last.left_before if same else last.left_at,
         moved=tuple(sorted(kept)),
@@ -95,13 +95,13 @@ def given_up(last: MoveRecord, *, now_ms: int) -> MoveRecord:
     )
 
 
-def _chains_there(kind: MoveKind, last: MoveRecord | None) -> tuple[str, ...]:
+def _earlier_chains(kind: MoveKind, last: MoveRecord | None) -> tuple[str, ...]:
     """The chains whose groups still work on the target, besides the last one in the other direction."""
     if last is None or not last.on_target:
         return ()
     if kind is MoveKind.FAILOVER and last.kind is MoveKind.FAILBACK and last.chain_before:
-        return (*last.chains_there, last.chain_before)
-    return last.chains_there
+        return (*last.earlier_chains, last.chain_before)
+    return last.earlier_chains
 
 
 def _of(
