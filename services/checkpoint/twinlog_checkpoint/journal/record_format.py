@@ -79,7 +79,7 @@ def _small(record: MoveRecord) -> dict[str, object]:
         "chain": record.chain,
         "chain_before": record.chain_before,
         # Chains and not groups, of which there may be too many for one record.
-        "earlier_chains": record.earlier_chains,
+        "chains_there": record.earlier_chains,
         "whole": record.whole,
         "left_behind": record.left_behind,
         "moved": sorted(set(record.moved) - record.stood_at.keys()),
@@ -134,7 +134,7 @@ def decode_record(value: bytes, parts: Mapping[str, bytes] = MappingProxyType({}
             on_target=fields.get("on_target", not back) is True,
             chain=_text(fields.get("chain", "")),
             chain_before=_text(fields.get("chain_before", "")),
-            earlier_chains=_texts(fields.get("earlier_chains", [])),
+            earlier_chains=_texts(fields.get("chains_there", [])),
             whole=fields.get("whole", fields["state"] == MoveState.DONE and not fields["groups"]) is True,
             fences_before=fences("fences_before") if "fences_before" in fields else (),
             left_behind=_texts(fields.get("left_behind", [])),

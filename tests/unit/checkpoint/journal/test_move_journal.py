@@ -111,7 +111,7 @@ def test_a_record_of_an_earlier_release_is_read_and_its_groups_are_looked_at_aga
         {"fences": [[]]},
         {"moved": None},
         {"run_id": 7},
-        {"earlier_chains": "first"},
+        {"chains_there": "first"},
     ],
 )
 def test_a_damaged_record_is_a_typed_error(change: dict[str, Any]) -> None:
