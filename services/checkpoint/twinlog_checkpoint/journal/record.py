@@ -105,11 +105,19 @@ class MoveRecord:
     def after(self, step: Step) -> "MoveRecord":
         return self if step in self.done else replace(self, done=(*self.done, step))
 
-    def went_on(self, group: str, now: GroupOffsets, *, live: bool = True) -> bool:
-        """Whether a group of `moved` has made progress, or was put back, since the run that moved it. `live`:
-        the group's offsets are those of now; its last checkpoints may be older than the run."""
-        then = self.stood_at.get(group)
-        return then is None or any(
-            partition not in then or offset > then[partition] or (live and offset != then[partition])
-            for partition, offset in now.items()
-        )
+    def moved_from(self, kind: MoveKind) -> Mapping[str, GroupOffsets]:
+        """Where runs of this kind found the groups that they moved and that no later run has moved back."""
+        if self.kind is kind:
+            return {**self.stood_earlier, **self.stood_at}
+        if kind is MoveKind.FAILOVER and not self.on_target:
+            return {}
+        return {group: at for group, at in self.stood_before.items() if group not in self.moved}
+
+
+def went_on(then: GroupOffsets, now: GroupOffsets, *, live: bool = True) -> bool:
+    """Whether a group has made progress, or was put back, since a run found it at `then`. `live`: `now` are its
+    offsets; its last checkpoints may be older than the run."""
+    return any(
+        partition not in then or offset > then[partition] or (live and offset != then[partition])
+        for partition, offset in now.items()
+    )

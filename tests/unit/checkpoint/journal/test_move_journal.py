@@ -97,7 +97,7 @@ def test_a_record_of_an_earlier_release_is_read_and_its_groups_are_looked_at_aga
     old |= {"moved": ["g"], "stood_at": {"g": 7}, "final_offsets": [["orders", 0, 9]]}
     record = decode_record(json.dumps(old).encode())
     assert record.moved == ("g",)
-    assert record.went_on("g", {})
+    assert not record.moved_from(MoveKind.FAILOVER)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.reads import group_states, readable_offsets
-from twinlog_checkpoint.journal.record import MoveRecord
+from twinlog_checkpoint.journal.record import MoveRecord, went_on
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route
@@ -192,15 +192,17 @@ class GroupPlaces:
         }
 
     async def finished_with(self, last: MoveRecord, options: MoveOptions) -> set[str]:
-        """Return the groups that earlier runs have finished, without those that have made progress on the old
-        cluster since. Progress is read from their offsets there, or from their checkpoints while that cluster
-        does not answer. Raises KafkaError."""
-        asked = last.stood_at.keys() & set(options.groups or last.stood_at)
+        """Return the groups that earlier runs have moved in this direction and none has moved back, without
+        those that have made progress on the old cluster since, or were put back there. Progress is read from
+        their offsets there, or from their checkpoints while that cluster does not answer. Raises
+        KafkaError."""
+        stood = last.moved_from(self.route.kind)
+        asked = stood.keys() & set(options.groups or stood)
         now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
         live = bool(asked) and await self.from_answers()
         for group, partition, offset in await self._standing(asked, live=live):
             now[group][partition] = offset
-        return {group for group in last.stood_at if not last.went_on(group, now.get(group, {}), live=live)}
+        return {group for group in stood if not went_on(stood[group], now.get(group, {}), live=live)}
 
     async def _standing(
         self, groups: Collection[str], *, live: bool

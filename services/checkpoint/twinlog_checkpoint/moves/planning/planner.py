@@ -16,7 +16,7 @@ from twinlog_checkpoint.moves.planning.blockers import blockers_of
 from twinlog_checkpoint.moves.planning.copy_states import CopyStates
 from twinlog_checkpoint.moves.planning.group_places import GroupPlaces
 from twinlog_checkpoint.moves.planning.last_move import fences_where_left, shown_move
-from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.plan_warnings import plan_warnings
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.topic_backlog import (
@@ -83,10 +83,12 @@ class MovePlanner:
         options: MoveOptions,
         *,
         without: Collection[str] = (),
+        unchanged: Collection[str] = (),
         last: MoveRecord | None = None,
         due: Due = NOTHING_DUE,
     ) -> AsyncGenerator[str | MovePlan, None]:
-        """As `plan`, but first yield messages about the progress, then the plan."""
+        """As `plan`, but first yield messages about the progress, then the plan. Of the groups `unchanged`,
+        which a run leaves as they are, it shows the offsets that are already there."""
         yield "asking both clusters"
         from_reachable = await self._from_answers()
         to_reachable = await self._answers(self.route.to_alias, self.route.to_cluster)
@@ -109,6 +111,11 @@ class MovePlanner:
             partitions = await self.places.partitions(
                 options, from_reachable=from_reachable, without=without, last=last
             )
+            partitions = [
+                entry
+                for entry in partitions
+                if entry.group not in unchanged or entry.action is not MoveAction.WRITE
+            ]
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
         yield self._with_warnings(

@@ -75,9 +75,7 @@ class MoveRunner:
             raise _in_progress(f"a {self.planner.route.kind} of {self.planner.route.flow} is running")
         async with self.lock:
             last = await self.recorded()
-            done_with: set[str] = set()
-            if last is not None and last.kind is self.planner.route.kind:
-                done_with = await self.planner.places.finished_with(last, options)
+            done_with = await self._done_with(last, options)
             record = begun(
                 self.planner.route.kind,
                 last,
@@ -105,7 +103,7 @@ class MoveRunner:
                 "twinlog.move.run": record.run_id,
             }
             with detached_span("move", attributes):
-                async for event in self._steps(record, options, last):
+                async for event in self._steps(record, options, last, done_with):
                     yield event
 
     async def plan(self, options: MoveOptions) -> MovePlan:
@@ -119,7 +117,8 @@ class MoveRunner:
         """As `plan`, but first yield messages about the progress, then the plan."""
         home = self.journal.flow.target
         last = await self.recorded() if self.planner.reachable(home) else None
-        async with aclosing(self._look(options, last, ())) as told:
+        done_with = await self._done_with(last, options)
+        async with aclosing(self._look(options, last, (), done_with)) as told:
             async for each in told:
                 yield each
 
@@ -160,16 +159,30 @@ class MoveRunner:
             return Aborted(before=last, after=after, unfenced_topics=unfenced)
 
     async def _look(
-        self, options: MoveOptions, last: MoveRecord | None, without: Collection[str]
+        self,
+        options: MoveOptions,
+        last: MoveRecord | None,
+        without: Collection[str],
+        unchanged: Collection[str] = (),
     ) -> AsyncGenerator[str | MovePlan, None]:
         due = await failback_due(self.reverse_journal, self.planner)
-        async with aclosing(self.planner.look(options, without=without, last=last, due=due)) as told:
+        looking = self.planner.look(options, without=without, unchanged=unchanged, last=last, due=due)
+        async with aclosing(looking) as told:
             async for each in told:
                 yield each
 
+    async def _done_with(self, last: MoveRecord | None, options: MoveOptions) -> set[str]:
+        return set() if last is None else await self.planner.places.finished_with(last, options)
+
     async def _steps(
-        self, record: MoveRecord, options: MoveOptions, last: MoveRecord | None
+        self,
+        record: MoveRecord,
+        options: MoveOptions,
+        last: MoveRecord | None,
+        done_with: Collection[str],
     ) -> AsyncGenerator[MoveEvent, None]:
+        """`done_with`: the groups that earlier runs have moved. They stay as they are, wherever their
+        consumers or their operator have put them since."""
         goes_on = last is not None and last.run_id == record.run_id
         # A repeated run checks again what the earlier run finished, and records itself only if there is
         # something to do.
@@ -180,7 +193,7 @@ class MoveRunner:
             looking = f"continuing run {record.run_id}; already done: {did}"
         yield step_event(self.clock, Step.CHECK, StepState.STARTED, looking)
         plan: MovePlan | None = None
-        async with aclosing(self._look(options, last, record.moved)) as told:
+        async with aclosing(self._look(options, last, done_with)) as told:
             async for each in told:
                 if isinstance(each, MovePlan):
                     plan = each
@@ -204,7 +217,7 @@ class MoveRunner:
         record = departed.record
         yield step_event(self.clock, Step.TRANSLATE, StepState.STARTED, "reading the groups' current offsets")
         partitions = await self.planner.places.partitions(
-            options, from_reachable=plan.from_reachable, without=record.moved, last=last
+            options, from_reachable=plan.from_reachable, without=done_with, last=last
         )
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
         newly = finished_with(partitions)

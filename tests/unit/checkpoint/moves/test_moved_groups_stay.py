@@ -1,0 +1,78 @@
+"""A group that a move has finished stays where its consumers or its operator have put it since, whatever other
+groups are moved later."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from twinlog_checkpoint.journal.record import Step
+from twinlog_checkpoint.moves.planning.plan import MoveAction
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
+from unit.checkpoint.moves.test_sync_after_moves import ONLY_G, run_until, synced, translated
+
+
+async def nothing(rig: MoveRig) -> None:
+    pass
+
+
+async def failback_of_another_group(rig: MoveRig) -> None:
+    await run(rig.served.failback, ONLY_G)
+
+
+async def failback_and_failover_of_another_group(rig: MoveRig) -> None:
+    await run(rig.served.failback, ONLY_G)
+    await run(rig.served.failover, ONLY_G)
+
+
+async def failback_that_is_given_up(rig: MoveRig) -> None:
+    await run_until(rig.served.failback.run(NO_WAIT), Step.CHECK)
+    await rig.served.failback.abort("ann")
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        nothing,
+        failback_of_another_group,
+        failback_and_failover_of_another_group,
+        failback_that_is_given_up,
+    ],
+)
+async def test_a_later_failover_does_not_undo_a_reset_on_the_target(
+    between: Callable[[MoveRig], Awaitable[None]],
+) -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        await between(rig)
+        rig.logs.target.set_group("other", {COPY: 0})
+        plan = await rig.served.failover.plan(NO_WAIT)
+        assert actions(plan).get("other") is not MoveAction.WRITE
+        await run(rig.served.failover)
+        assert await offset_of(rig.logs.target, "other", COPY) == 0
+        assert await synced(rig, "other") == 0
+
+
+async def test_a_later_failback_does_not_undo_a_reset_on_the_source() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        await run(rig.served.failback)
+        await run(rig.served.failover, ONLY_G)
+        rig.logs.source.set_group("other", {ORIGIN: 0})
+        await run(rig.served.failback)
+        assert await offset_of(rig.logs.source, "other", ORIGIN) == 0
+
+
+async def test_a_group_that_was_put_back_where_it_was_moves_again() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        await run(rig.served.failback, ONLY_G)
+        rig.logs.source.set_group("other", {ORIGIN: 30})
+        await run(rig.served.failover)
+        assert await offset_of(rig.logs.target, "other", COPY) != 0
+        moved = await offset_of(rig.logs.target, "other", COPY)
+        fresh = (await rig.served.failover.plan(NO_WAIT)).partitions
+        assert {entry.to_offset for entry in fresh if entry.group == "other"} == {moved}
