@@ -50,10 +50,16 @@ def sync_hold(flow: Flow, last: MoveRecord | None, *, running: bool) -> SyncHold
             why=f"the last {last.kind} has not ended: `twinlog {last.kind} run '{flow}'` continues it,"
             f" `twinlog {last.kind} abort '{flow}'` gives it up",
         )
+    if last.unfinished is None:
+        return SyncHold(
+            groups=None,
+            why="a failover may have moved more groups than it recorded, and no run without --group has"
+            f" followed: start `twinlog failover run '{flow}'` or `twinlog failback run '{flow}'`",
+        )
     why = f"a failover moved groups to {flow.target}: `twinlog failback run '{flow}'` moves them back"
     if last.kind is MoveKind.FAILOVER:
-        return SyncHold(groups=frozenset({*last.moved, *last.stood_earlier}), why=why)
+        return SyncHold(groups=last.unfinished.union(last.moved, last.stood_earlier), why=why)
     if not last.chain_before:
         # A record of an earlier release, which does not tell what the failover moved.
         return SyncHold(groups=None, why=why)
-    return SyncHold(groups=frozenset(last.stood_before) - frozenset(last.moved), why=why)
+    return SyncHold(groups=last.unfinished.union(last.stood_before) - frozenset(last.moved), why=why)

@@ -83,6 +83,9 @@ class MoveRecord:
     """Where they left these groups, on the target."""
     moved: tuple[str, ...] = ()
     """Groups that these runs have finished."""
+    unfinished: frozenset[str] | None = frozenset()
+    """Groups that failovers may have put on the target without finishing them, because they were interrupted,
+    or had no translation for some of the offsets; None = every group."""
     whole: bool = False
     """The runs of this chain have finished every group: none was left out, or stayed because it had members.
     Until a failback reaches this, groups count as working on the target."""
@@ -115,8 +118,9 @@ class MoveRecord:
 
 
 def went_on(then: GroupOffsets, now: GroupOffsets, *, live: bool = True) -> bool:
-    """Whether a group has made progress, or was put back, since a run found it at `then`. `live`: `now` are its
-    offsets; its last checkpoints may be older than the run."""
+    """Whether a group has made progress, or was put back, since a run found it at `then`.
+
+    `live`: `now` are its offsets; its last checkpoints may be older than the run."""
     return any(
         partition not in then or offset > then[partition] or (live and offset != then[partition])
         for partition, offset in now.items()

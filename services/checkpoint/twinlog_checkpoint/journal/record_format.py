@@ -80,6 +80,7 @@ def _small(record: MoveRecord) -> dict[str, object]:
         "chain_before": record.chain_before,
         # Chains and not groups, of which there may be too many for one record.
         "chains_there": record.earlier_chains,
+        "unfinished": None if record.unfinished is None else sorted(record.unfinished),
         "whole": record.whole,
         "left_behind": record.left_behind,
         "moved": sorted(set(record.moved) - record.stood_at.keys()),
@@ -135,6 +136,7 @@ def decode_record(value: bytes, parts: Mapping[str, bytes] = MappingProxyType({}
             chain=_text(fields.get("chain", "")),
             chain_before=_text(fields.get("chain_before", "")),
             earlier_chains=_texts(fields.get("chains_there", [])),
+            unfinished=_unfinished(fields.get("unfinished", [])),
             whole=fields.get("whole", fields["state"] == MoveState.DONE and not fields["groups"]) is True,
             fences_before=fences("fences_before") if "fences_before" in fields else (),
             left_behind=_texts(fields.get("left_behind", [])),
@@ -144,6 +146,10 @@ def decode_record(value: bytes, parts: Mapping[str, bytes] = MappingProxyType({}
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireFormatError(f"the record of the last move is damaged: {error!r}") from error
+
+
+def _unfinished(value: object) -> frozenset[str] | None:
+    return None if value is None else frozenset(_texts(value))
 
 
 def group_key(flow: Flow, group: str) -> bytes:

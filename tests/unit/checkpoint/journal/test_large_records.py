@@ -79,6 +79,16 @@ async def test_a_run_of_any_number_of_topics_is_recorded_and_read(run: Any, coun
     assert await journal_on(cluster).load() == record
 
 
+@pytest.mark.parametrize("unfinished", [None, frozenset(), frozenset({"orders-app", "é"})])
+async def test_the_groups_that_a_run_has_not_finished_are_recorded_and_read(
+    unfinished: frozenset[str] | None,
+) -> None:
+    cluster = FakeCluster("B")
+    record = replace(first_run(0), unfinished=unfinished)
+    await journal_on(cluster).store(record)
+    assert await journal_on(cluster).load() == record
+
+
 async def test_grants_of_any_number_of_topics_are_recorded_and_read() -> None:
     cluster = FakeCluster("B")
     record = replace(first_run(0), grants=grants(TOPICS), former_grants=grants(10))

@@ -1,5 +1,5 @@
-"""A group that a move has finished stays where its consumers or its operator have put it since, whatever other
-groups are moved later."""
+"""A group that a move has finished stays where its consumers or its operator have put it since, also when
+other groups are moved later."""
 
 from collections.abc import Awaitable, Callable
 

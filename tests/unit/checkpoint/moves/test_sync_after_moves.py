@@ -18,6 +18,7 @@ from twinlog_checkpoint.groups.sync_hold import sync_hold
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import MoveEvent, StepEvent, StepState
+from twinlog_checkpoint.moves.running.run_record import MOST_UNFINISHED_BYTES
 from unit.checkpoint.checkpoint_rig import A_TO_B, turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run
@@ -320,3 +321,55 @@ def test_an_earlier_release_does_not_record_which_groups_a_failback_left(
     )
     hold = sync_hold(A_TO_B, record, running=False)
     assert {group for group in ("g", "other") if hold.covers(group)} == left_alone
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_an_interrupted_run_protects_what_it_moved_until_a_run_has_included_it(back: bool) -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=250, other=250)
+        await synced(rig, "other")
+        rig.logs.source.set_group("other", {ORIGIN: 50})
+        await run_until(rig.served.failover.run(NO_WAIT), Step.COMMIT)
+        moved_to = await offset_of(rig.logs.target, "other", COPY)
+        await run(rig.served.failback if back else rig.served.failover, ONLY_G)
+        assert await synced(rig, "other") == moved_to
+        assert "without --group" in flow_progress(rig.parts).offsets_held[1]
+        await run(rig.served.failover)
+        assert await synced(rig, "other") == moved_to
+        assert "without --group" not in flow_progress(rig.parts).offsets_held[1]
+
+
+async def test_a_group_with_an_offset_that_has_no_translation_stays_where_the_failover_put_it() -> None:
+    """The failover has not finished it, but its other offsets are there."""
+    async with move_rig() as rig:
+        await translated(rig, g=250)
+        await synced(rig)
+        rig.logs.source.add_topic("new")
+        rig.logs.source.set_group("g", {ORIGIN: 50, TopicPartition("new", 0): 0})
+        _, report = await run(rig.served.failover)
+        assert "without a translation" in report.left_behind[0]
+        moved_to = await offset_of(rig.logs.target, "g", COPY)
+        assert await synced(rig) == moved_to
+
+
+async def test_a_group_that_the_sync_had_moved_is_protected_by_a_repeated_failover() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        await run(rig.served.failover)
+        await translated(rig, late=100)
+        await synced(rig, "late")
+        await run(rig.served.failover)
+        rig.logs.target.set_group("late", {COPY: 0})
+        assert await synced(rig, "late") == 0
+
+
+async def test_more_unfinished_groups_than_the_record_can_name_protect_every_group() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.add_topic("new")
+        for number in range(3):
+            name = f"{number}" * (MOST_UNFINISHED_BYTES // 2)
+            rig.logs.source.set_group(name, {ORIGIN: 50, TopicPartition("new", 0): 0})
+        await run(rig.served.failover)
+        last = await rig.served.failover.recorded()
+        assert last is not None
+        assert last.unfinished is None

@@ -6,8 +6,12 @@ from dataclasses import replace
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.planning.last_move import fences_where_left
-from twinlog_checkpoint.moves.planning.outcome import lacking, left_at, staying, stood_at, unread
+from twinlog_checkpoint.moves.planning.outcome import going_on, lacking, left_at, staying, stood_at, unread
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition
+
+MOST_UNFINISHED_BYTES = 100_000
+"""The limit for all names. More would not fit into a record that earlier releases read: then it means every
+group."""
 
 
 def begun(
@@ -26,7 +30,13 @@ def begun(
     left = {} if last is None or not same else _of(finished, last.left_at)
     if last is not None and same and last.state is MoveState.RUNNING:
         return replace(
-            last, groups=options.groups, by=options.by, moved=tuple(sorted(kept)), stood_at=kept, left_at=left
+            last,
+            groups=options.groups,
+            by=options.by,
+            unfinished=_unfinished_before(last),
+            moved=tuple(sorted(kept)),
+            stood_at=kept,
+            left_at=left,
         )
     fenced_before = same and last is not None and not last.aborted and Step.FENCE in last.done
     return MoveRecord(
@@ -49,6 +59,7 @@ def begun(
         earlier_chains=_earlier_chains(kind, last),
         stood_before={} if last is None else last.stood_before if same else last.stood_at,
         left_before={} if last is None else last.left_before if same else last.left_at,
+        unfinished=_unfinished_before(last),
         moved=tuple(sorted(kept)),
         stood_at=kept,
         left_at=left,
@@ -73,6 +84,7 @@ def finished(
         finished_ms=now_ms,
         whole=whole,
         on_target=record.kind is MoveKind.FAILOVER or (record.on_target and not whole),
+        unfinished=_unfinished_after(record, newly, partitions),
         moved=tuple(sorted({*record.moved, *newly})),
         stood_at={**record.stood_at, **_of(newly, stood_at(partitions))},
         left_at={**record.left_at, **_of(newly, left_at(partitions))},
@@ -102,6 +114,33 @@ def _earlier_chains(kind: MoveKind, last: MoveRecord | None) -> tuple[str, ...]:
     if kind is MoveKind.FAILOVER and last.kind is MoveKind.FAILBACK and last.chain_before:
         return (*last.earlier_chains, last.chain_before)
     return last.earlier_chains
+
+
+def _unfinished_before(last: MoveRecord | None) -> frozenset[str] | None:
+    """Those of the runs before. An interrupted run does not record for which groups it has committed
+    offsets."""
+    if last is None or not last.on_target:
+        return frozenset()
+    if last.state is not MoveState.RUNNING or last.kind is not MoveKind.FAILOVER:
+        return last.unfinished
+    return None if last.unfinished is None or not last.groups else last.unfinished | frozenset(last.groups)
+
+
+def _unfinished_after(
+    record: MoveRecord, newly: Collection[str], partitions: Sequence[MovePartition]
+) -> frozenset[str] | None:
+    """Those after a run that has finished the groups `newly`."""
+    left = {entry.group for entry in partitions} - set(newly)
+    before = record.unfinished
+    if record.groups:
+        if before is None:
+            return None
+        after = before - set(newly)
+    else:
+        after = frozenset(left) if before is None else before & left
+    if record.kind is MoveKind.FAILOVER:
+        after |= going_on(partitions) & left
+    return after if sum(len(name.encode()) for name in after) <= MOST_UNFINISHED_BYTES else None
 
 
 def _of(

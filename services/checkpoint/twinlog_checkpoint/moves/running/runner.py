@@ -24,7 +24,6 @@ from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, S
 from twinlog_checkpoint.moves.planning.outcome import (
     finished_with,
     left_behind,
-    writes,
 )
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.planner import MovePlanner, at_last
@@ -221,16 +220,12 @@ class MoveRunner:
         )
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
         newly = finished_with(partitions)
-        unfinished = {entry.group for entry in partitions} - newly
         is_whole = finished(record, newly, partitions, options, now_ms=self.clock.now_ms()).whole
         undoes = is_whole and (record.former_fences or record.former_grants)
-        if (
-            again
-            and last is not None
-            and not (departed.fenced or unfinished or writes(partitions) or undoes or plan.write_grants)
-        ):
-            if not (last.whole or options.groups):
-                last = replace(last, whole=True, on_target=last.kind is MoveKind.FAILOVER)
+        if again and last is not None and not (departed.fenced or partitions or undoes or plan.write_grants):
+            if not (options.groups or (last.whole and last.unfinished == frozenset())):
+                on_target = last.kind is MoveKind.FAILOVER
+                last = replace(last, whole=True, on_target=on_target, unfinished=frozenset())
                 await self._store(last)
             carried_out = await self.planner.done(fenced_plan(plan, record), partitions)
             report = self._report(last, carried_out, options, departed, already_done=True)
