@@ -65,7 +65,6 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         parts = assemble_flow(entry, await _clusters(context, stack, entry), around)
         loops[f"offset syncs {entry.flow}"] = parts.checkpointer.tail.run
         lease = open_lease(context, entry.flow, parts.target)
-        flows[entry.flow] = replace(parts, duty=lease)
         loops[f"owner of {entry.flow}"] = lease.run
         loops[f"checkpoints {entry.flow}"] = lease.guard(parts.checkpointer.run)
         loops[f"fences {entry.flow}"] = lease.guard(partial(watch_fences, parts=parts, around=around))
@@ -78,6 +77,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             syncer=syncer,
         )
         parts.checkpointer.learn_rules = follower.learn
+        flows[entry.flow] = replace(parts, duty=lease, rules=follower)
         loops[f"rules {entry.flow}"] = follower.run
     board = CheckpointBoard(flows.values(), history_id=context.instance_id, meter=context.meter)
     loops["watched groups"] = board.run

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2 import DESCRIPTOR
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import add_HeartbeatServiceServicer_to_server
 from twinlog.kafka.ports import KafkaCluster, LogWriter
 from twinlog.service.app import ServiceContext, ServiceParts
-from twinlog.service.feeds.rules import RulesWatch, follow_rules
+from twinlog.service.feeds.rules import AppliedRules, RulesWatch
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.owner.opening import open_lease
 from twinlog.service.runtime import Loop
@@ -43,9 +42,8 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         # When the owner is unknown, two processes may write: an extra heartbeat does no harm, and a missing
         # one would look like a broken path.
         loops[f"beats {entry.flow}"] = lease.guard(beats.run, in_doubt=True)
-        loops[f"rules {entry.flow}"] = partial(
-            follow_rules, rules, context.configuration, entry.flow, beats.follow
-        )
+        applied = AppliedRules(rules, context.configuration, entry.flow, beats.follow)
+        loops[f"rules {entry.flow}"] = applied.run
     for watcher in await _watchers(context, flows, state):
         loops[f"watch heartbeats on {watcher.alias}"] = watcher.run
     ends = SourceLogEnds(context.peers.channel("source"))

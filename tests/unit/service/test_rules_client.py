@@ -16,7 +16,7 @@ from twinlog.model import Flow
 from twinlog.service.errors_wire import PeerUnavailableError
 from twinlog.service.feeds import rules as rules_feed
 from twinlog.service.feeds.client import Lost, Received, Restarted
-from twinlog.service.feeds.rules import RulesWatch, flow_in_effect, follow_rules
+from twinlog.service.feeds.rules import AppliedRules, RulesWatch, flow_in_effect
 from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
@@ -112,10 +112,10 @@ async def test_a_service_keeps_its_rules_and_tells_nothing_when_the_registry_hol
     rules.handle(Received(pb2.WatchRulesResponse(changed=forged)))
     with structlog.testing.capture_logs() as lines:
         async with asyncio.TaskGroup() as group:
-            following = follow_rules(
-                rules, configuration, FLOW, lambda config: taken.append(compile_rules(config)), stop
+            applied = AppliedRules(
+                rules, configuration, FLOW, lambda config: taken.append(compile_rules(config))
             )
-            group.create_task(following, name="follow")
+            group.create_task(applied.run(stop), name="follow")
             await eventually(lambda: any(line["event"] == "changed_rules_unusable" for line in lines))
             rules.handle(Received(pb2.WatchRulesResponse(changed=changed({"groups": "g1"}, version=2))))
             await eventually(lambda: bool(taken))
@@ -145,12 +145,14 @@ async def test_a_changed_rule_is_followed_once_the_secrets_of_the_file_can_be_re
     rules.handle(Received(pb2.WatchRulesResponse(changed=changed({"groups": "g1"}))))
     with structlog.testing.capture_logs() as lines:
         async with asyncio.TaskGroup() as group:
-            following = follow_rules(rules, configuration, FLOW, taken.append, stop)
-            group.create_task(following, name="follow")
+            applied = AppliedRules(rules, configuration, FLOW, taken.append)
+            group.create_task(applied.run(stop), name="follow")
             await eventually(lambda: any(line["event"] == "changed_rules_unusable" for line in lines))
+            assert str(secrets) in applied.problem
             (tmp_path / "away").rename(secrets)
             await eventually(lambda: bool(taken))
             stop.set()
+    assert applied.problem == ""
     (followed,) = taken
     assert followed.checkpoint.groups.include == ("g1",)
     assert sum(line["event"] == "changed_rules_unusable" for line in lines) == 1

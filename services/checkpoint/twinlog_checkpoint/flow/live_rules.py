@@ -1,19 +1,26 @@
 """Applies rules that change while flows run: topics, groups, intervals, whether offsets are committed."""
 
 import asyncio
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import structlog
 
+from twinlog.backoff import backoff_seconds
 from twinlog.config import Configuration
-from twinlog.errors import ConfigError, FatalKafkaError, WireFormatError
-from twinlog.service.feeds.rules import RulesWatch, flow_in_effect, follow_rules
+from twinlog.errors import ConfigError, FatalKafkaError, TransientKafkaError, WireFormatError
+from twinlog.policy.internal_topics import configsync_topic
+from twinlog.service.feeds.rules import AppliedRules, RulesWatch
 from twinlog.service.feeds.stored_rules import stored_rules
+from twinlog.service.runtime import finish_or_cancel, wait_or_stop
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.groups.syncer import GroupSyncer
 
 _log = structlog.stdlib.get_logger(__name__)
+
+FIRST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,38 +31,72 @@ class RulesFollower:
     rules: RulesWatch
     checkpointer: Checkpointer
     syncer: GroupSyncer
+    _applied: AppliedRules = field(init=False)
+    _unread: str = ""
+    """Why the stored rules could not be read."""
+
+    def __post_init__(self) -> None:
+        self._applied = AppliedRules(
+            self.rules,
+            self.configuration,
+            self.checkpointer.entry.flow,
+            lambda config: self.follow(checkpoint_flow(config)),
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop: follow every change until `stop`."""
-        flow = self.checkpointer.entry.flow
-        await follow_rules(
-            self.rules,
-            self.configuration,
-            flow,
-            lambda config: self.follow(checkpoint_flow(config)),
-            stop,
+        async with asyncio.TaskGroup() as tasks:
+            flow = self.checkpointer.entry.flow
+            tasks.create_task(self._applied.run(stop), name=f"changed rules of {flow}")
+            tasks.create_task(self._read_stored(stop), name=f"stored rules of {flow}")
+
+    @property
+    def problem(self) -> str:
+        """Why other rules than the stored ones may apply; "" when the stored ones apply."""
+        if not self.rules.knows(self.checkpointer.entry.flow):
+            why = f": {self._unread}" if self._unread else ""
+            return f"the changed rules have not been read yet{why}"
+        problem = self._applied.problem
+        if not problem:
+            return ""
+        return (
+            f"the changed rules do not apply yet: {problem}. This is tried again; correct the file, or reset"
+            " the rules (twinlog rules reset)"
         )
 
     async def learn(self) -> None:
         """Apply the rules that configsync has stored, because configsync may be down now; rules from
         configsync itself take precedence.
 
-        Raises KafkaError while the target does not answer. If the stored rules cannot be read, this is logged
-        and the file applies.
+        Raises KafkaError while the target does not answer. If the stored rules cannot be read or used, the
+        rules before apply, and `problem` says so until `run` has succeeded.
         """
         flow = self.checkpointer.entry.flow
         try:
             stored = await stored_rules(self.checkpointer.target, flow.source)
-            values = self.rules.seed(flow, stored)
-            while values:
-                config = await asyncio.to_thread(flow_in_effect, self.configuration, flow, values)
-                if values == self.rules.values(flow):
-                    self.follow(checkpoint_flow(config))
-                    break
-                # configsync has sent newer ones meanwhile.
-                values = self.rules.values(flow)
-        except (FatalKafkaError, WireFormatError, ConfigError) as error:
-            _log.warning("stored_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
+            self.rules.seed(flow, stored)
+            await self._applied.apply()
+        except TransientKafkaError as error:
+            self._unread = str(error)
+            raise
+        except (FatalKafkaError, WireFormatError) as error:
+            said, self._unread = self._unread, f"{error}. {_remedy(error, self.checkpointer)}"
+            if said != self._unread:
+                _log.warning("stored_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
+        except ConfigError:
+            return  # `run` tries again
+
+    async def _read_stored(self, stop: asyncio.Event) -> None:
+        """Read the stored rules until they are known."""
+        failures = 0
+        while not stop.is_set():
+            with suppress(TransientKafkaError):  # `problem` has it
+                await finish_or_cancel(self.learn(), stop=stop)
+            if self.rules.knows(self.checkpointer.entry.flow):
+                return
+            wait_seconds = backoff_seconds(failures, first=FIRST_RETRY_SECONDS, longest=LONGEST_RETRY_SECONDS)
+            failures += 1
+            await wait_or_stop(stop, wait_seconds)
 
     def follow(self, entry: CheckpointFlow) -> None:
         """Apply the rules that may change while the flow runs."""
@@ -64,3 +105,11 @@ class RulesFollower:
             enabled=entry.settings.sync_group_offsets_enabled,
             interval_seconds=entry.settings.sync_group_offsets_interval_seconds,
         )
+
+
+def _remedy(error: FatalKafkaError | WireFormatError, checkpointer: Checkpointer) -> str:
+    flow = checkpointer.entry.flow
+    topic = configsync_topic(flow.source)
+    if isinstance(error, FatalKafkaError):
+        return f"Allow this service to READ {topic} on {flow.target}"
+    return f"Run the newer release, or delete {topic} on {flow.target}: then the rules of the file apply"

@@ -52,6 +52,22 @@ class AlwaysOwner:
         return await step()
 
 
+class RulesInForce(Protocol):
+    """Tells whether the flow's rules are those that an operator has changed. Implemented by
+    `twinlog_checkpoint.flow.live_rules.RulesFollower`."""
+
+    @property
+    def problem(self) -> str:
+        """Why other rules than the stored ones may apply; "" when the stored ones apply."""
+        ...
+
+
+class FileRules:
+    """For a service without configsync: nobody changes the rules of the file."""
+
+    problem: str = ""
+
+
 class MoveLock(asyncio.Lock):
     """Held while a move of the flow runs in this process."""
 
@@ -74,6 +90,7 @@ class FlowParts:
     source_log: LogSide
     target_log: LogSide
     duty: LeaseGuard = field(default_factory=AlwaysOwner)
+    rules: RulesInForce = field(default_factory=FileRules)
     fences: KnownFences = field(default_factory=KnownFences)
     moving: MoveLock = field(default_factory=MoveLock)
 

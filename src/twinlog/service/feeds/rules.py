@@ -46,6 +46,10 @@ class RulesWatch(FollowedWatch[pb2.WatchRulesResponse]):
         """Configuration keys of a flow that differ from its file, as written."""
         return self._values.get(flow, _NOTHING)
 
+    def knows(self, flow: Flow) -> bool:
+        """Whether configsync has sent the flow's rules, or its stored ones were read."""
+        return flow in self._values
+
     def seed(self, flow: Flow, values: Mapping[str, str]) -> Mapping[str, str]:
         """Use stored values as configsync's last state unless it has sent something; return the values in
         force."""
@@ -84,40 +88,75 @@ class RulesWatch(FollowedWatch[pb2.WatchRulesResponse]):
         self._tell()
 
 
-async def follow_rules(
-    rules: RulesWatch,
-    configuration: Configuration,
-    flow: Flow,
-    put: Callable[[FlowConfig], None],
-    stop: asyncio.Event,
-) -> None:
-    """Loop: `put` the flow's configuration whenever its rules change, until `stop`.
+class AppliedRules:
+    """The rules of one flow as they apply in this service: those of the file until `apply` has put others.
 
     Rules that cannot be used with this process's file are logged, and tried again after a while, because it
-    may be a secret that could not be read. Until then the ones before apply. `put` may raise ConfigError for
-    such rules.
+    may be a secret that could not be read. Until then the ones before apply.
     """
-    changed = rules.subscribe()
-    followed, failures, said = _NOTHING, 0, ""
-    while not stop.is_set():
-        wait_seconds = backoff_seconds(failures - 1, first=FIRST_RETRY_SECONDS, longest=LONGEST_RETRY_SECONDS)
-        await wait_for_any(stop, changed, seconds=wait_seconds if failures else None)
-        if changed.is_set():
-            failures = 0
-        changed.clear()
-        values = rules.values(flow)
-        if values == followed:
-            failures = 0
-            continue
-        try:
-            put(await asyncio.to_thread(flow_in_effect, configuration, flow, values))
-        except ConfigError as error:
-            failures += 1
-            if str(error) != said:
-                said = str(error)
-                _log.warning("changed_rules_unusable", flow=str(flow), reason=error.reason, message=said)
-            continue
-        followed, failures, said = values, 0, ""
+
+    def __init__(
+        self,
+        rules: RulesWatch,
+        configuration: Configuration,
+        flow: Flow,
+        put: Callable[[FlowConfig], None],
+    ) -> None:
+        """`put` applies a configuration of the flow; it may raise ConfigError for rules that cannot be
+        used."""
+        self._rules = rules
+        self._configuration = configuration
+        self._flow = flow
+        self._put = put
+        self._changed = rules.subscribe()
+        self._applied: Mapping[str, str] = _NOTHING
+        self._refused: Mapping[str, str] = _NOTHING
+        self._problem = ""
+
+    @property
+    def problem(self) -> str:
+        """Why the known rules do not apply; "" when they do."""
+        values = self._rules.values(self._flow)
+        if values == self._applied:
+            return ""
+        return self._problem if values == self._refused else "they have just been changed"
+
+    async def apply(self) -> None:
+        """Apply the rules that are known now, if they do not yet. Raises ConfigError."""
+        while (values := self._rules.values(self._flow)) != self._applied:
+            try:
+                config = await asyncio.to_thread(flow_in_effect, self._configuration, self._flow, values)
+                if values == self._rules.values(self._flow) != self._applied:
+                    self._put(config)
+                    self._applied, self._problem = values, ""
+            except ConfigError as error:
+                if str(error) != self._problem:
+                    _log.warning(
+                        "changed_rules_unusable",
+                        flow=str(self._flow),
+                        reason=error.reason,
+                        message=str(error),
+                    )
+                self._refused, self._problem = values, str(error)
+                raise
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop: apply the rules whenever they change, until `stop`."""
+        failures = 0
+        while not stop.is_set():
+            wait_seconds = backoff_seconds(
+                failures - 1, first=FIRST_RETRY_SECONDS, longest=LONGEST_RETRY_SECONDS
+            )
+            await wait_for_any(stop, self._changed, seconds=wait_seconds if failures else None)
+            if self._changed.is_set():
+                failures = 0
+            self._changed.clear()
+            try:
+                await self.apply()
+            except ConfigError:
+                failures += 1
+            else:
+                failures = 0
 
 
 def flow_in_effect(configuration: Configuration, flow: Flow, values: Mapping[str, str]) -> FlowConfig:

@@ -5,7 +5,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
@@ -22,6 +22,7 @@ from twinlog.policy.internal_topics import configsync_topic
 from twinlog.service.feeds.client import Received
 from twinlog.service.feeds.rules import RulesWatch, flow_in_effect
 from twinlog.service.runtime import Backoff
+from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.write_blocks import fence_of
@@ -78,9 +79,13 @@ class LiveRig:
 
 @asynccontextmanager
 async def live_rig(
-    configuration: Configuration, *, configsync_knows: Collection[str] = ("orders", "invoices")
+    configuration: Configuration,
+    *,
+    configsync_knows: Collection[str] = ("orders", "invoices"),
+    reads_stored_rules: bool = False,
 ) -> AsyncIterator[LiveRig]:
-    """`configsync_knows`: the topics of its registry; none if it is down."""
+    """`configsync_knows`: the topics of its registry; none if it is down. `reads_stored_rules`: the
+    checkpointer and the moves wait for the stored rules, as in the service."""
     source, target = FakeCluster("A", authorizer=True), FakeCluster("B", authorizer=True)
     for name in ("orders", "invoices"):
         source.add_topic(name)
@@ -109,24 +114,27 @@ async def live_rig(
         backoff=Backoff(initial_seconds=1.0, max_seconds=1.0, random=lambda: 0.0),
     )
     async with fakes.running() as parts:
-        served = fakes.served(parts)
-        for runner in (served.failover, served.failback):
-            runner.drain_look_seconds = runner.planner.rate_seconds = 0
         follower = RulesFollower(
             configuration=configuration,
             rules=rules,
             checkpointer=parts.checkpointer,
             syncer=assemble_group_syncer(parts, fakes.around()),
         )
+        if reads_stored_rules:
+            parts.checkpointer.learn_rules = follower.learn
+            parts = replace(parts, rules=follower)
+        served = fakes.served(parts)
+        for runner in (served.failover, served.failback):
+            runner.drain_look_seconds = runner.planner.rate_seconds = 0
         yield LiveRig(fakes=fakes, parts=parts, served=served, follower=follower)
     await channel.close()
 
 
-async def store_rules(target: FakeCluster, values: Mapping[str, str]) -> None:
+async def store_rules(target: FakeCluster, values: Mapping[str, str], *, version: int = 1) -> None:
     """As configsync stores them."""
     topic = configsync_topic("A")
     target.add_topic(topic, 1, {"cleanup.policy": "compact"})
-    value = json.dumps({"version": 1, "values": dict(values)}).encode()
+    value = json.dumps({"version": version, "values": dict(values)}).encode()
     async with target.writer() as writer:
         await writer.append(TopicPartition(topic, 0), key=b'["rules"]', value=value)
 
@@ -225,10 +233,9 @@ async def test_a_rule_that_removes_a_topic_while_its_offset_is_translated_back_d
 
 async def test_no_move_runs_before_the_stored_rules_are_read(configuration: Configuration) -> None:
     """With the rules of the file alone it could leave out a topic."""
-    async with live_rig(configuration, configsync_knows=()) as rig:
+    async with live_rig(configuration, configsync_knows=(), reads_stored_rules=True) as rig:
         await store_rules(rig.fakes.target, {"topics": "orders, invoices"})
         checkpointer = rig.parts.checkpointer
-        checkpointer.learn_rules = rig.follower.learn
         stop = asyncio.Event()
         stop.set()
         for work in (rig.served.failover, rig.served.failback):
@@ -240,6 +247,69 @@ async def test_no_move_runs_before_the_stored_rules_are_read(configuration: Conf
         await rig.fakes.do_pass(checkpointer)
         await run(rig.served.failover, FENCE)
         assert fence_of("invoices") in rig.fakes.source.acls
+
+
+def with_secret(tmp_path: Path, secret: Path) -> Configuration:
+    """The file of `configuration`, with a secret that is in a file of its own."""
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        f"{file.read_text()}config.providers = file\n"
+        "config.providers.file.class = org.apache.kafka.common.config.provider.FileConfigProvider\n"
+        f"B.ssl.key.password = ${{file:{secret}:password}}\n"
+    )
+    return load(file, environ={})
+
+
+@pytest.mark.usefixtures("configuration")
+async def test_no_move_runs_while_the_stored_rules_cannot_be_used(tmp_path: Path) -> None:
+    """The rules of the file apply for the moment, and they leave out a topic."""
+    secret, away = tmp_path / "secrets.properties", tmp_path / "away"
+    secret.write_text("password = planted\n")
+    configuration = with_secret(tmp_path, secret)
+    async with live_rig(configuration, configsync_knows=(), reads_stored_rules=True) as rig:
+        await store_rules(rig.fakes.target, {"topics": "orders, invoices"})
+        secret.rename(away)
+        stop = asyncio.Event()
+        stop.set()
+        await rig.parts.checkpointer.run(stop)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        for work in (rig.served.failover, rig.served.failback):
+            with pytest.raises(StateError, match=f"changed rules do not apply yet: .*{secret}") as refused:
+                await run(work, FENCE)
+            assert refused.value.reason == "MOVE_BLOCKED"
+        assert rig.fakes.source.acls == set()
+        away.rename(secret)
+        stop.clear()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(rig.follower.run(stop), name="follower")
+            await eventually(lambda: not rig.follower.problem)
+            stop.set()
+        await run(rig.served.failover, FENCE)
+        assert fence_of("invoices") in rig.fakes.source.acls
+
+
+async def test_a_stored_record_that_cannot_be_read_stops_moves_until_it_is_gone(
+    configuration: Configuration,
+) -> None:
+    """The message has the remedy, and checkpoints are written meanwhile."""
+    async with live_rig(configuration, configsync_knows=(), reads_stored_rules=True) as rig:
+        await store_rules(rig.fakes.target, {"topics": "orders, invoices"}, version=2)
+        stop = asyncio.Event()
+        stop.set()
+        await rig.parts.checkpointer.run(stop)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        assert rig.fakes.checkpoints()
+        with pytest.raises(StateError, match=f"delete {configsync_topic('A')} on B") as refused:
+            await run(rig.served.failover, FENCE)
+        assert refused.value.reason == "MOVE_BLOCKED"
+        await rig.fakes.target.delete_topics([configsync_topic("A")])
+        stop.clear()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(rig.follower.run(stop), name="follower")
+            await eventually(lambda: not rig.follower.problem)
+            stop.set()
+        await run(rig.served.failover, FENCE)
+        assert rig.fakes.source.acls == {fence_of("orders")}
 
 
 async def test_rules_that_come_from_configsync_while_stored_ones_are_read_stay_in_effect(

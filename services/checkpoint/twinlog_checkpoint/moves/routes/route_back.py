@@ -15,6 +15,7 @@ from twinlog_checkpoint.moves.routes.route import (
     KnownPlace,
     copied_partitions,
     fenceable,
+    other_rules_apply,
     unread,
 )
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
@@ -68,8 +69,9 @@ class FailbackRoute:
 
     def blocker(self, *, from_reachable: bool) -> str | None:
         # Another process may own the reverse flow; then this one never reads that flow's stored rules.
-        if not self.parts.checkpointer.rules_known:
-            return unread(self.parts, "changed rules")
+        other_rules = other_rules_apply(self.parts)
+        if other_rules is not None:
+            return other_rules
         for parts in (self.parts, *(() if self.reverse is None else (self.reverse,))):
             if not parts.syncs_are_read:
                 return unread(parts, "offset syncs")
