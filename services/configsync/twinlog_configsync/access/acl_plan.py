@@ -12,6 +12,7 @@ from twinlog_configsync.access.acl_rules import AclRules, Translation
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import AclObservation
+from twinlog_configsync.model.wanted import acl_id
 
 
 def plan_acls(
@@ -20,14 +21,15 @@ def plan_acls(
     rules: AclRules,
     *,
     made: Collection[AclBinding],
-    wanted_elsewhere: Collection[AclBinding] | None = frozenset(),
+    wanted_elsewhere: Collection[str] | None = frozenset(),
     hold: Hold | None = None,
 ) -> list[AclAction | SkipAcl]:
     """Plan the changes that sync the target's ACLs with the source's.
 
     `translations` are the source's ACLs with their translation; `made` are ACLs on the target that Twinlog
-    created for this flow; `wanted_elsewhere` are those that another flow into the same target wants, which
-    are not deleted; `hold` tells why nothing may be deleted now.
+    created for this flow; `wanted_elsewhere` are the ids of those that another flow into the same target
+    wants, which are not deleted, and None as long as this is not known; `hold` tells why nothing may be
+    deleted now.
     """
     wanted = {target: each for each in translations for target in each.targets}
     creations = [
@@ -55,7 +57,7 @@ def wanted_acls(translations: Iterable[Translation]) -> frozenset[AclBinding]:
 def _removals(
     surplus: Collection[AclBinding],
     rules: AclRules,
-    wanted_elsewhere: Collection[AclBinding] | None,
+    wanted_elsewhere: Collection[str] | None,
     hold: Hold | None,
 ) -> tuple[list[DeleteAcl], list[SkipAcl]]:
     """ACLs that Twinlog created and the source no longer has."""
@@ -71,7 +73,7 @@ def _removals(
                 "the source no longer has it; kept until it is known whether another flow into this target"
                 " needs it"
             )
-        elif binding in wanted_elsewhere:
+        elif acl_id(binding) in wanted_elsewhere:
             rule = "the source no longer has it, but another flow into this target needs it"
         else:
             rule = f"created by Twinlog, and the source no longer has it (mode {rules.mode})"

@@ -12,6 +12,7 @@ from twinlog.model import Flow
 from twinlog_configsync.model.actions import DeleteQuota, QuotaAction, SetQuota, SkipQuota, entity_text
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import QuotaObservation
+from twinlog_configsync.model.wanted import quota_id
 
 Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 QuotaKey = tuple[QuotaEntity, str]
@@ -22,14 +23,14 @@ def plan_quotas(
     *,
     made: Quotas,
     owner: Callable[[QuotaKey], Flow | None],
-    wanted_elsewhere: Collection[QuotaKey] | None = frozenset(),
+    wanted_elsewhere: Collection[str] | None = frozenset(),
     hold: Hold | None = None,
 ) -> list[QuotaAction | SkipQuota]:
     """Plan the changes that sync the target's quotas, sorted by entity and key.
 
     `made` is what Twinlog set on the target for this flow; `owner` returns another flow that sets a quota, or
-    None; `wanted_elsewhere` are those that another flow into the same target wants, which are not removed,
-    and None as long as this is not known; `hold` tells why nothing may be removed now.
+    None; `wanted_elsewhere` are the ids of those that another flow into the same target wants, which are not
+    removed, and None as long as this is not known; `hold` tells why nothing may be removed now.
     """
     wanted = wanted_quotas(observation)
     planned: list[QuotaAction | SkipQuota] = []
@@ -60,7 +61,7 @@ def plan_quotas(
     return planned
 
 
-def _why_kept(quota: QuotaKey, wanted_elsewhere: Collection[QuotaKey] | None, hold: Hold | None) -> str:
+def _why_kept(quota: QuotaKey, wanted_elsewhere: Collection[str] | None, hold: Hold | None) -> str:
     """Why a quota that Twinlog set and the source no longer has is not removed; "" when it is."""
     if hold is not None:
         return f"kept, {hold.reason}: {hold.message}"
@@ -69,7 +70,7 @@ def _why_kept(quota: QuotaKey, wanted_elsewhere: Collection[QuotaKey] | None, ho
             "the source no longer has it; kept until it is known whether another flow into this target"
             " needs it"
         )
-    if quota in wanted_elsewhere:
+    if quota_id(*quota) in wanted_elsewhere:
         return "the source no longer has it, but another flow into this target needs it"
     return ""
 

@@ -34,6 +34,7 @@ from twinlog_configsync.model.observation import (
 )
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.model.wanted import acl_ids, quota_ids
 from twinlog_configsync.planning.blockers import Blockers
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.flow_status import FlowStatus, after_success
@@ -153,11 +154,7 @@ class FlowPasses:
             await _identify(self.target, self.flow.target)
             await self._load()
             self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
-            self._claims.claim_acls(self.flow, self.memory.made_acls)
-            quotas = self.memory.made_quotas.items()
-            self._claims.claim_quotas(
-                self.flow, frozenset((entity, key) for entity, values in quotas for key in values)
-            )
+            self._claim_as_stored()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -214,9 +211,7 @@ class FlowPasses:
         acls: list[Translation] = []
         if isinstance(world.acls, AclObservation):
             acls = await self.translated(world.acls, world.topics)
-            self._claims.claim_acls(self.flow, wanted_acls(acls))
-        if isinstance(world.quotas, QuotaObservation):
-            self._claims.claim_quotas(self.flow, frozenset(wanted_quotas(world.quotas)))
+        await self._claim(acls, world)
         return await asyncio.to_thread(
             make_plan,
             world,
@@ -242,6 +237,38 @@ class FlowPasses:
             topics=replicated_topics(topics, self.memory),
             groups=acls.groups | kept,
         )
+
+    async def _claim(self, acls: Sequence[Translation], world: World) -> None:
+        """Tell other flows into the target what this one wants, also those of other processes: by the
+        registry, in which the pass stores its memory."""
+        wanted, quotas = self.memory.wanted_acls, self.memory.wanted_quotas
+        if not self._claims.shares_acls(self.flow) or not self._syncs(Scope.ACLS):
+            wanted = None
+        elif isinstance(world.acls, AclObservation):
+            wanted = await asyncio.to_thread(lambda: acl_ids(wanted_acls(acls)))
+            self._claims.claim_acls(self.flow, wanted)
+        if not self._claims.shares_quotas(self.flow) or not self._syncs(Scope.QUOTAS):
+            quotas = None
+        elif isinstance(world.quotas, QuotaObservation):
+            quotas = quota_ids(wanted_quotas(world.quotas))
+            self._claims.claim_quotas(self.flow, quotas)
+        self.memory = replace(self.memory, wanted_acls=wanted, wanted_quotas=quotas)
+
+    def _claim_as_stored(self) -> None:
+        """Tell this process's flows what the owner wants. An owner of an earlier release has not stored it;
+        what it made is part of it."""
+        memory = self.memory
+        if self._syncs(Scope.ACLS):
+            if memory.wanted_acls is None:
+                self._claims.doubt_acls(self.flow)
+            else:
+                self._claims.claim_acls(self.flow, memory.wanted_acls)
+        if self._syncs(Scope.QUOTAS):
+            if memory.wanted_quotas is None:
+                made = ((entity, key) for entity, values in memory.made_quotas.items() for key in values)
+                self._claims.doubt_quotas(self.flow, quota_ids(made))
+            else:
+                self._claims.claim_quotas(self.flow, memory.wanted_quotas)
 
     def _may_delete(self, scopes: Collection[Scope]) -> bool:
         return (

@@ -21,6 +21,7 @@ from twinlog_configsync.model.records import (
     audit_key,
     quota_key,
 )
+from twinlog_configsync.model.wanted import ACLS, QUOTAS, wanted_ids, wanted_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,10 @@ class Memory:
     """ACLs on the target that Twinlog creates or has created."""
     made_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     """Quotas on the target that Twinlog sets or has set."""
+    wanted_acls: frozenset[str] | None = None
+    """The ids of all ACLs that the flow wants on the target; None = unknown, or nobody needs to know."""
+    wanted_quotas: frozenset[str] | None = None
+    """As `wanted_acls`."""
     deleted_at_ms: tuple[int, ...] = ()
     """When copies of deleted topics were deleted, within the last hour."""
     source_cluster_id: str = ""
@@ -101,6 +106,10 @@ class Memory:
             records[acl_key(binding)] = AclRecord(binding=binding)
         for entity, quotas in self.made_quotas.items():
             records[quota_key(entity)] = QuotaRecord(entity=entity, values=quotas)
+        if self.wanted_acls is not None:
+            records |= wanted_records(ACLS, self.wanted_acls)
+        if self.wanted_quotas is not None:
+            records |= wanted_records(QUOTAS, self.wanted_quotas)
         if self.rules is not None:
             records[RecordKey(Kind.RULES)] = self.rules
         if self.last_plan is not None:
@@ -150,6 +159,8 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
         last_set=last_set,
         made_acls=frozenset(made_acls),
         made_quotas=made_quotas,
+        wanted_acls=wanted_ids(ACLS, records),
+        wanted_quotas=wanted_ids(QUOTAS, records),
         deleted_at_ms=() if flow is None else flow.deleted_at_ms,
         source_cluster_id="" if flow is None else flow.source_cluster_id,
         forgotten_generation=0 if flow is None else flow.forgotten_generation,

@@ -8,6 +8,7 @@ versioned.
 | `["configs","orders"]` | ConfigsRecord: the configs that Twinlog last set on the copy |
 | `["acl","TOPIC A.orders …"]` | AclRecord: an ACL on the target that Twinlog creates or has created |
 | `["quota","user alice"]` | QuotaRecord: the quotas of an entity that Twinlog sets or has set |
+| `["wanted","acls 0"]` | WantedRecord: ids of ACLs (or quotas) that a flow with a shared target wants |
 | `["rules"]` | RulesRecord: the rules that were changed while the flow ran |
 | `["plan"]` | PlanRecord: the plan that was last requested |
 | `["audit","017"]` | AuditRecord: who changed what; the newest 200 changes stay |
@@ -37,6 +38,7 @@ class Kind(StrEnum):
     CONFIGS = "configs"
     ACL = "acl"
     QUOTA = "quota"
+    WANTED = "wanted"
     RULES = "rules"
     PLAN = "plan"
     AUDIT = "audit"
@@ -81,6 +83,16 @@ class QuotaRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WantedRecord:
+    """A part of the set of ACLs or quotas that the flow wants, which another flow must not remove."""
+
+    part: int
+    """From 0."""
+    part_count: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RulesRecord:
     revision: int
     """Increases by one with each change, from 1."""
@@ -117,7 +129,15 @@ class AuditRecord:
 
 
 RecordValue = (
-    FlowRecord | TopicEntry | ConfigsRecord | AclRecord | QuotaRecord | RulesRecord | PlanRecord | AuditRecord
+    FlowRecord
+    | TopicEntry
+    | ConfigsRecord
+    | AclRecord
+    | QuotaRecord
+    | WantedRecord
+    | RulesRecord
+    | PlanRecord
+    | AuditRecord
 )
 
 AUDIT_PLACES: Final = 200
@@ -235,6 +255,14 @@ def _decode_quota(fields: Fields) -> QuotaRecord:
     )
 
 
+def _decode_wanted(fields: Fields) -> WantedRecord:
+    return WantedRecord(
+        part=int(fields["part"]),
+        part_count=int(fields["part_count"]),
+        ids=tuple(str(each) for each in fields["ids"]),
+    )
+
+
 def _decode_rules(fields: Fields) -> RulesRecord:
     return RulesRecord(
         revision=int(fields["revision"]),
@@ -275,6 +303,7 @@ _CODECS: Final[Mapping[Kind, _Codec]] = {
     Kind.CONFIGS: _Codec(1, _decode_configs),
     Kind.ACL: _Codec(1, _decode_acl),
     Kind.QUOTA: _Codec(1, _decode_quota),
+    Kind.WANTED: _Codec(1, _decode_wanted),
     Kind.RULES: _Codec(1, _decode_rules),
     Kind.PLAN: _Codec(1, _decode_plan),
     Kind.AUDIT: _Codec(1, _decode_audit),
@@ -293,6 +322,8 @@ def _kind_of(value: RecordValue) -> Kind:
             return Kind.ACL
         case QuotaRecord():
             return Kind.QUOTA
+        case WantedRecord():
+            return Kind.WANTED
         case RulesRecord():
             return Kind.RULES
         case PlanRecord():

@@ -60,6 +60,8 @@ def learn(
         last_set={name: values for name, values in last_set.items() if name not in forgotten},
         made_acls=_made_acls(before, plan, outcome),
         made_quotas=_made_quotas(before, outcome),
+        wanted_acls=before.wanted_acls,
+        wanted_quotas=before.wanted_quotas,
         deleted_at_ms=_deleted_at_ms(before, outcome, now_ms=now_ms),
         source_cluster_id=outcome.world.topics.source_cluster_id or before.source_cluster_id,
         rules=before.rules,

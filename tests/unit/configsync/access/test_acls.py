@@ -13,6 +13,7 @@ from twinlog_configsync.access.acl_plan import plan_acls
 from twinlog_configsync.access.acl_rules import AclSyncMode, translate_acls
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
 from twinlog_configsync.model.observation import AclObservation
+from twinlog_configsync.model.wanted import acl_ids
 from unit.configsync.access.acl_rig import (
     DEFAULT,
     GROUPS,
@@ -182,7 +183,7 @@ def plan(
         translate_acls(source, rules(mode), topics=REPLICATED, groups=GROUPS),
         rules(mode),
         made=made,
-        wanted_elsewhere=wanted_elsewhere,
+        wanted_elsewhere=acl_ids(wanted_elsewhere),
     )
 
 

@@ -13,6 +13,7 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.model.wanted import acl_ids, quota_ids
 from twinlog_configsync.planning.desired import DesiredBindings
 from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
 
@@ -228,8 +229,8 @@ def test_no_flow_takes_away_what_another_one_into_its_target_wants() -> None:
     first, second, elsewhere = Flow("A", "C"), Flow("B", "C"), Flow("A", "D")
     claims = DesiredBindings({first, second, elsewhere}, set())
     assert claims.acls_wanted_elsewhere(first) is None
-    claims.claim_acls(second, frozenset({COPY}))
-    assert claims.acls_wanted_elsewhere(first) == frozenset({COPY})
+    claims.claim_acls(second, acl_ids({COPY}))
+    assert claims.acls_wanted_elsewhere(first) == acl_ids({COPY})
     assert claims.acls_wanted_elsewhere(second) is None
     assert claims.acls_wanted_elsewhere(elsewhere) == frozenset()
 
@@ -241,11 +242,11 @@ def test_a_flow_whose_rules_switch_a_part_off_wants_nothing_of_it_any_more() -> 
     assert claims.acls_wanted_elsewhere(second) == frozenset(), "nobody waits for what it never says"
     claims.follow(first, acls=True, quotas=True)
     assert claims.acls_wanted_elsewhere(second) is None
-    claims.claim_acls(first, frozenset({COPY}))
+    claims.claim_acls(first, acl_ids({COPY}))
     quota = (QuotaEntity((("user", "alice"),)), "producer_byte_rate")
-    claims.claim_quotas(first, frozenset({quota}))
+    claims.claim_quotas(first, quota_ids({quota}))
     assert claims.quota_owner(second, quota) == first
-    assert claims.quotas_wanted_elsewhere(second) == frozenset({quota})
+    assert claims.quotas_wanted_elsewhere(second) == quota_ids({quota})
     claims.follow(first, acls=False, quotas=False)
     assert claims.acls_wanted_elsewhere(second) == frozenset()
     assert claims.quotas_wanted_elsewhere(second) == frozenset()

@@ -12,6 +12,7 @@ from twinlog_configsync.api.messages_plan import action_message
 from twinlog_configsync.model.actions import SetQuota
 from twinlog_configsync.model.records import Kind, RecordKey, quota_key
 from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.model.wanted import quota_ids
 from twinlog_configsync.planning.desired import DesiredBindings
 from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
 
@@ -85,8 +86,8 @@ async def test_quotas_that_cannot_be_read_stop_nothing_else(flow: ConfigSyncRig)
 def test_of_two_flows_that_want_a_quota_the_first_by_name_has_it() -> None:
     claims = DesiredBindings(set(), set())
     quota = (ALICE, "producer_byte_rate")
-    claims.claim_quotas(Flow("A", "C"), frozenset({quota}))
-    claims.claim_quotas(Flow("B", "C"), frozenset({quota}))
+    claims.claim_quotas(Flow("A", "C"), quota_ids({quota}))
+    claims.claim_quotas(Flow("B", "C"), quota_ids({quota}))
     assert claims.quota_owner(Flow("A", "C"), quota) is None
     assert claims.quota_owner(Flow("B", "C"), quota) == Flow("A", "C")
     assert claims.quota_owner(Flow("B", "D"), quota) is None
@@ -109,7 +110,7 @@ async def test_no_flow_removes_a_quota_that_another_one_into_its_target_wants(
     flow.source.quotas.clear()
     await flow.refresh(QUOTAS)
     assert flow.target.quotas == {ALICE: {"producer_byte_rate": 1000.0}}, "it may want it"
-    claims.claim_quotas(other, frozenset({(ALICE, "producer_byte_rate")}))
+    claims.claim_quotas(other, quota_ids({(ALICE, "producer_byte_rate")}))
     await flow.refresh(QUOTAS)
     assert flow.target.quotas == {ALICE: {"producer_byte_rate": 1000.0}}, "it wants it"
     plan, _ = await flow.commands.preview([Scope.QUOTAS])
