@@ -64,6 +64,15 @@ async def test_subscribers_hear_of_changes_and_of_nothing_else(rules: RulesWatch
     assert rules.values(FLOW) == {}
 
 
+async def test_stored_rules_do_not_replace_what_configsync_has_sent(rules: RulesWatch) -> None:
+    """Also a flow whose rules were reset, or never changed, has been sent."""
+    assert not rules.knows(FLOW)
+    rules.handle(Received(pb2.WatchRulesResponse(changed=changed({}, version=2))))
+    assert rules.knows(FLOW)
+    assert rules.seed(FLOW, {"groups": "g1"}) == {}
+    assert rules.values(FLOW) == {}
+
+
 def test_changed_rules_are_checked_against_this_processes_file(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(
@@ -75,6 +84,28 @@ def test_changed_rules_are_checked_against_this_processes_file(tmp_path: Path) -
     assert changed_flow.checkpoint.groups.include == ("g1",)
     with pytest.raises(ConfigError, match="groups"):
         flow_in_effect(configuration, FLOW, {"groups": "("})
+
+
+async def test_a_reset_is_followed_also_before_the_loop_has_seen_the_rules_that_it_resets(
+    rules: RulesWatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+    )
+    configuration = load(file, environ={})
+    taken: list[FlowConfig] = []
+    applied = AppliedRules(rules, configuration, FLOW, taken.append)
+    rules.seed(FLOW, {"groups": "g1"})
+    await applied.apply()
+    rules.handle(Received(pb2.WatchRulesResponse(changed=changed({}, version=2))))
+    assert applied.problem
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(applied.run(stop), name="follow")
+        await eventually(lambda: not applied.problem)
+        stop.set()
+    assert [each.checkpoint.groups.include for each in taken] == [("g1",), (".*",)]
 
 
 SECRET = "hunter2-real-secret"

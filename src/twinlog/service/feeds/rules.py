@@ -81,9 +81,11 @@ class RulesWatch(FollowedWatch[pb2.WatchRulesResponse]):
 
     def _put(self, rules: pb2.ChangedRules) -> None:
         flow, values = _flow(rules.flow), dict(rules.values)
-        if values == self._values.get(flow, _NOTHING):
-            return
+        before = self.values(flow)
+        # Also what changes nothing is known from now on, so that older stored rules do not replace it.
         self._values[flow] = values
+        if values == before:
+            return
         _log.info("rules_changed", flow=str(flow), version=rules.version, keys=sorted(values))
         self._tell()
 
@@ -110,7 +112,7 @@ class AppliedRules:
         self._put = put
         self._changed = rules.subscribe()
         self._applied: Mapping[str, str] = _NOTHING
-        self._refused: Mapping[str, str] = _NOTHING
+        self._refused: Mapping[str, str] | None = None
         self._problem = ""
 
     @property
@@ -128,7 +130,7 @@ class AppliedRules:
                 config = await asyncio.to_thread(flow_in_effect, self._configuration, self._flow, values)
                 if values == self._rules.values(self._flow) != self._applied:
                     self._put(config)
-                    self._applied, self._problem = values, ""
+                    self._applied, self._refused, self._problem = values, None, ""
             except ConfigError as error:
                 if str(error) != self._problem:
                     _log.warning(

@@ -312,6 +312,23 @@ async def test_a_stored_record_that_cannot_be_read_stops_moves_until_it_is_gone(
         assert rig.fakes.source.acls == {fence_of("orders")}
 
 
+async def test_a_reset_that_comes_from_configsync_while_stored_rules_are_read_takes_precedence(
+    configuration: Configuration,
+) -> None:
+    async with live_rig(configuration) as rig:
+        await store_rules(rig.fakes.target, {"topics": "orders, invoices"})
+        flow = types_pb2.Flow(source="A", target="B")
+        reset = pb2.ChangedRules(flow=flow, version=2, values={})
+
+        def send_reset(call: object) -> None:
+            rig.follower.rules.handle(Received(pb2.WatchRulesResponse(changed=reset)))
+
+        rig.fakes.target.intercept("list_offsets", send_reset)
+        await rig.follower.learn()
+        assert not rig.parts.entry.topics.selects("invoices")
+        assert rig.follower.problem == ""
+
+
 async def test_rules_that_come_from_configsync_while_stored_ones_are_read_stay_in_effect(
     configuration: Configuration,
 ) -> None:
