@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from twinlog.errors import TransientKafkaError, WireFormatError
+from twinlog.errors import FatalKafkaError, TransientKafkaError, WireFormatError
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.stored_rules import stored_rules
-from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 
 TOPIC = "mm2-configsync.A.internal"
 
@@ -24,6 +24,12 @@ async def cluster_with(*records: tuple[bytes, bytes | None]) -> FakeCluster:
 def rules(values: dict[str, str], version: int = 1) -> tuple[bytes, bytes]:
     document = {"version": version, "revision": 3, "updated_at_ms": 1, "values": values}
     return b'["rules"]', json.dumps(document).encode()
+
+
+def show_nothing(call: Call) -> None:
+    """The answer of a leader that does not know its high watermark yet."""
+    for name, value in {"records": [], "next_offset": 0, "high_watermark": 0}.items():
+        object.__setattr__(call.result, name, value)
 
 
 async def test_the_newest_rules_count() -> None:
@@ -48,6 +54,30 @@ async def test_no_rules_are_none() -> None:
 async def test_rules_that_cannot_be_read_are_an_error(value: bytes) -> None:
     with pytest.raises(WireFormatError):
         await stored_rules(await cluster_with((b'["rules"]', value)), "A")
+
+
+async def test_a_new_leader_that_shows_less_for_a_moment_is_asked_again() -> None:
+    """Nothing is known then: that there are no changed rules would be wrong."""
+    cluster = await cluster_with(rules({"groups.exclude": "a"}), (b'["topic","orders"]', b"{}"))
+    undo = cluster.intercept("fetch", show_nothing, after=True)
+    with pytest.raises(TransientKafkaError, match="ends at 2") as shown:
+        await stored_rules(cluster, "A")
+    assert shown.value.reason == "KAFKA_UNAVAILABLE"
+    undo()
+    assert await stored_rules(cluster, "A") == {"groups.exclude": "a"}
+
+
+async def test_a_new_leader_that_ends_before_the_position_is_asked_again() -> None:
+    cluster = await cluster_with(rules({"groups.exclude": "a"}))
+
+    def refuse(call: Call) -> None:
+        raise FatalKafkaError("the log ends before", reason="OFFSET_OUT_OF_RANGE", code=1)
+
+    undo = cluster.intercept("fetch", refuse)
+    with pytest.raises(TransientKafkaError):
+        await stored_rules(cluster, "A")
+    undo()
+    assert await stored_rules(cluster, "A") == {"groups.exclude": "a"}
 
 
 async def test_a_target_that_is_away_is_asked_again() -> None:

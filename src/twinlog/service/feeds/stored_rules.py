@@ -6,7 +6,7 @@ They are the record `["rules"]` of `mm2-configsync.<A>.internal`, which only con
 import json
 from collections.abc import Mapping
 
-from twinlog.errors import KafkaError, WireFormatError
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import configsync_topic
@@ -15,12 +15,14 @@ _KEY = b'["rules"]'
 _VERSION = 1
 _FETCH_WAIT_SECONDS = 0.5
 _UNKNOWN_TOPIC = "TOPIC_UNKNOWN"
+_OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 
 
 async def stored_rules(cluster: KafkaCluster, source: str) -> Mapping[str, str]:
     """Configuration keys that differ from the file, as written; empty without changes.
 
-    `cluster` is the flow's target. Raises KafkaError, WireFormatError for a record of a newer version.
+    `cluster` is the flow's target. Raises KafkaError (retriable if a new leader shows less than the log has),
+    WireFormatError for a record of a newer version.
     """
     partition = TopicPartition(configsync_topic(source), 0)
     bounds: list[int] = []
@@ -35,14 +37,26 @@ async def stored_rules(cluster: KafkaCluster, source: str) -> Mapping[str, str]:
     newest: bytes | None = None
     async with cluster.reader() as reader:
         while position < end:
-            fetched = await reader.fetch(partition, position, max_wait_seconds=_FETCH_WAIT_SECONDS)
+            try:
+                fetched = await reader.fetch(partition, position, max_wait_seconds=_FETCH_WAIT_SECONDS)
+            except FatalKafkaError as error:
+                if error.reason == _OUT_OF_RANGE:
+                    raise _shows_less(partition, position, end) from error
+                raise
             for record in fetched.records:
                 if record.key == _KEY:
                     newest = record.value
             if fetched.next_offset <= position:
-                break
+                raise _shows_less(partition, position, end)
             position = fetched.next_offset
     return {} if newest is None else _values(newest)
+
+
+def _shows_less(partition: TopicPartition, position: int, end: int) -> TransientKafkaError:
+    return TransientKafkaError(
+        f"{partition.topic} returned no records from offset {position} on, although it ends at {end}",
+        metadata={"topic": partition.topic, "offset": str(position)},
+    )
 
 
 def _values(raw: bytes) -> Mapping[str, str]:

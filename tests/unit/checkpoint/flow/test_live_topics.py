@@ -24,7 +24,7 @@ from twinlog.service.feeds.rules import RulesWatch, flow_in_effect
 from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import assemble_group_syncer
@@ -247,6 +247,29 @@ async def test_no_move_runs_before_the_stored_rules_are_read(configuration: Conf
         await rig.fakes.do_pass(checkpointer)
         await run(rig.served.failover, FENCE)
         assert fence_of("invoices") in rig.fakes.source.acls
+
+
+async def test_a_new_leader_that_shows_less_of_the_rules_for_a_moment_is_asked_again(
+    configuration: Configuration,
+) -> None:
+    async with live_rig(configuration, configsync_knows=(), reads_stored_rules=True) as rig:
+        await store_rules(rig.fakes.target, {"topics": "orders, invoices"})
+        rules_partition = TopicPartition(configsync_topic("A"), 0)
+
+        def show_nothing(call: Call) -> None:
+            if call.arguments["partition"] == rules_partition:
+                for name, value in {"records": [], "next_offset": 0, "high_watermark": 0}.items():
+                    object.__setattr__(call.result, name, value)
+
+        undo = rig.fakes.target.intercept("fetch", show_nothing, after=True)
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(rig.follower.run(stop), name="follower")
+            await eventually(lambda: "returned no records" in rig.follower.problem)
+            undo()
+            await eventually(lambda: not rig.follower.problem)
+            stop.set()
+        assert rig.parts.entry.topics.selects("invoices")
 
 
 def with_secret(tmp_path: Path, secret: Path) -> Configuration:

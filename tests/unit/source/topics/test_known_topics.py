@@ -10,7 +10,7 @@ from twinlog.config import load
 from twinlog.errors import TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_source.config import source_flows
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.stored_selection import StoredSelection
@@ -89,6 +89,23 @@ async def test_a_target_that_is_away_is_asked_again() -> None:
     with pytest.raises(TransientKafkaError):
         await known.look(COPIED)
     target.bring_back()
+    await known.look(COPIED)
+    assert set(known.topics) == {"invoices"}
+
+
+async def test_a_new_leader_that_shows_less_of_the_rules_for_a_moment_is_asked_again() -> None:
+    target = FakeCluster("B")
+    await store_rules(target, {"topics": "invoices"})
+    known = known_topics(target)
+
+    def show_nothing(call: Call) -> None:
+        for name, value in {"records": [], "next_offset": 0, "high_watermark": 0}.items():
+            object.__setattr__(call.result, name, value)
+
+    undo = target.intercept("fetch", show_nothing, after=True)
+    with pytest.raises(TransientKafkaError):
+        await known.look(COPIED)
+    undo()
     await known.look(COPIED)
     assert set(known.topics) == {"invoices"}
 
