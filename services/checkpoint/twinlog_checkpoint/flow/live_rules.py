@@ -87,7 +87,8 @@ class RulesFollower:
             return  # `run` tries again
 
     async def _read_stored(self, stop: asyncio.Event) -> None:
-        """Read the stored rules until they are known."""
+        """Read the stored rules until they are known, also if another process owns the flow: a failback of
+        the reverse flow follows them."""
         failures = 0
         while not stop.is_set():
             with suppress(TransientKafkaError):  # `problem` has it

@@ -27,13 +27,13 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
-from twinlog_checkpoint.assembly import assemble_group_syncer
+from twinlog_checkpoint.assembly import assemble_group_syncer, assemble_moves
 from twinlog_checkpoint.config import checkpoint_flow
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
-from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, KnownTopics, NothingKnown, turns
+from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, CheckpointFlowRig, KnownTopics, NothingKnown, turns
 from unit.checkpoint.moves.move_rig import offset_of, run
 
 ORDERS, INVOICES = TopicPartition("orders", 0), TopicPartition("invoices", 0)
@@ -60,6 +60,14 @@ def configuration(tmp_path: Path) -> Configuration:
         "A->B.topics = orders\nreplication.factor = 1\ncheckpoints.topic.replication.factor = 1\n"
         "offset-syncs.topic.replication.factor = 1\nsync.group.offsets.enabled = true\n"
     )
+    return load(file, environ={})
+
+
+@pytest.fixture
+def two_way(configuration: Configuration, tmp_path: Path) -> Configuration:
+    """As `configuration`, with the reverse flow, for which the file selects a topic that does not exist."""
+    file = tmp_path / "mm2.properties"
+    file.write_text(f"{file.read_text()}B->A.enabled = true\nB->A.topics = nothing\n")
     return load(file, environ={})
 
 
@@ -130,9 +138,11 @@ async def live_rig(
     await channel.close()
 
 
-async def store_rules(target: FakeCluster, values: Mapping[str, str], *, version: int = 1) -> None:
-    """As configsync stores them."""
-    topic = configsync_topic("A")
+async def store_rules(
+    target: FakeCluster, values: Mapping[str, str], *, of: str = "A", version: int = 1
+) -> None:
+    """As configsync stores them for the flow from cluster `of`."""
+    topic = configsync_topic(of)
     target.add_topic(topic, 1, {"cleanup.policy": "compact"})
     value = json.dumps({"version": version, "values": dict(values)}).encode()
     async with target.writer() as writer:
@@ -309,6 +319,43 @@ async def test_no_move_runs_while_the_stored_rules_cannot_be_used(tmp_path: Path
             stop.set()
         await run(rig.served.failover, FENCE)
         assert fence_of("invoices") in rig.fakes.source.acls
+
+
+async def test_no_failback_runs_before_the_stored_rules_of_the_reverse_flow_are_read(
+    two_way: Configuration,
+) -> None:
+    """Another process owns the reverse flow, so its checkpointer does not run here."""
+    async with live_rig(two_way, configsync_knows=(), reads_stored_rules=True) as rig:
+        source, target = rig.fakes.source, rig.fakes.target
+        target.add_topic("payments")
+        await store_rules(source, {"topics": "payments"}, of="B")
+        reverse = rig.fakes.reverse_parts()
+        follower = RulesFollower(
+            configuration=two_way,
+            rules=rig.follower.rules,
+            checkpointer=reverse.checkpointer,
+            syncer=assemble_group_syncer(reverse, rig.fakes.around()),
+        )
+        reverse.checkpointer.learn_rules = follower.learn
+        flows = {A_TO_B: rig.parts, B_TO_A: replace(reverse, rules=follower)}
+        served = assemble_moves(flows, rig.fakes.around())[A_TO_B]
+        served.failback.drain_look_seconds = served.failback.planner.rate_seconds = 0
+        stop = asyncio.Event()
+        stop.set()
+        await rig.parts.checkpointer.run(stop)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        await run(served.failover)
+        with pytest.raises(StateError, match="B->A: the changed rules have not been read") as refused:
+            await run(served.failback, FENCE)
+        assert refused.value.reason == "MOVE_BLOCKED"
+        assert target.acls == set()
+        stop.clear()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(follower.run(stop), name="rules of the reverse flow")
+            await eventually(lambda: not follower.problem)
+            stop.set()
+        await run(served.failback, FENCE)
+        assert target.acls == {fence_of("payments")}
 
 
 async def test_a_stored_record_that_cannot_be_read_stops_moves_until_it_is_gone(

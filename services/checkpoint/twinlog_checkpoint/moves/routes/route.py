@@ -196,9 +196,10 @@ class FailoverRoute:
         return self.parts.target
 
     def blocker(self, *, from_reachable: bool) -> str | None:
-        other_rules = other_rules_apply(self.parts)
-        if other_rules is not None:
-            return other_rules
+        if not self.parts.checkpointer.rules_known:
+            return unread(self.parts, "changed rules")
+        if self.parts.rules.problem:
+            return other_rules_apply(self.parts)
         if not from_reachable:
             return None if self.parts.checkpointer.restored else unread(self.parts, "checkpoints")
         return None if self.parts.syncs_are_read else unread(self.parts, "offset syncs")
@@ -295,11 +296,9 @@ class FailoverRoute:
         return [_last_seen(self.parts, partition, end) for partition, end in sorted(ends.items())]
 
 
-def other_rules_apply(parts: FlowParts) -> str | None:
+def other_rules_apply(parts: FlowParts) -> str:
     """Why other rules than the stored ones may apply, by which a move could leave out a topic or a group."""
-    if not parts.checkpointer.rules_known:
-        return unread(parts, "changed rules")
-    return f"flow {parts.flow}: {parts.rules.problem}" if parts.rules.problem else None
+    return f"flow {parts.flow}: {parts.rules.problem}"
 
 
 def unread(parts: FlowParts, what: str) -> str:

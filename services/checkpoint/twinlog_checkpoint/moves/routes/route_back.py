@@ -68,11 +68,13 @@ class FailbackRoute:
         return self.parts.source
 
     def blocker(self, *, from_reachable: bool) -> str | None:
-        # Another process may own the reverse flow; then this one never reads that flow's stored rules.
-        other_rules = other_rules_apply(self.parts)
-        if other_rules is not None:
-            return other_rules
+        if not self.parts.checkpointer.rules_known:
+            return unread(self.parts, "changed rules")
+        # This process drains and fences by the rules of the reverse flow. Another one may own that flow: then
+        # its checkpointer does not run here, but its rules and offset syncs are read here, too.
         for parts in (self.parts, *(() if self.reverse is None else (self.reverse,))):
+            if parts.rules.problem:
+                return other_rules_apply(parts)
             if not parts.syncs_are_read:
                 return unread(parts, "offset syncs")
         return None
