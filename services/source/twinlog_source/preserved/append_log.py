@@ -147,6 +147,10 @@ class AppendLog(Generic[T]):
                 self._compare(item, self._proof)
                 if self.phase is Phase.FOREIGN or self.generation != generation:
                     return  # The other offered items are void.
+                if self._proof is None and at != next_offset:
+                    # The rest was offered to be compared, so nobody has checked whether it may be written.
+                    self._drop_queue(at)
+                    return
                 continue
             # A hole that is being filled keeps the length that it had at the beginning.
             before = self.last_hole

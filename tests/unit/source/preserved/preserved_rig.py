@@ -165,6 +165,15 @@ class PreservedRig:
             PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes)
         )
 
+    def fetched_all(self, partition: TopicPartition, runs: Sequence[tuple[int, int]]) -> None:
+        """One fetch with several batches: first offset and number of records."""
+        copy = self.copies[partition]
+        copy.fetched = sum(runs[-1])
+        prepared = Prepared(batches=tuple(_batch(*run) for run in runs), next_offset=copy.fetched)
+        self.preserved.offer(
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=100)
+        )
+
     def shown_nothing(self, partition: TopicPartition, until: int) -> None:
         """The source shows nothing up to an offset."""
         copy = self.copies[partition]

@@ -173,3 +173,23 @@ def test_only_batches_of_one_codec_are_packed_together() -> None:
         (103, 105),
         (105, 106),
     ]
+
+
+def test_what_was_offered_for_a_comparison_is_not_written_when_the_comparison_has_ended() -> None:
+    """Nobody has checked whether its holes may be filled."""
+    log = ended(Hole(103, 1), end=104)
+    record, later = Append(104, 1, 10, "a"), Append(605, 1, 10, "b")
+    log.offer([Hole(103, 1), record, Hole(105, 500), later], next_offset=606)
+    assert (log.phase, log.is_proving, log.acknowledged, log.wanted) == (Phase.SURE, False, 104, 104)
+    assert log.next() is None
+    generation = log.generation
+    log.offer([record], next_offset=105)
+    assert isinstance(log.next(), Send)
+    assert log.generation == generation
+
+
+def test_a_comparison_that_ends_with_the_offered_items_voids_nothing() -> None:
+    log = ended(Hole(103, 1), end=104)
+    generation = log.generation
+    log.offer([Hole(103, 1)], next_offset=104)
+    assert (log.wanted, log.generation) == (104, generation)

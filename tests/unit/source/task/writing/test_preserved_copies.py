@@ -12,6 +12,7 @@ from twinlog_source.log.facts import CopyFact
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
+from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import State
 from twinlog_source.task.writing.preserved_copies import (
     BUFFERED_BYTES,
@@ -274,3 +275,16 @@ async def test_the_end_of_a_task_waits_for_no_hole_that_is_not_begun() -> None:
     await rig.preserved.drain()
     assert first.appends.is_idle
     assert rig.copies[FIRST].committed == 0
+
+
+async def test_a_hole_that_consumers_would_see_ends_a_copy_also_behind_a_comparison() -> None:
+    """One fetch has both: what proves the end of the copy, and the hole."""
+    rig = PreservedRig()
+    first = rig.assigned(FIRST, 13, stored=10, filled=(Hole(12, 1),))
+    assert first.appends.is_proving
+    rig.fetched_all(FIRST, ((13, 2), (515, 2)))
+    rig.fetched_all(FIRST, ((13, 2), (515, 2)))  # From the end of the copy on.
+    assert first.appends.next() is None
+    giving_up = rig.preserved.by_source[FIRST].giving_up
+    assert giving_up is not None
+    assert giving_up[0] == PreservedReason.HOLE_TOO_LONG
