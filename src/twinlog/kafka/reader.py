@@ -69,7 +69,7 @@ class KafkaLogReader:
                     max_bytes=max_bytes,
                     read_committed=self._read_committed,
                     doing=doing,
-                    limit=limit,
+                    limits=(limit,),
                 )
                 read = self._open(fetched, offset, doing)
                 if read.next_offset > offset or loop.time() >= wait_until:

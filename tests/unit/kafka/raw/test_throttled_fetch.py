@@ -8,6 +8,7 @@ import pytest
 from twinlog.batches import DecodedRecord
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.deadline import deadline
 from twinlog.kafka.raw import BatchReader, FetchedPartition, RawFetcher
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.model import TopicPartition
@@ -52,6 +53,20 @@ def test_readers_wait_out_a_throttle_beyond_their_time_out(kind: str) -> None:
             fetched = await reader.fetch(ONE, 0, max_wait_seconds=0)
             assert [record.value for record in fetched.records] == [b"v"]
         assert asyncio.get_running_loop().time() >= 40
+
+    run_in_virtual_time(run())
+
+
+def test_a_throttle_moves_the_deadline_of_who_asked() -> None:
+    """As of a filler, which looks for its marker and must not doubt a leader that only throttles it."""
+
+    async def run() -> None:
+        brokers = SimulatedBrokers({ONE: 1}, throttles_ms={1: [10_000, 20_000]})
+        await brokers.append(ONE, [BATCH])
+        reader = BatchReader(brokers.session(), read_committed=False)
+        async with deadline(5.0, "look") as limit:
+            fetched = await reader.fetch(ONE, 0, max_bytes=1, limit=limit)
+        assert len(fetched.batches) == 1
 
     run_in_virtual_time(run())
 

@@ -4,6 +4,7 @@ It finds moved leaders again, for all these readers.
 """
 
 import asyncio
+from collections.abc import Collection
 
 from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.deadline import extend, pause
@@ -25,12 +26,12 @@ async def fetch_from_leader(
     max_bytes: int,
     read_committed: bool,
     doing: str,
-    limit: asyncio.Timeout,
+    limits: Collection[asyncio.Timeout],
 ) -> FetchAnswer:
     """Return the leader's answer; a refusal is raised as KafkaError.
 
     If the leader moved or is being elected, retry for half of the session's time-out. While the leader
-    throttles its client (KIP-219) it is not asked: `limit` moves by that time, and after a minute of
+    throttles its client (KIP-219) it is not asked: `limits` move by that time, and after a minute of
     throttles QUOTA_EXCEEDED is raised.
     """
     loop = asyncio.get_running_loop()
@@ -45,7 +46,7 @@ async def fetch_from_leader(
             max_bytes=max_bytes,
             read_committed=read_committed,
             doing=doing,
-            limit=limit,
+            limits=limits,
         )
         code = answer.error_code
         if code == 0:
@@ -66,7 +67,7 @@ async def _fetch(
     max_bytes: int,
     read_committed: bool,
     doing: str,
-    limit: asyncio.Timeout,
+    limits: Collection[asyncio.Timeout],
 ) -> FetchAnswer:
     """The answer may be a refusal of the partition."""
     throttled_seconds = 0.0
@@ -77,7 +78,8 @@ async def _fetch(
             if throttled_seconds >= LONGEST_THROTTLE_SECONDS:
                 raise from_code(ErrorCode.THROTTLING_QUOTA_EXCEEDED, doing, alias=session.alias)
             throttled_seconds += left_seconds
-            extend(limit, left_seconds)
+            for limit in limits:
+                extend(limit, left_seconds)
             await pause(left_seconds)
         request = fetch_request(
             [FetchPart(partition, offset)],

@@ -1,5 +1,6 @@
 """One fetch at a time, as batches, for readers that read single places of a log and decode little."""
 
+import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -49,7 +50,13 @@ class BatchReader:
             await client.leaders(partitions, doing, alias=self._session.alias)
 
     async def fetch(
-        self, partition: TopicPartition, offset: int, *, max_bytes: int, known_end: int | None = None
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        max_bytes: int,
+        known_end: int | None = None,
+        limit: asyncio.Timeout | None = None,
     ) -> FetchedBatches:
         """The batches from the one with `offset` on, at least one if there is any; never waits for more.
 
@@ -58,10 +65,11 @@ class BatchReader:
         is asked again until it shows a batch, or knows that end. Raises FatalKafkaError (OFFSET_OUT_OF_RANGE,
         TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED, and the reason of an impossible header, because brokers do not
         check what they send) or TransientKafkaError (KAFKA_TIMEOUT if the known end is not reached) within
-        the session's time-out; a broker that throttles its client gets up to a minute more.
+        the session's time-out; a broker that throttles its client gets up to a minute more. `limit` is a
+        deadline of the caller, which moves by that time as well.
         """
         doing = f"read {partition} at {offset}"
-        async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias) as limit:
+        async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias) as own_limit:
             while True:
                 answer = await fetch_from_leader(
                     self._session,
@@ -72,7 +80,7 @@ class BatchReader:
                     max_bytes=max_bytes,
                     read_committed=self.read_committed,
                     doing=doing,
-                    limit=limit,
+                    limits=(own_limit,) if limit is None else (own_limit, limit),
                 )
                 fetched = self._opened(answer, offset, doing)
                 if fetched.batches or known_end is None or fetched.end_offset >= known_end:
