@@ -194,6 +194,35 @@ async def test_records_written_before_the_copy_resumed_are_not_reported_as_forei
     assert (tail.end, tail.foreign_from) == (18, 15)
 
 
+async def test_a_short_hole_waits_for_no_longer_one_of_another_partition(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    """Holes that are added meanwhile join as well."""
+    await _make(kafka_pair.b, unique_topic, 3)
+    short, long, late = (TopicPartition(unique_topic, number) for number in range(3))
+    reported: list[tuple[TopicPartition, bool]] = []
+    added: list[TopicPartition] = []
+
+    def more() -> Mapping[TopicPartition, tuple[int, int]]:
+        if added or not reported:
+            return {}
+        added.append(late)
+        return {late: (0, 2)}
+
+    async with open_session("B", kafka_pair.b.client_properties()) as target:
+        filler = Filler(target, f"fill-{unique_topic}", QUICK)
+        await filler.open()
+        holes = {long: (0, 100), short: (0, 1)}
+        await filler.fill(holes, lambda *each: reported.append(each), _unexpected, more)
+        ends = await list_offsets(target, OffsetSpec.LATEST, [short, long, late])
+    assert reported == [(short, True), (late, True), (long, True)]
+    assert ends == {short: 1, long: 100, late: 2}
+
+
+def _unexpected(partition: TopicPartition, error: KafkaError) -> None:
+    raise AssertionError((partition, error))
+
+
 async def test_a_position_before_what_others_wrote_makes_that_foreign_no_more_than_one_behind_it(
     kafka_pair: KafkaPair, unique_topic: str
 ) -> None:

@@ -7,7 +7,9 @@ more, because each new owner initialises the transactional id before it reads th
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits, build_batch
 from twinlog.batches.header import HEADER_STRUCT
@@ -34,7 +36,7 @@ from twinlog_source.preserved.fill_limits import (
     markers_of,
     next_batch,
 )
-from twinlog_source.preserved.fillers import Ended, Holes, LeftOut
+from twinlog_source.preserved.fillers import Ended, Holes, LeftOut, More, nothing_more
 from twinlog_source.preserved.hole_leaders import HoleLeaders
 from twinlog_source.preserved.own_batches import is_marker_at
 from twinlog_source.preserved.reasons import PreservedReason
@@ -113,35 +115,64 @@ class Filler:
         self._take(await self._coordinator.new_identity(timeout_seconds=timeout_seconds))
         await self._coordinator.agree(timeout_seconds=timeout_seconds)
 
-    async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut) -> None:
+    async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut, more: More = nothing_more) -> None:
         """Fill `count` offsets from `first` on, at the end of each log that has a leader; the others are
-        passed to `left_out`. `ended` is called for each partition when its transaction has ended there, with
-        whether its log now certainly ends behind the hole. After an error, which applies to all partitions
-        that were not passed to either, the id has to be initialised again.
+        passed to `left_out`. `ended` is called for each partition as soon as its own last marker is written,
+        with whether its log now certainly ends behind the hole. After an error, which applies to all
+        partitions that were not passed to either, the id has to be initialised again.
 
         Raises KafkaError (PRODUCER_FENCED when another owner has initialised the id; FILL_REFUSED when a
         leader accepts no empty records, with the partition in the metadata).
         """
-        led = await self._leaders.led(holes, left_out)
-        for group in _groups(led, PARTITIONS_PER_TRANSACTION):
-            filler_id = self._opened().producer_id
-            try:
-                await self._fill_group(group)
-                await self._settle(group, filler_id, ended)
-            except KafkaError:
-                self._identity = None
-                raise
+        waiting = await self._waiting(holes, left_out)
+        writing: dict[TopicPartition, _Writing] = {}
+        failures: list[KafkaError] = []
 
-    async def _fill_group(self, group: Holes) -> None:
-        left = {partition: markers_of(count, self.most_markers) for partition, (_, count) in group.items()}
-        empty = {partition: count - left[partition] for partition, (_, count) in group.items()}
+        async def look(partition: TopicPartition, last: int, filler_id: int) -> None:
+            # The marker is in the log soon after the coordinator has answered.
+            try:
+                ended(partition, await self._is_filled_to(partition, last, filler_id))
+            except KafkaError as error:
+                failures.append(error)
+
+        async with asyncio.TaskGroup() as looks:
+            while (waiting or writing) and not failures:
+                try:
+                    while waiting and len(writing) < PARTITIONS_PER_TRANSACTION:
+                        partition, hole = waiting.popleft()
+                        writing[partition] = await self._prepared(partition, *hole)
+                    filler_id = self._opened().producer_id
+                    await self._run_transaction(
+                        {partition: each.empty for partition, each in writing.items()}
+                    )
+                    for partition, each in list(writing.items()):
+                        each.empty = 0
+                        each.markers -= 1
+                        if not each.markers:
+                            del writing[partition]
+                            name = f"wait for the marker at {partition}"
+                            looks.create_task(look(partition, each.last, filler_id), name=name)
+                    waiting.extend(await self._waiting(more(), left_out))
+                except KafkaError as error:
+                    failures.append(error)
+        if failures:
+            self._identity = None
+            raise failures[0]
+
+    async def _waiting(
+        self, holes: Holes, left_out: LeftOut
+    ) -> deque[tuple[TopicPartition, tuple[int, int]]]:
+        """Those that have a leader; the shortest come first. Raises KafkaError."""
+        led = await self._leaders.led(holes, left_out) if holes else {}
+        return deque(sorted(led.items(), key=lambda item: markers_of(item[1][1], self.most_markers)))
+
+    async def _prepared(self, partition: TopicPartition, first: int, count: int) -> "_Writing":
+        markers = markers_of(count, self.most_markers)
+        empty = count - markers
         # Before the transaction begins: no deadline runs yet, and no consumer waits for its end.
-        for partition, count in empty.items():
-            for records in set(batches_of(count, self._most_records(partition))):
-                await self._empty_batch(records)
-        while left:
-            await self._run_transaction({partition: empty.pop(partition, 0) for partition in left})
-            left = {partition: markers - 1 for partition, markers in left.items() if markers > 1}
+        for records in set(batches_of(empty, self._most_records(partition))):
+            await self._empty_batch(records)
+        return _Writing(empty, markers, first + count - 1)
 
     async def _run_transaction(self, empty: Mapping[TopicPartition, int]) -> None:
         """Write this many empty records and one marker to each partition. By then the marker of the previous
@@ -243,32 +274,13 @@ class Filler:
                 self._empty[records] = await asyncio.to_thread(_empty_batch, records)
         return self._empty[records]
 
-    async def _settle(self, group: Holes, filler_id: int, ended: Ended) -> None:
-        """Wait until the markers are in the logs, which happens after the coordinator has answered. Each
-        partition is reported separately: one without a leader does not delay the others."""
-        failures: list[KafkaError] = []
-
-        async def look(partition: TopicPartition, last: int) -> None:
-            try:
-                ended(partition, await self._is_filled_to(partition, last, filler_id))
-            except KafkaError as error:
-                failures.append(error)
-
-        async with asyncio.TaskGroup() as tasks:
-            for partition, (first, count) in group.items():
-                tasks.create_task(
-                    look(partition, first + count - 1), name=f"wait for the marker at {partition}"
-                )
-        if failures:
-            raise failures[0]
-
     async def _is_filled_to(self, partition: TopicPartition, last: int, filler_id: int) -> bool:
         """Whether the log ends with our marker at this offset, so that nothing else is in the hole."""
         doing, wait_seconds = f"wait for the marker at {partition}", _FIRST_LOOK_SECONDS
         try:
-            async with deadline(_LEADER_SECONDS, doing, alias=self._session.alias):
+            async with deadline(_LEADER_SECONDS, doing, alias=self._session.alias) as limit:
                 while True:
-                    fetched = await self._reader.fetch(partition, last, max_bytes=1)
+                    fetched = await self._reader.fetch(partition, last, max_bytes=1, limit=limit)
                     if fetched.batches:
                         header = fetched.batches[0].header
                         return fetched.end_offset == last + 1 and is_marker_at(header, last, filler_id)
@@ -285,6 +297,17 @@ class Filler:
         if self._identity is None:
             raise StateError("the filler has no identity: open it")
         return self._identity
+
+
+@dataclass(slots=True)
+class _Writing:
+    """What is left to write of one hole."""
+
+    empty: int
+    """Empty records of the next transaction."""
+    markers: int
+    last: int
+    """The last offset of the hole."""
 
 
 class _TooManyRecordsError(Exception):
@@ -308,9 +331,3 @@ def _record_count(part: ProducePart) -> int:
 
 def _empty_batch(records: int) -> OutgoingBatch:
     return build_batch([NewRecord(None, None, 0)] * records, codec=Codec.ZSTD)
-
-
-def _groups(holes: Holes, size: int) -> Iterator[dict[TopicPartition, tuple[int, int]]]:
-    every = sorted(holes.items(), key=lambda item: markers_of(item[1][1]))
-    for begin in range(0, len(every), size):
-        yield dict(every[begin : begin + size])

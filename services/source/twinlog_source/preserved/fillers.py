@@ -16,6 +16,13 @@ LeftOut = Callable[[TopicPartition, KafkaError], None]
 """Called for a partition that cannot be filled now, for instance without a leader; the others do not wait for
 it."""
 
+More = Callable[[], Holes]
+"""Returns the holes that have to be filled since the last call, so that they do not wait for longer ones."""
+
+
+def nothing_more() -> Holes:
+    return {}
+
 
 class HoleFiller(Protocol):
     """Call `open` before `fill`. For one asyncio task at a time."""
@@ -37,9 +44,10 @@ class HoleFiller(Protocol):
         returns. Raises KafkaError."""
         ...
 
-    async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut) -> None:
-        """Fill `count` offsets from `first` on, at the end of each log. Each partition is reported once.
-        After an error, which applies to the partitions that were not reported, it has to be opened again.
+    async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut, more: More = nothing_more) -> None:
+        """Fill `count` offsets from `first` on, at the end of each log, and then what `more` returns. Each
+        hole is reported once. After an error, which applies to the holes that were not reported, it has to be
+        opened again.
 
         Raises KafkaError (PRODUCER_FENCED when another owner has taken over; FILL_REFUSED when a leader
         accepts no empty records, with the partition in the metadata).
@@ -92,7 +100,9 @@ class ChosenFiller:
         if self._markers.is_allowed:
             self.most_markers = self._transactions.most_markers = MOST_AT_LEADER
 
-    async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut) -> None:
+    async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut, more: More = nothing_more) -> None:
         rest = await self._markers.fill(holes, ended, left_out)
         if rest:
-            await self._transactions.fill(rest, ended, left_out)
+            # Other holes wait for these, if leaders write their markers: that is faster.
+            more = nothing_more if self._markers.is_allowed else more
+            await self._transactions.fill(rest, ended, left_out, more)

@@ -1,4 +1,4 @@
-"""Fills the holes of a task's preserved copies: several at a time, and a new run only after the last one.
+"""Fills the holes of a task's preserved copies: several at a time, in one run after the other.
 
 The filler's id is initialised before anything is written, because only then do logs end where they seem to
 (rule 5 of docs/adr/0008), and again after each failure.
@@ -14,7 +14,7 @@ from twinlog.model import TopicPartition
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Fill
-from twinlog_source.preserved.fillers import HoleFiller
+from twinlog_source.preserved.fillers import HoleFiller, Holes
 from twinlog_source.preserved.partition import PreservedPartition
 
 FIRST_PAUSE_SECONDS = 0.02
@@ -43,8 +43,7 @@ class HoleFilling:
     """Those of the next run."""
 
     def add(self, partition: PreservedPartition, hole: Fill) -> None:
-        """Fill a hole in the next run."""
-        partition.filling_since = self.clock.monotonic()
+        """Fill a hole in this run, or in the next one."""
         self._holes[partition.target] = hole
 
     def drop(self) -> None:
@@ -69,10 +68,18 @@ class HoleFilling:
     async def _run(self) -> None:
         try:
             while self._holes and self.may_write():
-                holes, self._holes = self._holes, {}
-                await self._fill(holes)
+                await self._fill(self._begun())
         finally:
             self._is_filling = False
+
+    def _begun(self) -> dict[TopicPartition, Fill]:
+        """The holes that were added. Their costs count from now on: a partition does not pay for the time in
+        which others are filled."""
+        holes, self._holes = self._holes, {}
+        for target in holes:
+            if target in self.partitions:
+                self.partitions[target].filling_since = self.clock.monotonic()
+        return holes
 
     async def _open(self) -> bool:
         """Initialise the filler's id, which ends what its former owner, or this one, left open. Retried until
@@ -93,8 +100,7 @@ class HoleFilling:
                 return True
         return False
 
-    async def _fill(self, holes: Mapping[TopicPartition, Fill]) -> None:
-        left = dict(holes)
+    async def _fill(self, left: dict[TopicPartition, Fill]) -> None:
 
         def ended(target: TopicPartition, is_filled: bool) -> None:
             del left[target]
@@ -104,10 +110,13 @@ class HoleFilling:
             self.back_off([self.partitions[target]], error)
             ended(target, False)
 
+        def more() -> Holes:
+            begun = self._begun() if self.may_write() else {}
+            left.update(begun)
+            return _ranges(begun)
+
         try:
-            await self.filler.fill(
-                {target: (hole.first, hole.count) for target, hole in holes.items()}, ended, left_out
-            )
+            await self.filler.fill(_ranges(left), ended, left_out, more)
         except KafkaError as error:
             if error.reason == FENCED:
                 self.fenced(error)
@@ -134,3 +143,7 @@ class HoleFilling:
         about = error.metadata.get("topic"), error.metadata.get("partition")
         at_fault = [target for target in holes if (target.topic, str(target.partition)) == about]
         self.back_off([self.partitions[target] for target in at_fault or holes], error)
+
+
+def _ranges(holes: Mapping[TopicPartition, Fill]) -> Holes:
+    return {target: (hole.first, hole.count) for target, hole in holes.items()}

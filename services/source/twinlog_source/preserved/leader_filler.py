@@ -230,8 +230,8 @@ class LeaderFiller:
         """The answer contains neither the markers' offsets nor whether all were written. So check that the
         log ends with one at `last`: then nothing else is in the hole."""
         try:
-            async with deadline(_LEADER_SECONDS, DOING, alias=self._session.alias):
-                fetched = await self._reader.fetch(partition, last, max_bytes=1)
+            async with deadline(_LEADER_SECONDS, DOING, alias=self._session.alias) as limit:
+                fetched = await self._reader.fetch(partition, last, max_bytes=1, limit=limit)
         except KafkaError as error:
             self._states.forget([partition])
             left_out(partition, about(partition, error))

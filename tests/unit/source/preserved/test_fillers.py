@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.fill_limits import MOST_AT_LEADER, MOST_MARKERS, FillLimit
-from twinlog_source.preserved.fillers import ChosenFiller, Ended, Holes, LeftOut
+from twinlog_source.preserved.fillers import ChosenFiller, Ended, Holes, LeftOut, More, nothing_more
 
 SHORT, LONG, LONGEST = (TopicPartition("t", number) for number in range(3))
 HOLES = {SHORT: (5, MOST_MARKERS), LONG: (5, MOST_MARKERS + 1), LONGEST: (5, MOST_AT_LEADER + 1)}
@@ -22,8 +24,8 @@ class Transactions:
     async def open(self) -> None:
         self.opened, self.is_open = self.opened + 1, True
 
-    async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut) -> None:
-        self.filled |= holes
+    async def fill(self, holes: Holes, ended: Ended, left_out: LeftOut, more: More = nothing_more) -> None:
+        self.filled = {**self.filled, **holes, **more()}
 
 
 @dataclass
@@ -68,3 +70,15 @@ async def test_after_a_failure_only_what_failed_is_opened_again() -> None:
     await filler.open()
     assert filler.is_open
     assert (transactions.opened, markers.opened) == (1, 2)
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+async def test_holes_added_meanwhile_join_transactions_only_where_leaders_write_no_markers(
+    is_allowed: bool,
+) -> None:
+    transactions = Transactions()
+    filler = ChosenFiller(transactions, AtLeader(is_allowed=is_allowed))
+    await filler.open()
+    late = TopicPartition("late", 0)
+    await filler.fill(HOLES, lambda *_: None, lambda *_: None, lambda: {late: (7, 1)})
+    assert (late in transactions.filled) is not is_allowed
