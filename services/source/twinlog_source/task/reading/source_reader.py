@@ -12,7 +12,7 @@ one ended, and none survives a rewind (its generation is old).
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from twinlog.batches import CopyPolicy, Prepared
 from twinlog.batches.header import CURRENT_MAGIC, whole_batches_bytes
@@ -262,11 +262,10 @@ class SourceReader:
         if not answer.records:
             copy.reached_end()
             return
-        records: bytes | memoryview = answer.records
-        if not self.horizon.is_open:
-            records = self._within_horizon(copy, answer)
-            if not records:
-                return
+        cut = Cut(answer.records) if self.horizon.is_open else self._within_horizon(copy, answer)
+        records = cut.records
+        if not records and cut.ends_at is None:
+            return
         size_bytes = len(records)
         if not self.throttle.is_open:
             # The bytes up to the limit end in the middle of a batch; that batch is fetched again.
@@ -281,6 +280,8 @@ class SourceReader:
             backlog=size_bytes >= BACKLOG_BYTES,
             log_end_offset=answer.high_watermark,
         )
+        if cut.ends_at is not None and prepared.fault is None:
+            prepared = replace(prepared, next_offset=cut.ends_at)
         if prepared.next_offset == answer.fetch_offset and prepared.fault is None:
             return
         copy.fetched = prepared.next_offset
@@ -309,12 +310,16 @@ class SourceReader:
             now=self.clock.monotonic(),
         )
 
-    def _within_horizon(self, copy: PartitionCopy, answer: FetchedPartition) -> bytes | memoryview:
+    def _within_horizon(self, copy: PartitionCopy, answer: FetchedPartition) -> Cut:
         """What may be copied of an answer now; sets the partition aside where its end cannot be found. Other
         damaged bytes are left to the preparation."""
         try:
             cut = self.horizon.cut(
-                copy.partition, answer.records, offset=answer.fetch_offset, now_ms=self.clock.now_ms()
+                copy.partition,
+                answer.records,
+                offset=answer.fetch_offset,
+                now_ms=self.clock.now_ms(),
+                log_end_offset=answer.high_watermark,
             )
         except WireFormatError:
             cut = Cut(answer.records)
@@ -328,7 +333,7 @@ class SourceReader:
             )
         if cut.reason:
             copy.wait_until(self.clock.monotonic() + cut.wait_seconds, cut.reason)
-        return cut.records
+        return cut
 
     def _failed(self, failure: FetchFailure) -> bool:
         """Set the partition aside; return True instead when the source does not have the position."""

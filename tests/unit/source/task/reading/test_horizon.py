@@ -9,7 +9,7 @@ from twinlog.batches.cutting import head_before
 from twinlog.batches.header import crc_is_valid
 from twinlog.batches.records import decode_batch
 from twinlog.config.flow.copy_until import parse_until, until_json
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, WireFormatError
 from twinlog.model import TopicPartition
 from twinlog.testing.old_messages import old_message, old_wrapper
 from twinlog.testing.source_batches import source_batch
@@ -91,6 +91,8 @@ def test_a_copy_ends_at_its_very_offset(sizes: list[int], codec: Codec, holes: s
     has_more = bool(written) and written[-1] >= until
     if has_more or until == 0:
         assert (cut.reason, cut.wait_seconds) == (PartitionReason.UNTIL_REACHED, FOR_EVER)
+        ends = [batch.header.next_offset for batch in iter_batches(cut.records)]
+        assert until in (0, cut.ends_at, *ends[-1:])
     batches = [*iter_batches(cut.records)]
     assert all(crc_is_valid(batch) for batch in batches)
     assert all(batch.header.next_offset <= until for batch in batches)
@@ -109,6 +111,41 @@ def test_a_copy_ends_within_an_old_message_set(magic: int, until: int) -> None:
     cut = Horizon(until={ORDERS: until}).cut(ORDERS, data, offset=0, now_ms=NOW_MS)
     assert offsets(cut.records) == list(range(min(until, 10)))
     assert cut.reason == (PartitionReason.UNTIL_REACHED if until <= 10 else "")
+
+
+@pytest.mark.parametrize("surviving", [0, 5])
+@pytest.mark.parametrize("until", [6, 10, 20])
+@pytest.mark.parametrize("delay_seconds", [0, 60])
+def test_a_copy_that_ends_in_a_compaction_hole_ends_there(
+    surviving: int, until: int, delay_seconds: int
+) -> None:
+    """A batch at or behind the end shows it, also one that is too young to be copied."""
+    data = source_batch([record(each, 90) for each in range(surviving)]) if surviving else b""
+    data += source_batch([record(20)])
+    horizon = Horizon(until={ORDERS: until}, delay_seconds=delay_seconds)
+    cut = horizon.cut(ORDERS, data, offset=0, now_ms=NOW_MS, log_end_offset=21)
+    assert offsets(cut.records) == list(range(surviving))
+    assert (cut.reason, cut.wait_seconds, cut.ends_at) == (PartitionReason.UNTIL_REACHED, FOR_EVER, until)
+
+
+def test_without_a_batch_behind_it_the_end_of_a_copy_may_still_get_records() -> None:
+    data = source_batch([record(each) for each in range(5)])
+    cut = Horizon(until={ORDERS: 10}).cut(ORDERS, data, offset=0, now_ms=NOW_MS, log_end_offset=5)
+    assert (offsets(cut.records), cut.reason, cut.ends_at) == ([0, 1, 2, 3, 4], "", None)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_old_message_set_behind_a_hole_shows_where_a_copy_ends(magic: int) -> None:
+    data = old_message(20, None, b"v", magic=magic)
+    cut = Horizon(until={ORDERS: 10}).cut(ORDERS, data, offset=5, now_ms=NOW_MS, log_end_offset=21)
+    assert (bytes(cut.records), cut.reason, cut.ends_at) == (b"", PartitionReason.UNTIL_REACHED, 10)
+
+
+def test_a_batch_with_an_impossible_offset_does_not_show_where_a_copy_ends() -> None:
+    """The checksum does not cover the offset: the records before the end would be skipped."""
+    data = source_batch([record(1 << 40)])
+    with pytest.raises(WireFormatError):
+        Horizon(until={ORDERS: 10}).cut(ORDERS, data, offset=0, now_ms=NOW_MS, log_end_offset=21)
 
 
 def test_what_lies_before_a_batch_that_cannot_be_cut_is_copied_first() -> None:
