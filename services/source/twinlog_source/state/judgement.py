@@ -7,6 +7,7 @@ both logs, or refused. A copy never continues at an uncertain position.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from twinlog.errors import KafkaError
 from twinlog_source.state.state_file import CopyLine
 from twinlog_source.state.walk import Walk
 
@@ -40,6 +41,8 @@ class LogsNow:
     """The end of what may be copied."""
     target_topic_id: str | None
     """None: the topic or the partition does not exist."""
+    source_problem: KafkaError | None = None
+    """Why the source did not answer: its start and end are unknown, and nothing can be compared."""
     target_start: int = 0
     target_end: int = 0
     target_is_settled: bool = True

@@ -192,6 +192,8 @@ class StateImport:
             else:
                 found = judge_new(line, here)
             if isinstance(found, Walk):
+                if here.source_problem is not None:
+                    raise here.source_problem
                 walks.append((line, found))
             elif found is not None:
                 if found.reason == "POSITION_NOT_DERIVABLE":
@@ -266,11 +268,13 @@ class StateImport:
                     and answer.reason != KafkaReason.TOPIC_UNKNOWN
                 ):
                     raise answer
+            source_start, source_end = starts[line.source], ends[line.source]
             is_there = isinstance(end, int) and isinstance(start, int)
             now[line.source] = LogsNow(
                 source_topic_id=source_ids.get(line.topic, ""),
-                source_start=_number(starts[line.source]),
-                source_end=_number(ends[line.source]),
+                source_start=_number(source_start),
+                source_end=_number(source_end),
+                source_problem=_problem(source_start) or _problem(source_end),
                 target_topic_id=target_ids.get(line.target_topic) if is_there else None,
                 target_start=_number(start),
                 target_end=_number(end),
@@ -315,6 +319,13 @@ def _is_reset(rules: bytes | None) -> bool:
         return not json.loads(rules or b"{}").get("values")
     except (ValueError, AttributeError):
         return False
+
+
+def _problem(answer: int | KafkaError) -> KafkaError | None:
+    """Why the log did not answer. One that does not exist did: it has no records."""
+    if isinstance(answer, KafkaError) and answer.reason != KafkaReason.TOPIC_UNKNOWN:
+        return answer
+    return None
 
 
 def _number(answer: int | KafkaError) -> int:

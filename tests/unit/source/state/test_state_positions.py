@@ -1,8 +1,13 @@
 """Where an imported copy continues: exactly where it was, at a position that is derived, or not at all."""
 
+import pytest
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import Record, TopicPartition
 from twinlog.policy.names import lease_group
 from twinlog.testing.fakes.cluster import Transaction
+from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.log.facts import (
     CopyFact,
     EpochStart,
@@ -56,6 +61,41 @@ async def test_what_is_copied_twice_is_copied_twice_only_when_it_is_said(copied:
     assert "copied again" in verdict.message
 
 
+def without_leaders(rig: StateRig) -> None:
+    """No partition of the source has a leader."""
+
+    def refuse(call: Call) -> None:
+        for partition in call.result:
+            call.result[partition] = from_reason(UNAVAILABLE, "list offsets", alias="A")
+
+    rig.source.intercept("list_offsets", refuse, after=True)
+
+
+@pytest.mark.parametrize("allow_repeats", [False, True])
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_source_log_that_does_not_answer_is_not_taken_for_an_empty_one(
+    copied: StateRig, is_known: bool, allow_repeats: bool
+) -> None:
+    """Otherwise its records would be copied twice."""
+    state = await copied.export()
+    if is_known:
+        await copied.write([b"later"])
+    else:
+        await copied_topic(copied, "new")
+    copied.lose_the_topics()
+    without_leaders(copied)
+    with pytest.raises(KafkaError) as unanswered:
+        await copied.plan(state, allow_repeats=allow_repeats)
+    assert unanswered.value.reason == UNAVAILABLE.name
+
+
+async def test_a_position_that_needs_no_comparison_does_not_wait_for_the_source(copied: StateRig) -> None:
+    state = await copied.export()
+    copied.lose_the_topics()
+    without_leaders(copied)
+    assert (await copied.verdict(state)).outcome is Outcome.AS_EXPORTED
+
+
 async def test_a_copy_with_an_open_transaction_is_refused(copied: StateRig) -> None:
     state = await copied.export()
     copied.lose_the_topics()
@@ -64,13 +104,18 @@ async def test_a_copy_with_an_open_transaction_is_refused(copied: StateRig) -> N
     assert (await copied.verdict(state)).reason == "COPY_UNSTABLE"
 
 
-async def test_a_topic_that_was_copied_since_the_export_is_not_copied_twice(copied: StateRig) -> None:
-    state = await copied.export()
-    copied.source.add_topic("new")
-    copied.target.add_topic("A.new")
-    for cluster, topic in ((copied.source, "new"), (copied.target, "A.new")):
+async def copied_topic(rig: StateRig, name: str) -> None:
+    """A topic with one record, which is copied."""
+    rig.source.add_topic(name)
+    rig.target.add_topic(f"A.{name}")
+    for cluster, topic in ((rig.source, name), (rig.target, f"A.{name}")):
         async with cluster.writer() as writer:
             await writer.append(TopicPartition(topic, 0), key=None, value=b"x", timestamp_ms=1)
+
+
+async def test_a_topic_that_was_copied_since_the_export_is_not_copied_twice(copied: StateRig) -> None:
+    state = await copied.export()
+    await copied_topic(copied, "new")
     copied.lose_the_topics()
     await copied.restore(state)
     assert (await copied.log()).known() == {P: 5, TopicPartition("new", 0): 1}
