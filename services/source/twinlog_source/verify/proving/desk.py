@@ -17,6 +17,9 @@ _MOST_LINE_BYTES = 1 << 20
 _ANSWER_SECONDS = 120.0
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
+"""Answers within much less than `_ANSWER_SECONDS`."""
+Connect = Callable[..., Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""`asyncio.open_connection`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,23 +70,21 @@ class Desk:
 
 @dataclass(slots=True, kw_only=True)
 class DeskClient:
-    """A task's side. An async context manager. Raises TransientKafkaError when the server is gone."""
+    """A task's side. An async context manager. Raises TransientKafkaError when the server is gone.
+
+    Invariant: an answer belongs to the last question. A question without an answer closes the connection, and
+    the next one opens another.
+    """
 
     endpoint: tuple[str, int]
     token: str
+    connect: Connect = asyncio.open_connection
     _reader: asyncio.StreamReader | None = None
     _writer: asyncio.StreamWriter | None = None
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __aenter__(self) -> Self:
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                self._reader, self._writer = await asyncio.open_connection(
-                    *self.endpoint, limit=_MOST_LINE_BYTES
-                )
-        except (OSError, TimeoutError) as error:
-            raise _gone() from error
-        self._writer.write(self.token.encode() + b"\n")
+        await self._open()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -92,22 +93,36 @@ class DeskClient:
 
     async def ask(self, what: str, **question: Any) -> Any:
         """Return the answer. Raises TransientKafkaError with the reason of a refusal."""
-        assert self._reader is not None
-        assert self._writer is not None
         async with self._asking:
+            assert self._writer is not None
+            if self._writer.is_closing():
+                await self._open()
+            assert self._reader is not None
+            line = b""
             try:
-                self._writer.write(json.dumps({"ask": what, **question}).encode() + b"\n")
-                await self._writer.drain()
                 async with asyncio.timeout(_ANSWER_SECONDS):
+                    self._writer.write(json.dumps({"ask": what, **question}).encode() + b"\n")
+                    await self._writer.drain()
                     line = await self._reader.readline()
             except (OSError, TimeoutError) as error:
                 raise _gone() from error
+            finally:
+                if not line:
+                    self._writer.close()
         if not line:
             raise _gone()
         told = json.loads(line)
         if "reason" in told:
             raise TransientKafkaError(told["error"], reason=told["reason"])
         return told["answer"]
+
+    async def _open(self) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                self._reader, self._writer = await self.connect(*self.endpoint, limit=_MOST_LINE_BYTES)
+        except (OSError, TimeoutError) as error:
+            raise _gone() from error
+        self._writer.write(self.token.encode() + b"\n")
 
 
 def _gone() -> TwinlogError:

@@ -179,7 +179,9 @@ class OnSpark:
 
     async def _extend(self, asked: dict[str, Any]) -> Any:
         partition = TopicPartition(asked["topic"], asked["partition"])
-        extended = await self.waiting.extend(partition, at=asked["at"], limit=asked["limit"])
+        extended = await self.waiting.extend_soon(partition, at=asked["at"], limit=asked["limit"])
+        if extended is None:
+            return None
         return {"limit": extended.target_limit, "position": extended.position}
 
     async def _time(self, asked: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ import uvloop
 
 from twinlog.config.client_settings import ClientConfig
 from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
 from twinlog.verify.comparing.compare import Comparison
 from twinlog.verify.comparing.sides import Extended
 from twinlog.verify.model import Bounds, PartitionProof, Side
@@ -41,6 +42,17 @@ def prove_part(spec: PartSpec) -> PartitionProof:
     return proof
 
 
+async def ask_to_extend(desk: DeskClient, partition: TopicPartition, *, at: int, limit: int) -> Extended:
+    """As `Waiting.extend`, which may take longer than an answer: ask until something has arrived, or the time
+    is over. Raises TransientKafkaError."""
+    told = None
+    while told is None:
+        told = await desk.ask(
+            "extend", topic=partition.topic, partition=partition.partition, at=at, limit=limit
+        )
+    return Extended(target_limit=told["limit"], position=told["position"])
+
+
 async def _prove(spec: PartSpec) -> PartitionProof:
     bounds = spec.bounds
     async with AsyncExitStack() as stack:
@@ -55,14 +67,9 @@ async def _prove(spec: PartSpec) -> PartitionProof:
         )
 
         async def extend(comparison: Comparison) -> Extended:
-            told = await desk.ask(
-                "extend",
-                topic=bounds.source.topic,
-                partition=bounds.source.partition,
-                at=comparison.source.at,
-                limit=comparison.target.limit,
+            return await ask_to_extend(
+                desk, bounds.source, at=comparison.source.at, limit=comparison.target.limit
             )
-            return Extended(target_limit=told["limit"], position=told["position"])
 
         def offset_for_time(side: Side) -> OffsetForTime:
             partition = bounds.source if side is Side.SOURCE else bounds.target
