@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import TwinlogError
 from twinlog.service.waiting import finish_or_cancel, wait_or_stop
 from twinlog_source.driver.positions_follower import PositionsFollower
 from twinlog_source.log.control import ControlState
@@ -73,6 +73,7 @@ class FlowMonitor:
         try:
             async with asyncio.timeout(FOLLOW_TIMEOUT_SECONDS):
                 await self.follower.follow()
-        except (KafkaError, TimeoutError) as error:
-            # Positions that cannot be read are unknown, and the lag shows it.
+        except (TwinlogError, TimeoutError) as error:
+            # Positions that cannot be read are unknown, and the lag shows it. A record of a later release is
+            # shown as the flow's problem by the process that tries to take the flow over.
             log.debug("positions_not_followed", flow=str(self.follower.flow.flow), error=str(error))

@@ -44,7 +44,8 @@ class PositionsFollower:
         return self._due_at is not None and now >= self._due_at
 
     async def follow(self) -> None:
-        """Update topics and positions to what the owner has committed. Raises KafkaError."""
+        """Update topics and positions to what the owner has committed. Raises KafkaError, and WireFormatError
+        as `PositionsLog.refresh`."""
         self._due_at = self.clock.monotonic() + FOLLOW_SECONDS
         topic = self.positions.topic
         if not self.positions.partition_count:

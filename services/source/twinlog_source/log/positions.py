@@ -97,7 +97,7 @@ class PositionsLog:
         return {**dict.fromkeys(self.control.zeros - self.unreadable.keys(), 0), **self._positions}
 
     async def peek(self) -> None:
-        """Read what is committed now, without waiting for open transactions. Raises KafkaError."""
+        """Read what is committed now, without waiting for open transactions. Raises as `refresh`."""
         async with self._reading:
             await self._read_up_to(OffsetSpec.LAST_STABLE)
 
