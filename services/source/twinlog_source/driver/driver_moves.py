@@ -5,15 +5,23 @@ the end of the copy with the source.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
-from twinlog.errors import FatalKafkaError, KafkaError, NotFoundError, TransientKafkaError
+from twinlog.errors import (
+    FatalKafkaError,
+    KafkaError,
+    NotFoundError,
+    TransientKafkaError,
+    TwinlogError,
+)
+from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.driver.withdrawals import Withdrawals
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import LogBounds, passed_over
-from twinlog_source.log.journal import Journal
+from twinlog_source.log.journal import COMMAND_SECONDS, Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.partitions.events import (
     BeginningRefused,
@@ -42,6 +50,9 @@ class DriverMoves:
     withdrawals: Withdrawals
     changes: CopyChanges
     modes: CopyModes
+    confirm: Callable[[], Awaitable[None]]
+    """Raises KafkaError when this process no longer owns the flow; called before anything is written, because
+    nothing fences the driver's own writer: the process may have slept."""
     clock: Clock
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Keeps the undoing of one move, the records of the next one, and the restart of a recreated topic from
@@ -51,14 +62,17 @@ class DriverMoves:
         self, partition: TopicPartition, position: int, *, topics: Topics, bounds: LogBounds | None
     ) -> None:
         """Set the position of a partition that has no task. If the previous position is known, skipped
-        records are recorded as a gap. Raises NotFoundError when the flow no longer copies the partition, and
-        KafkaError; then it has no effect, neither now nor later.
+        records are recorded as a gap. Raises NotFoundError when the flow no longer copies the partition,
+        KafkaError, and WireFormatError as `PositionsLog.refresh`; then it has no effect, neither now nor
+        later.
 
         Until the move is decided, the partition is in no plan, because a task would continue at the previous
         position.
         """
         was_set_aside = self._row(partition).blocker is not None
         async with self.writing:
+            async with deadline(COMMAND_SECONDS, "check who owns the flow", alias=self.flow.target):
+                await self.confirm()
             if was_set_aside and self._row(partition).blocker is None:
                 raise _task_is_about_to_copy(partition)
             if partition in self.withdrawals.of_driver:
@@ -104,13 +118,14 @@ class DriverMoves:
 
     async def withdraw(self) -> None:
         """Restore on the log what is valid, after the driver's own moves that failed, unless one is running.
-        For the owner of the flow. Raises KafkaError."""
-        if not self.writing.locked():
+        Raises KafkaError, also when this process no longer owns the flow."""
+        if self.withdrawals.of_driver and not self.writing.locked():
             async with self.writing:
+                await self.confirm()
                 await self.withdraw_locked()
 
     async def withdraw_locked(self) -> None:
-        """The same; the caller holds `writing`."""
+        """The same; the caller holds `writing`, and has confirmed the ownership since."""
         for partition, given_up in self.withdrawals.of_driver.items():
             await self.journal.restore(partition, given_up.before)
             if given_up.began:
@@ -135,12 +150,12 @@ class DriverMoves:
         self, row: PartitionRow, position: int, topics: Topics, copy: CopyFact | None
     ) -> None:
         """Begin a copy at this position, with the source's offsets where possible; `copy` is the previous
-        decision. Raises KafkaError if it may not begin."""
+        decision. Raises KafkaError if it may not begin, and WireFormatError as `PositionsLog.refresh`."""
         before = row.position
         self._note(Begun(partition=row.partition, position=position))
         try:
             await self.modes.decide_locked(topics, only=row.partition)
-        except (KafkaError, asyncio.CancelledError):
+        except (TwinlogError, asyncio.CancelledError):
             self._give_up_beginning(row.partition, position, before, copy)
             raise
         if row.copy is None and row.blocker is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError
+from twinlog.errors import ConfigError, KafkaError, StateError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
@@ -163,7 +163,7 @@ class PositionMoves:
     async def _move_without_task(self, move: Move, to_offset: int) -> Move:
         try:
             await self.driver.state.set_position(move.partition, to_offset, bounds=move.bounds)
-        except (KafkaError, NotFoundError) as error:
+        except TwinlogError as error:
             return replace(move, reason=error.reason, message=f"nothing was changed: {error}")
         return replace(move, applied=True)
 

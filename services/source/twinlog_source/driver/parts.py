@@ -136,6 +136,7 @@ def assemble_parts(
             withdrawals=withdrawals,
             changes=changes,
             modes=modes,
+            confirm=confirm,
             clock=clock,
         ),
     )

@@ -3,19 +3,25 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.wire import connect_json
 from twinlog_source.driver.epoch import COMMAND_QUEUE_SIZE, Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import MOVE_POLL_SECONDS, MOVE_SECONDS, Move, PositionMoves, planned_move
 from twinlog_source.driver.stream.task_commands import End, TaskCommand
 from twinlog_source.driver.stream.worker_messages import task_report
-from twinlog_source.partitions.events import Reported, TopicsChosen
+from twinlog_source.log.fact_records import control_key
+from twinlog_source.partitions.events import Reported, SetAside, TopicsChosen
 from twinlog_source.task.orders import Reposition, WithdrawReposition
 from unit.source.flow_rig import FlowRig, P
+from unit.source.topics.lost_copies_rig import TRANSLATED
 
 NAMED = types_pb2.TopicPartition(topic=P.topic, partition=P.partition)
 FAR = Move(partition=P, from_offset=0, to_offset=3)
@@ -43,11 +49,11 @@ def order_number(command: object) -> int:
     return command.number
 
 
-async def moves_of(rig: FlowRig) -> tuple[PositionMoves, Task]:
+async def moves_of(rig: FlowRig, *more: str) -> tuple[PositionMoves, Task]:
     """The moves of a flow that has one epoch with one task."""
     nothing: Any = None
     await rig.write(rig.source, "t", 9)
-    state = await rig.owner()
+    state = await rig.owner(*more)
     driver = FlowDriver(
         state=state,
         jobs=nothing,
@@ -172,3 +178,29 @@ async def test_an_order_waits_while_its_task_has_too_many_others_to_take(rig: Fl
         task.says(position=3, repositioned=order_number(ordered))
         (move,) = await asked
     assert move.applied
+
+
+@pytest.mark.parametrize("reason", ["PRODUCER_FENCED", "WIRE_VERSION", "KAFKA_TIMEOUT"])
+async def test_a_move_without_a_task_is_refused_when_the_owner_is_not_certain(
+    rig: FlowRig, reason: str
+) -> None:
+    """The partition waits for what it waited for before."""
+    moves, task = await moves_of(rig, TRANSLATED)
+    state, task.driver.current = task.driver.state, None
+    state.table.apply(SetAside(partition=P, reason="TEST", message="", retry_at=0.0), 0.0)
+    waits_for = state.table.rows[P].blocker
+
+    async def hang(_call: Call) -> None:
+        await asyncio.Event().wait()
+
+    if reason == "PRODUCER_FENCED":
+        await rig.owner(TRANSLATED)
+    elif reason == "WIRE_VERSION":
+        key = control_key("A", "pause", None, None)
+        await state.journal.append(key, connect_json.dumps({"format": 99, "by": "root", "at_ms": 1}))
+    else:
+        rig.target.intercept("list_offsets", hang)
+    (move,) = await moves.carry_out([FAR], by="root")
+    assert (move.applied, move.reason) == (False, reason)
+    assert state.table.rows[P].blocker is waits_for
+    assert not state.withdrawals.due

@@ -2,18 +2,22 @@
 again, or another process has copied the flow."""
 
 import asyncio
+import math
 from collections.abc import Awaitable
 
 import pytest
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.kafka.errors import TIMEOUT, UNAVAILABLE, from_reason
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.withdrawals import Withdrawal
+from twinlog_source.log.fencing import FENCED
 from twinlog_source.log.gaps import LogBounds
+from twinlog_source.partitions.events import SetAside
 from twinlog_source.partitions.reports import PartitionReport
+from twinlog_source.topics.position_finder import BLOCKER_RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, only_positions
 
 TRANSLATED = "twinlog.offsets = translated"
@@ -42,12 +46,12 @@ async def recreate_source(rig: FlowRig) -> None:
     rig.clock.advance(2)
 
 
-async def outcome(moving: Awaitable[None]) -> str:
+async def outcome(step: Awaitable[object]) -> str:
     try:
-        await moving
+        await step
     except KafkaError as error:
         return error.reason
-    return "MOVED"
+    return "DONE"
 
 
 async def test_a_recreated_topic_begins_at_0_after_a_move_of_the_deleted_one_failed(rig: FlowRig) -> None:
@@ -130,3 +134,59 @@ async def test_a_move_is_not_undone_behind_what_another_owner_has_copied(
     await state.refresh(owned=frozenset())
     assert (await state.positions.refresh(), state.table.rows[P].position) == ({P: 8}, 8)
     assert state.table.plannable() == {P}
+
+
+def set_aside(state: FlowState) -> None:
+    """No task gets the partition."""
+    state.table.apply(SetAside(partition=P, reason="TEST", message="", retry_at=math.inf), 0.0)
+
+
+async def next_owner_at(rig: FlowRig, position: int, *more: str) -> FlowState:
+    """Its task has copied up to there; the owner before has not noticed it yet."""
+    state = await rig.owner(*more)
+    await state.journal.position(P, position)
+    rig.clock.advance(BLOCKER_RETRY_SECONDS)
+    return state
+
+
+async def test_a_former_owner_does_not_undo_a_move_behind_what_the_next_one_has_copied(rig: FlowRig) -> None:
+    state = await owner_at(rig, 3)
+    set_aside(state)
+    await fail_to_move(rig, state, 8)
+    await next_owner_at(rig, 9, TRANSLATED)
+    assert await outcome(state.refresh(owned=frozenset())) == FENCED
+    assert (await rig.owner(TRANSLATED)).table.rows[P].position == 9
+
+
+async def test_a_former_owner_does_not_undo_a_beginning_behind_what_the_next_one_has_copied(
+    rig: FlowRig,
+) -> None:
+    """Without a position on the log, the owner after that would begin at the end of the source, and leave
+    records out without a gap."""
+    reset, at_least_once = (
+        "A.consumer.auto.offset.reset = latest",
+        "B.exactly.once.source.support = disabled",
+    )
+
+    def fail(call: Call) -> None:
+        for partition in call.result:
+            call.result[partition] = from_reason(TIMEOUT, "list offsets", alias="A")
+
+    await rig.write(rig.source, "t", 5)
+    undo = rig.source.intercept("list_offsets", fail, after=True)
+    state = await rig.owner(reset, at_least_once)
+    undo()
+    await fail_to_move(rig, state, 4)
+    await next_owner_at(rig, 5, reset, at_least_once)
+    await rig.write(rig.source, "t", 4)
+    assert await outcome(state.refresh(owned=frozenset())) == FENCED
+    assert (await rig.owner(reset, at_least_once)).table.rows[P].position == 5
+
+
+async def test_a_former_owner_sets_no_position_behind_what_the_next_one_has_copied(rig: FlowRig) -> None:
+    state = await owner_at(rig, 3)
+    set_aside(state)
+    await next_owner_at(rig, 9, TRANSLATED)
+    assert await outcome(state.set_position(P, 4, bounds=LogBounds(start=0, end=9))) == FENCED
+    after = await rig.owner(TRANSLATED)
+    assert (after.table.rows[P].position, ledger(after)) == (9, [])

@@ -6,12 +6,14 @@ from collections.abc import Awaitable
 
 import pytest
 
-from twinlog.errors import KafkaError, NotFoundError
+from twinlog.errors import KafkaError, NotFoundError, WireFormatError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.wire import connect_json
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.driver.withdrawals import Withdrawal
+from twinlog_source.log.fact_records import control_key
 from twinlog_source.log.gaps import Gap, LogBounds
 from twinlog_source.partitions.reports import PartitionReport
 from unit.source.flow_rig import FlowRig, P, ledger, only_positions, reported
@@ -57,7 +59,8 @@ async def test_a_position_that_is_set_forward_without_a_task_leaves_a_gap(rig: F
     await rig.write(rig.source, "t", 5)
     state = await rig.owner(TRANSLATED)
     await state.set_position(P, 3, bounds=LogBounds(start=0, end=5))
-    assert ledger(await rig.owner(TRANSLATED)) == [(0, 3, "SKIPPED_BY_OPERATOR")]
+    state = await rig.owner(TRANSLATED)
+    assert ledger(state) == [(0, 3, "SKIPPED_BY_OPERATOR")]
     await state.set_position(P, 1, bounds=LogBounds(start=0, end=5))
     assert ledger(await rig.owner(TRANSLATED)) == [(0, 3, "SKIPPED_BY_OPERATOR")], "it keeps what was"
 
@@ -99,6 +102,22 @@ async def test_a_position_that_is_set_after_one_that_failed_is_not_undone_with_i
     await state.refresh(owned=frozenset())
     for each in (state, await rig.owner(TRANSLATED)):
         assert (each.table.rows[P].position, ledger(each)) == (6, [(0, 6, "SKIPPED_BY_OPERATOR")])
+
+
+async def test_a_beginning_that_meets_a_record_of_a_later_release_is_given_up(rig: FlowRig) -> None:
+    """It arrives while the kind of the copy is decided."""
+    state = await rig.owner("A.consumer.auto.offset.reset = none")
+
+    async def append(call: Call) -> None:
+        if TopicPartition("A.t", 0) in call.arguments["partitions"]:
+            later = connect_json.dumps({"format": 99, "by": "root", "at_ms": 1})
+            await state.journal.append(control_key("A", "pause", None, None), later)
+
+    rig.target.intercept("list_offsets", append)
+    with pytest.raises(WireFormatError):
+        await state.set_position(P, 3)
+    assert state.table.rows[P].position is None
+    assert P in state.withdrawals.of_driver
 
 
 async def test_what_a_move_that_failed_would_have_left_out_is_no_gap(rig: FlowRig) -> None:
