@@ -1,6 +1,6 @@
 """Two clusters with a topic and its copy, and one process after the other that owns the flow."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,23 +164,26 @@ class FlowRig:
             flows=self.flows,
         )
 
-    def say(self, watch: TopicsWatch, *, has_topic: bool = True) -> None:
-        """As configsync does. Without the topic, the flow has none."""
+    def say(self, watch: TopicsWatch, *, topics: Collection[str] = ("t",)) -> None:
+        """As configsync does: the flow has these topics."""
         flow = types_pb2.Flow(source="A", target="B")
-        topic = configsync_pb.ReplicatedTopic(
-            flow=flow,
-            source_topic="t",
-            target_topic="A.t",
-            partition_count=1,
-            target_partition_count=1,
-            source_topic_id=self.source.topics["t"].topic_id,
-            target_topic_id=self.target.topics["A.t"].topic_id,
-            state=configsync_pb.TOPIC_STATE_READY,
-            target_max_message_bytes=1000,
-        )
+        items = [
+            configsync_pb.ReplicatedTopic(
+                flow=flow,
+                source_topic=name,
+                target_topic=f"A.{name}",
+                partition_count=1,
+                target_partition_count=1,
+                source_topic_id=self.source.topics[name].topic_id,
+                target_topic_id=self.target.topics[f"A.{name}"].topic_id,
+                state=configsync_pb.TOPIC_STATE_READY,
+                target_max_message_bytes=1000,
+            )
+            for name in topics
+        ]
         watch.handle(Restarted())
         for response in (
-            *([configsync_pb.WatchTopicsResponse(snapshot_item=topic)] if has_topic else []),
+            *(configsync_pb.WatchTopicsResponse(snapshot_item=item) for item in items),
             configsync_pb.WatchTopicsResponse(snapshot_end=configsync_pb.SnapshotEnd(settled_flows=[flow])),
         ):
             watch.handle(Received(response))

@@ -65,6 +65,16 @@ def assemble_parts(
     ledger = Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=on_gap)
     marks = TopicFacts(flow=flow.flow, watch=watch, control=control, journal=journal)
     changes = CopyChanges(rule=flow.offsets, table=table, marks=marks, journal=journal, clock=clock)
+    wanted = WantedTopics(
+        flow=flow.flow,
+        watch=watch,
+        known=known,
+        positions=positions,
+        table=table,
+        limits=TargetLimits(target=known.target, table=table),
+        clock=clock,
+        flows=flows,
+    )
     modes = CopyModes(
         rule=flow.offsets,
         exactly_once=exactly_once,
@@ -89,22 +99,14 @@ def assemble_parts(
             ),
         ),
         confirm=confirm,
+        id_problem=wanted.id_problem,
         clock=clock,
     )
     return FlowParts(
         ledger=ledger,
         orders=TaskOrders(table=table, control=control, rule=flow.offsets, exactly_once=exactly_once),
         marks=marks,
-        wanted=WantedTopics(
-            flow=flow.flow,
-            watch=watch,
-            known=known,
-            positions=positions,
-            table=table,
-            limits=TargetLimits(target=known.target, table=table),
-            clock=clock,
-            flows=flows,
-        ),
+        wanted=wanted,
         finder=PositionFinder(
             table=table,
             positions=positions,

@@ -112,6 +112,7 @@ class FlowState:
             self.target_logs.forget()
             self._parts.moves.forget()
             self.ownership.others_signed = False
+        self._parts.wanted.forget()
         self._parts.modes.forget()
         self._parts.modes.without_writer.clear()
         if self.ownership.former_left_at_rest:

@@ -66,6 +66,7 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "known_partitions": fact.known_partitions,
                 "target_topic_id": fact.target_topic_id,
                 "left": fact.left,
+                "former_ids": list(fact.former_ids),
             }
         case PauseFact():
             key = control_key(source_alias, "pause", fact.topic, fact.partition)
@@ -218,13 +219,18 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
                 left_at_rest=document.get("left_at_rest") is True,
             )
         case "topic", str(), {"topic_id": str(topic_id), "known_partitions": int(count)}:
-            target_id = document.get("target_topic_id")
+            target_id, former_ids = document.get("target_topic_id"), document.get("former_ids")
             return TopicFact(
                 topic=topic,
                 topic_id=topic_id,
                 known_partitions=count,
                 target_topic_id=target_id if isinstance(target_id, str) else "",
                 left=document.get("left") is True,
+                former_ids=tuple(
+                    each
+                    for each in (former_ids if isinstance(former_ids, list) else ())
+                    if isinstance(each, str)
+                ),
             )
         case "restore", None, {"import": str(import_id), "at_ms": int(at)}:
             return RestoreFact(import_id=import_id, at_ms=at)

@@ -64,6 +64,8 @@ class CopyModes:
     new_copies: NewCopies
     confirm: Callable[[], Awaitable[None]]
     """Raises KafkaError when this process no longer owns the flow; called before facts are written."""
+    id_problem: Callable[[str], KafkaError | None]
+    """As `WantedTopics.id_problem`."""
     clock: Clock
     without_writer: set[TopicPartition] = field(default_factory=set)
     """Copies without a write in flight when the flow was taken over, and that no task has had since."""
@@ -120,6 +122,8 @@ class CopyModes:
                 self._note(again)
 
     def _undecided(self, topics: Topics) -> list[PartitionRow]:
+        """Those to decide now. Topics that may have been recreated are set aside: their positions may belong
+        to a deleted topic."""
         now = self.clock.monotonic()
         undecided = []
         for row in self.table.rows.values():
@@ -127,13 +131,21 @@ class CopyModes:
             if row.copy is not None and row.copy.target_topic_id != target_id:
                 self._note(CopyChanged(partition=row.partition, copy=None))
             waits = row.blocker is not None and row.blocker.retry_at > now
-            if row.copy is None and row.position is not None and not waits:
+            if row.copy is not None or row.position is None or waits:
+                continue
+            problem = self.id_problem(row.partition.topic)
+            if problem is None:
                 undecided.append(row)
+            else:
+                words = f"whether its source topic was created again is not known: {problem}"
+                self._set_aside(row, problem.reason, words, wait_seconds=0.0)
         return undecided
 
-    def _set_aside(self, row: PartitionRow, reason: str, message: str) -> None:
-        # A comparison continues with the next look.
-        wait_seconds = 0.0 if reason == PartitionReason.COMPARING else RETRY_SECONDS
+    def _set_aside(
+        self, row: PartitionRow, reason: str, message: str, *, wait_seconds: float = RETRY_SECONDS
+    ) -> None:
+        if reason == PartitionReason.COMPARING:
+            wait_seconds = 0.0  # A comparison continues with the next look.
         retry_at = self.clock.monotonic() + wait_seconds
         self._note(SetAside(partition=row.partition, reason=reason, message=message, retry_at=retry_at))
 

@@ -38,6 +38,8 @@ class WantedTopics:
     _looked_at: float | None = None
     _ids: dict[str, str] = field(default_factory=dict)
     """The ids of the source topics, as the source last reported them: an answer that fails changes none."""
+    _id_problems: dict[str, KafkaError] = field(default_factory=dict)
+    """Why the source has not reported the ids of topics that were recreated according to configsync."""
     _ids_due_at: float = 0.0
 
     async def now(self) -> dict[str, ReplicatedTopic]:
@@ -62,8 +64,23 @@ class WantedTopics:
             if topic.copyable_partition_count > 0
         }
 
+    def id_problem(self, name: str) -> KafkaError | None:
+        """Why it is not known whether a source topic was recreated: configsync reports another id than that
+        of its positions, and the source has not answered. configsync's id may be the older one, so the topic
+        neither begins again nor is copied meanwhile; it counts as the one of its positions."""
+        return self._id_problems.get(name)
+
+    def forget(self) -> None:
+        """Another process may have owned the flow, and seen other topics, since the source was asked."""
+        self._ids.clear()
+        self._id_problems.clear()
+        self._ids_due_at = 0.0
+
     def _with_id(self, name: str, topic: ReplicatedTopic) -> ReplicatedTopic:
         topic_id = self._ids.get(name, topic.source_topic_id)
+        mark = self.positions.control.topics.get(name)
+        if mark is not None and (name in self._id_problems or topic_id in mark.former_ids):
+            topic_id = mark.topic_id
         # Mostly they agree, and copying all topics every second would be a large part of a flow's cost.
         return topic if topic_id == topic.source_topic_id else replace(topic, source_topic_id=topic_id)
 
@@ -83,10 +100,24 @@ class WantedTopics:
             for row in self.table.rows.values()
             if row.task_reason == PartitionReason.TRUNCATION_SUSPECTED
         }
-        asked = list(topics) if due else sorted(suspected & topics.keys())
+        unconfirmed = {name for name, topic in topics.items() if self._is_unconfirmed(name, topic)}
+        self._id_problems = {
+            name: problem for name, problem in self._id_problems.items() if name in unconfirmed
+        }
+        urgent = (suspected & topics.keys()) | (unconfirmed - self._id_problems.keys())
+        asked = list(topics) if due else sorted(urgent)
         if not asked:
             return
         described = await self.known.source.describe_topics(asked)
         for name, found in described.items():
-            if not isinstance(found, KafkaError) and found.topic_id:
-                self._ids[name] = found.topic_id
+            if not isinstance(found, KafkaError):
+                self._id_problems.pop(name, None)
+                if found.topic_id:
+                    self._ids[name] = found.topic_id
+            elif name in unconfirmed:
+                self._id_problems[name] = found
+
+    def _is_unconfirmed(self, name: str, topic: ReplicatedTopic) -> bool:
+        """Whether only configsync says that the topic was recreated."""
+        mark = None if name in self._ids else self.positions.control.topics.get(name)
+        return mark is not None and topic.source_topic_id not in ("", mark.topic_id, *mark.former_ids)

@@ -13,6 +13,7 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.events import TopicsChosen
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
@@ -82,7 +83,9 @@ async def test_many_flows_of_a_process_look_at_ends_less_often_each(flows: int, 
 
 @dataclass(slots=True)
 class NoTopics:
-    """configsync's word, and limits: none."""
+    """configsync's word, limits and facts: none."""
+
+    control = ControlState()
 
     def topics(self, _flow: Flow) -> dict[str, Any]:
         return {"t": _Topic()}

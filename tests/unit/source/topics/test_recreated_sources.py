@@ -1,10 +1,18 @@
 """Source topics that were deleted and created again: the new topic is copied from its beginning, once."""
 
+from collections.abc import Collection
+from dataclasses import replace
+
 import pytest
 
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
+from twinlog.model import TopicPartition
+from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog_source.driver.state import FlowState
+from twinlog_source.log.facts import TopicFact
+from twinlog_source.log.topic_facts import MOST_FORMER_IDS
 from twinlog_source.topics.position_finder import BLOCKER_RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED
@@ -12,6 +20,43 @@ from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED
 LATEST = "A.consumer.auto.offset.reset = latest"
 NO_ANSWER = from_reason(TIMEOUT, "describe topics", alias="A")
 UNKNOWN_TO_A_LAGGING_BROKER = from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe topics", alias="A")
+
+
+def no_answer(call: Call) -> None:
+    call.result["t"] = NO_ANSWER
+
+
+async def recreated_and_copied(rig: FlowRig) -> tuple[FlowState, str]:
+    """An owner that has copied five records of a topic that was created again, and the id of the deleted
+    one."""
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(TRANSLATED)
+    await state.journal.position(P, 9)
+    reported(state, position=9, source_end_offset=9)
+    deleted_id = rig.source.topics["t"].topic_id
+    rig.source.add_topic("t")
+    await rig.write(rig.source, "t", 5)
+    rig.clock.advance(2)
+    await state.refresh(owned=frozenset())
+    await state.journal.position(P, 5)
+    return state, deleted_id
+
+
+def say_deleted(
+    rig: FlowRig, watch: TopicsWatch, deleted_id: str, *, topics: Collection[str] = ("t",)
+) -> None:
+    """configsync looks less often, and still reports the deleted topic."""
+    present = rig.source.topics["t"]
+    rig.source.topics["t"] = replace(present, topic_id=deleted_id)
+    rig.say(watch, topics=topics)
+    rig.source.topics["t"] = present
+
+
+async def as_earlier_releases_record(state: FlowState) -> None:
+    """Without the ids of deleted topics."""
+    await state.positions.refresh()
+    mark = replace(state.control.topics["t"], former_ids=())
+    await state.journal.record(mark)
 
 
 @pytest.mark.parametrize("error", [NO_ANSWER, UNKNOWN_TO_A_LAGGING_BROKER])
@@ -47,20 +92,145 @@ async def test_a_look_at_ids_that_fails_does_not_bring_the_id_of_the_deleted_top
 async def test_the_id_of_a_topic_that_left_is_forgotten(rig: FlowRig) -> None:
     """It may come back as another topic, at a moment when the source does not answer."""
     state = await rig.owner(TRANSLATED)
-    topic = state.watch.topics(state.flow.flow)["t"]
-    rig.say(state.watch, has_topic=False)
+    await state.journal.position(P, 9)
+    rig.say(state.watch, topics=())
     rig.clock.advance(2)
     await state.refresh(owned=frozenset())
     rig.source.add_topic("t")
     rig.say(state.watch)
-
-    def fail(call: Call) -> None:
-        call.result["t"] = NO_ANSWER
-
-    rig.source.intercept("describe_topics", fail, after=True)
+    undo = rig.source.intercept("describe_topics", no_answer, after=True)
     rig.clock.advance(2)
     await state.refresh(owned=frozenset())
-    assert state.topics["t"].source_topic_id != topic.source_topic_id
+    assert state.table.plannable() == frozenset(), "it is not copied from the position of the deleted topic"
+    undo()
+    rig.clock.advance(2)
+    await state.refresh(owned=frozenset())
+    assert state.table.plannable() == {P}
+    assert (await state.positions.refresh())[P] == 0
+
+
+@pytest.mark.parametrize("release", ["this one", "an earlier one"])
+async def test_a_topic_does_not_begin_again_when_a_new_owner_hears_the_id_of_the_deleted_one(
+    rig: FlowRig, release: str
+) -> None:
+    """From configsync, at a moment when the source does not answer."""
+    first, deleted_id = await recreated_and_copied(rig)
+    if release != "this one":
+        await as_earlier_releases_record(first)
+    second = await rig.process(TRANSLATED)
+    say_deleted(rig, second.watch, deleted_id)
+    undo = rig.source.intercept("describe_topics", no_answer, after=True)
+    await second.take_over(displaced=False)
+    await second.refresh(owned=frozenset())
+    undo()
+    rig.clock.advance(2)
+    await second.refresh(owned=frozenset())
+    assert (await second.positions.refresh(), ledger(second)) == ({P: 5}, [])
+    assert second.table.plannable() == {P}
+    assert second.control.topics["t"].topic_id == rig.source.topics["t"].topic_id
+
+
+async def test_a_topic_does_not_begin_again_when_an_owner_that_saw_the_deleted_one_comes_back(
+    rig: FlowRig,
+) -> None:
+    """It has taken the flow over before it asks the source again, which then does not answer."""
+    await rig.write(rig.source, "t", 9)
+    first = await rig.owner(TRANSLATED)
+    await first.journal.position(P, 9)
+    second = await rig.process(TRANSLATED)
+    await second.take_over(displaced=False)
+    rig.source.add_topic("t")
+    await rig.write(rig.source, "t", 5)
+    await second.refresh(owned=frozenset())
+    await second.journal.position(P, 5)
+    await as_earlier_releases_record(second)
+    rig.say(first.watch)
+    undo = rig.source.intercept("describe_topics", no_answer, after=True)
+    await first.take_over(displaced=False)
+    await first.refresh(owned=frozenset())
+    assert first.table.plannable() == {P}
+    undo()
+    rig.clock.advance(2)
+    await first.refresh(owned=frozenset())
+    assert (await first.positions.refresh(), ledger(first)) == ({P: 5}, [])
+
+
+async def test_a_topic_does_not_begin_again_when_a_lagging_broker_reports_the_deleted_one(
+    rig: FlowRig,
+) -> None:
+    state, deleted_id = await recreated_and_copied(rig)
+    reported(state, position=5, source_end_offset=5)
+
+    def lag(call: Call) -> None:
+        call.result["t"] = replace(call.result["t"], topic_id=deleted_id)
+
+    undo = rig.source.intercept("describe_topics", lag, after=True)
+    rig.clock.advance(2)
+    assert not await state.refresh(owned=frozenset([P]))
+    undo()
+    rig.clock.advance(2)
+    assert not await state.refresh(owned=frozenset([P]))
+    assert (await state.positions.refresh(), ledger(state)) == ({P: 5}, [])
+
+
+@pytest.mark.parametrize("is_recreated", [True, False])
+async def test_a_topic_that_only_configsync_calls_recreated_waits_for_the_source_and_says_so(
+    rig: FlowRig, is_recreated: bool
+) -> None:
+    """The other topic of the flow is copied on."""
+    other, topics = TopicPartition("other", 0), ("t", "other")
+    rig.source.add_topic("other")
+    rig.target.add_topic("A.other")
+    first, deleted_id = await recreated_and_copied(rig)
+    await as_earlier_releases_record(first)
+    state = await rig.process(TRANSLATED)
+    if is_recreated:
+        rig.source.add_topic("t")
+        await rig.write(rig.source, "t", 2)
+        rig.say(state.watch, topics=topics)
+    else:
+        say_deleted(rig, state.watch, deleted_id, topics=topics)
+    undo = rig.source.intercept("describe_topics", no_answer, after=True)
+    await state.take_over(displaced=False)
+    await state.refresh(owned=frozenset())
+    for _ in range(20):
+        assert state.table.plannable() == {other}
+        blocker = state.table.rows[P].blocker
+        assert blocker is not None
+        assert (blocker.reason, "created again" in blocker.message) == (NO_ANSWER.reason, True)
+        rig.clock.advance(2)
+        assert not await state.plan_is_stale(frozenset([other])), "its epoch goes on"
+    undo()
+    rig.clock.advance(2)
+    assert await state.plan_is_stale(frozenset([other]))
+    await state.refresh(owned=frozenset())
+    assert state.table.plannable() == {P, other}
+    assert (await state.positions.refresh())[P] == (0 if is_recreated else 5)
+
+
+async def test_a_topic_whose_source_shows_no_ids_is_copied(rig: FlowRig) -> None:
+    """Brokers before Kafka 2.8; a newer one may have shown one before."""
+    rig.source.topics["t"] = replace(rig.source.topics["t"], topic_id="")
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(TRANSLATED)
+    assert state.table.plannable() == {P}
+    await state.journal.position(P, 9)
+    await state.journal.record(TopicFact(topic="t", topic_id="of a newer broker", known_partitions=1))
+    after = await rig.owner(TRANSLATED)
+    assert after.table.plannable() == {P}
+    assert (after.table.rows[P].position, ledger(after)) == (9, [])
+
+
+async def test_the_ids_of_deleted_topics_that_are_remembered_are_bounded(rig: FlowRig) -> None:
+    state = await rig.owner(TRANSLATED)
+    ids = [rig.source.topics["t"].topic_id]
+    for _ in range(MOST_FORMER_IDS + 3):
+        rig.source.add_topic("t")
+        ids.append(rig.source.topics["t"].topic_id)
+        rig.clock.advance(2)
+        await state.refresh(owned=frozenset())
+    mark = (await rig.owner(TRANSLATED)).control.topics["t"]
+    assert (*mark.former_ids, mark.topic_id) == tuple(ids[-MOST_FORMER_IDS - 1 :])
 
 
 @pytest.mark.parametrize("began_by", ["retention", "latest"])
