@@ -22,6 +22,7 @@ from twinlog.kafka.ports import (
     OffsetSpec,
 )
 from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster import FakeCluster
 
 TIMEOUT_SECONDS = 1.0
 SLACK_SECONDS = 15.0
@@ -152,6 +153,25 @@ async def test_closing_does_not_wait_for_calls_on_their_way(away: str) -> None:
                 call.cancel()
             started = loop.time()
         assert loop.time() - started < CLOSE_SECONDS
+
+
+@pytest.mark.parametrize("is_fake", [False, True])
+async def test_that_a_cluster_is_away_is_an_error_of_each_topic_that_is_described(
+    away: str, is_fake: bool
+) -> None:
+    """It is not raised: whoever describes topics has to tell a topic that is gone from one that is not
+    known."""
+    fake = FakeCluster("away")
+    fake.take_away()
+    properties = {"bootstrap.servers": away}
+    opening = fake if is_fake else open_cluster("away", properties, timeout_seconds=TIMEOUT_SECONDS)
+    async with opening as cluster:
+        described = await cluster.describe_topics(["one", "another"])
+        assert await cluster.describe_topics([]) == {}
+    assert described.keys() == {"one", "another"}
+    for error in described.values():
+        assert isinstance(error, TransientKafkaError)
+        assert error.reason in AWAY_REASONS
 
 
 async def _serve_without_brokers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

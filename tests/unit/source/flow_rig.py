@@ -97,7 +97,7 @@ class FlowRig:
         assert not await state.refresh(owned=frozenset())
         return state
 
-    async def process(self, *more: str) -> FlowState:
+    async def process(self, *more: str, has_configsync: bool = True) -> FlowState:
         """A new process that has done nothing yet."""
         self.owners += 1
         configuration = load(Path("mm2.properties"), environ={}, files=OneFile(FILE + "\n".join(more)))
@@ -105,7 +105,8 @@ class FlowRig:
         channel = await self.stack.enter_async_context(open_channel("127.0.0.1:1"))
         backoff = Backoff(initial_seconds=1, max_seconds=1, random=lambda: 1.0)
         watch = TopicsWatch(channel, clock=self.clock, backoff=backoff)
-        self.say(watch)
+        if has_configsync:
+            self.say(watch)
         writer = await self.stack.enter_async_context(self.target.writer())
         positions = PositionsLog(
             list_offsets=self.target.list_offsets,

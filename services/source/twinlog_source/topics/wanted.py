@@ -71,7 +71,9 @@ class WantedTopics:
         return self._id_problems.get(name)
 
     def forget(self) -> None:
-        """Another process may have owned the flow, and seen other topics, since the source was asked."""
+        """Another process may have owned the flow, and seen other topics, since the clusters were asked."""
+        self.known.forget()
+        self._looked_at = None
         self._ids.clear()
         self._id_problems.clear()
         self._ids_due_at = 0.0

@@ -63,7 +63,8 @@ class FakeCluster(
         return self.hooks.add(operation, hook, after=after)
 
     def take_away(self) -> None:
-        """Every operation now raises TransientKafkaError (KAFKA_UNAVAILABLE), until `bring_back`."""
+        """Every operation now raises TransientKafkaError (KAFKA_UNAVAILABLE), until `bring_back`;
+        `describe_topics` has it for each topic."""
         self.hooks.available = False
         self.changed()
 

@@ -77,17 +77,18 @@ Result = TypeVar("Result")
 def operation(
     method: Callable[Concatenate[Self, Parameters], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Self, Parameters], Coroutine[Any, Any, Result]]:
-    """Make a method of a fake an operation: hooks of its name run before and after it."""
-    signature = inspect.signature(method)
+    """Make a method of a fake an operation: hooks of its name (without a leading underscore) run before and
+    after it."""
+    signature, name = inspect.signature(method), method.__name__.removeprefix("_")
 
     @functools.wraps(method)
     async def hooked(self: Self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         arguments = {name: value for name, value in bound.arguments.items() if name != "self"}
-        await self.hooks.before(method.__name__, arguments)
+        await self.hooks.before(name, arguments)
         result = await method(self, *args, **kwargs)
-        await self.hooks.after(method.__name__, arguments, result)
+        await self.hooks.after(name, arguments, result)
         return result
 
     return hooked

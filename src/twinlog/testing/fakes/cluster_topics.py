@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import (
@@ -61,8 +61,15 @@ class FakeTopicAdmin(FakeClusterBase):
     async def list_topics(self) -> Collection[str]:
         return sorted(name for name in self.topics if name not in KAFKA_INTERNAL_TOPICS)
 
-    @operation
     async def describe_topics(self, names: Collection[str]) -> Mapping[str, TopicDescription | KafkaError]:
+        """As with a real cluster, an outage is an error of each topic."""
+        try:
+            return await self._describe_topics(names)
+        except TransientKafkaError as error:
+            return dict.fromkeys(names, error)
+
+    @operation
+    async def _describe_topics(self, names: Collection[str]) -> Mapping[str, TopicDescription | KafkaError]:
         return {name: self._description(name) for name in names}
 
     @operation

@@ -1,5 +1,6 @@
 """Deletions of source topics: reported always, followed only when asked for, late, and a few at a time."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -122,8 +123,13 @@ async def test_what_was_deleted_before_a_crash_counts(tmp_path: Path) -> None:
         flow.target.take_away()
 
     undo = flow.target.intercept("delete_topics", die, after=True)
+    dying = asyncio.ensure_future(flow.refresh(TOPICS))
+    while not dying.done():
+        # It waits for the target to show the deletion.
+        flow.clock.advance(1)
+        await asyncio.wait([dying], timeout=1)
     with pytest.raises(TransientKafkaError):
-        await flow.refresh(TOPICS)
+        await dying
     undo()
     flow.target.bring_back()
     flow.restart()
