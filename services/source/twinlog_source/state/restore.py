@@ -215,10 +215,12 @@ class StateImport:
             and (selector.selects(topic) or (may_select_more and not policy.is_internal_topic(topic)))
         }
         described = await clusters.source.describe_topics(topics) if topics else {}
-        counts = {
-            topic: 0 if isinstance(found, KafkaError) else found.partition_count
-            for topic, found in sorted(described.items())
-        }
+        counts: dict[str, int] = {}
+        for topic, found in sorted(described.items()):
+            if not isinstance(found, KafkaError):
+                counts[topic] = found.partition_count
+            elif found.reason != KafkaReason.TOPIC_UNKNOWN:
+                raise found  # A copy that is left out of the plan would be repeated.
         return [
             CopyLine(
                 topic=topic,
@@ -262,11 +264,7 @@ class StateImport:
         for line in lines:
             end, start = copy_ends[line.copy], copy_starts[line.copy]
             for answer in (end, start):
-                if (
-                    isinstance(answer, KafkaError)
-                    and answer.retriable
-                    and answer.reason != KafkaReason.TOPIC_UNKNOWN
-                ):
+                if isinstance(answer, KafkaError) and answer.reason != KafkaReason.TOPIC_UNKNOWN:
                     raise answer
             source_start, source_end = starts[line.source], ends[line.source]
             is_there = isinstance(end, int) and isinstance(start, int)

@@ -3,7 +3,8 @@
 import pytest
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.kafka.codes import ErrorCode
+from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.model import Record, TopicPartition
 from twinlog.policy.names import lease_group
 from twinlog.testing.fakes.cluster import Transaction
@@ -87,6 +88,36 @@ async def test_a_source_log_that_does_not_answer_is_not_taken_for_an_empty_one(
     with pytest.raises(KafkaError) as unanswered:
         await copied.plan(state, allow_repeats=allow_repeats)
     assert unanswered.value.reason == UNAVAILABLE.name
+
+
+async def test_a_topic_that_cannot_be_described_is_not_left_out_of_the_plan(copied: StateRig) -> None:
+    """It may have been copied since the export: then it would be copied twice."""
+    state = await copied.export()
+    await copied_topic(copied, "new")
+    copied.lose_the_topics()
+
+    def refuse(call: Call) -> None:
+        if "new" in call.result:
+            call.result["new"] = from_reason(UNAVAILABLE, "describe topics", alias="A")
+
+    copied.source.intercept("describe_topics", refuse, after=True)
+    with pytest.raises(KafkaError) as unanswered:
+        await copied.plan(state)
+    assert unanswered.value.reason == UNAVAILABLE.name
+
+
+async def test_a_copy_that_may_not_be_read_is_not_taken_for_a_deleted_one(copied: StateRig) -> None:
+    state = await copied.export()
+    copied.lose_the_topics()
+
+    def refuse(call: Call) -> None:
+        if COPY in call.result:
+            call.result[COPY] = from_code(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "list offsets", alias="B")
+
+    copied.target.intercept("list_offsets", refuse, after=True)
+    with pytest.raises(KafkaError) as refused:
+        await copied.plan(state)
+    assert refused.value.reason == "TOPIC_UNAUTHORIZED"
 
 
 async def test_a_position_that_needs_no_comparison_does_not_wait_for_the_source(copied: StateRig) -> None:
