@@ -49,14 +49,14 @@ class TopicFacts:
 
     async def record(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
         """Record the present topic and its copy; partitions from `known_partitions` on are newer than the
-        flow."""
+        flow. A source that shows no ids now does not make the topic another one."""
         before = self.control.topics.get(topic.source_topic)
         former_ids = () if before is None else before.former_ids
         if before is not None and before.topic_id and topic.source_topic_id not in ("", before.topic_id):
             former_ids = (*former_ids, before.topic_id)[-MOST_FORMER_IDS:]
         mark = TopicFact(
             topic=topic.source_topic,
-            topic_id=topic.source_topic_id,
+            topic_id=topic.source_topic_id or ("" if before is None else before.topic_id),
             known_partitions=known_partitions,
             target_topic_id=topic.target_topic_id,
             former_ids=former_ids,

@@ -22,6 +22,21 @@ async def test_a_copy_recreated_while_nobody_copied_is_a_gap(rig: FlowRig) -> No
     assert ledger(await rig.owner(TRANSLATED)) == [(0, 5, "TARGET_RECREATED")], "only once"
 
 
+async def test_a_copy_recreated_while_the_source_shows_no_ids_does_not_begin_again_when_it_does(
+    rig: FlowRig,
+) -> None:
+    await rig.write(rig.source, "t", 9)
+    await (await rig.owner(TRANSLATED)).journal.position(P, 5)
+    shown = rig.source.topics["t"].topic_id
+    rig.target.add_topic("A.t")
+    rig.source.topics["t"].topic_id = ""
+    await rig.owner(TRANSLATED)
+    rig.source.topics["t"].topic_id = shown
+    later = await rig.owner(TRANSLATED)
+    assert later.table.rows[P].position == 5
+    assert ledger(later) == [(0, 5, "TARGET_RECREATED")]
+
+
 async def test_a_recreated_target_topic_is_not_also_reported_as_truncated(rig: FlowRig) -> None:
     """Its new, shorter log is seen before it is known to be another one."""
     await rig.write(rig.target, "A.t", 5)
