@@ -1,7 +1,6 @@
 """Creates the filters of a properties file."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from twinlog.errors import ConfigError
@@ -73,18 +72,15 @@ def config_property_filter_from_config(config: Mapping[str, str]) -> DefaultConf
 
 
 def split_list(key: str, text: str) -> tuple[str, ...]:
-    """Split a LIST value at its commas; a blank one is the empty list.
+    """Split a LIST value at its commas; a blank one is the empty list, and a repeated element counts once.
 
-    Raises ConfigError for an empty element or one given twice, as Kafka 4.2 does.
+    Raises ConfigError for an empty element, as Kafka 4.2 does.
     """
     text = text.strip()
     elements = tuple(re.split(r"\s*,\s*", text)) if text else ()
     if "" in elements:
         raise ConfigError(f"{key}: an element of the list {text!r} is empty", metadata={"key": key})
-    doubles = [element for element, count in Counter(elements).items() if count > 1]
-    if doubles:
-        raise ConfigError(f"{key}: {min(doubles)!r} is in the list twice", metadata={"key": key})
-    return elements
+    return tuple(dict.fromkeys(elements))
 
 
 def _patterns(config: Mapping[str, str], key: str, default: Sequence[str]) -> PatternList:

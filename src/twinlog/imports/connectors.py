@@ -147,7 +147,7 @@ class ConnectorImport:
         if spec.distinct:
             elements = dict.fromkeys(element for element in split_list(setting.value) if element)
             if len(elements) < len(split_list(setting.value)):
-                # Kafka before 4.2 accepts them; there, too, an empty list matches nothing.
+                # Kafka before 4.2 accepts empty elements; there, too, an empty list matches nothing.
                 setting = setting.at(", ".join(elements))
         self._put(flow, key, setting)
 

@@ -140,6 +140,50 @@ def test_a_key_written_twice() -> None:
     assert str(notice) == "line 5: topics: is written again in line 6, which wins"
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("topics", "a, b, a"),
+        ("A->B.topics.exclude", "a,b,a"),
+        ("groups", "a, b, a"),
+        ("groups.exclude", "a, b, a"),
+        ("config.properties.exclude", "a, b, a"),
+    ],
+)
+def test_an_element_that_is_named_twice_counts_once_with_a_warning(key: str, value: str) -> None:
+    configuration = load_more(f"{key} = {value}", strict=True)
+    (notice,) = configuration.notices
+    assert notice.level is NoticeLevel.WARNING
+    assert str(notice) == f"line 5: {key}: 'a' is named twice and counts once"
+    flow = configuration.enabled_flows[0]
+    topics, groups = flow.configsync.topics, flow.checkpoint.groups
+    lists = (topics.include, topics.exclude, groups.include, groups.exclude)
+    assert ("a", "b") in (*lists, flow.configsync.config_properties_exclude)
+
+
+def test_an_alias_that_is_named_twice_is_one_cluster() -> None:
+    text = TWO_CLUSTERS.replace("clusters = A, B", "clusters = A, B, A")
+    configuration = load_text(text)
+    assert [str(notice) for notice in configuration.notices] == [
+        "line 1: clusters: 'A' is named twice and counts once"
+    ]
+    assert list(configuration.clusters) == ["A", "B"]
+    assert [str(flow.flow) for flow in configuration.flows] == ["A->B", "B->A"]
+
+
+def test_elements_of_a_provider_that_are_named_twice_are_not_shown() -> None:
+    text = TWO_CLUSTERS + (
+        "config.providers = env\n"
+        "config.providers.env.class = org.apache.kafka.common.config.provider.EnvVarConfigProvider\n"
+        "topics = ${env:TOPICS}\n"
+    )
+    configuration = load_text(text, environ={"TOPICS": "orders, users, orders"})
+    assert [str(notice) for notice in configuration.notices] == [
+        "line 7: topics: an element is named twice and counts once"
+    ]
+    assert configuration.enabled_flows[0].configsync.topics.include == ("orders", "users")
+
+
 def test_the_same_brokers_twice() -> None:
     text = TWO_CLUSTERS.replace("b:9092", "c:1, a:9092").replace("a:9092\n", "a:9092, c:1\n", 1)
     notices = load_text(text).notices

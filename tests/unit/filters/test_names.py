@@ -137,17 +137,22 @@ def test_a_list_that_fails_only_when_joined_is_named_whole() -> None:
 
 @pytest.mark.parametrize(
     ("text", "elements"),
-    [("", ()), ("  ", ()), ("a", ("a",)), (" a , b,c ", ("a", "b", "c")), ("a b,c", ("a b", "c"))],
+    [
+        ("", ()),
+        ("  ", ()),
+        ("a", ("a",)),
+        (" a , b,c ", ("a", "b", "c")),
+        ("a b,c", ("a b", "c")),
+        ("b, a, b", ("b", "a")),
+    ],
 )
 def test_lists_are_split_as_kafka_does(text: str, elements: tuple[str, ...]) -> None:
     assert split_list("topics", text) == elements
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"), [("a,,b", "is empty"), ("a,", "is empty"), ("a, b, a", "twice")]
-)
-def test_empty_and_double_elements_are_refused(text: str, problem: str) -> None:
-    with pytest.raises(ConfigError, match=f"topics: .*{problem}"):
+@pytest.mark.parametrize("text", ["a,,b", "a,"])
+def test_empty_elements_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"topics: .*is empty"):
         split_list("topics", text)
 
 

@@ -64,7 +64,7 @@ class KeySpec:
     other_classes: str = ""
     """The group of entry points with which other packages extend the choices of a class."""
     distinct: bool = False
-    """A list without empty and repeated elements (MM2 ≥ 4.2 refuses both)."""
+    """A list without empty elements, in which a repeated element counts once (as in MM2 ≥ 4.2)."""
     must_be_empty: bool = False
     aliases: tuple[str, ...] = ()
     """Older names of the key; the newer one takes precedence."""
@@ -92,7 +92,7 @@ def expected(spec: KeySpec) -> str:
         ValueType.ADDRESS: "HOST:PORT with a port from 0 to 65535",
     }[spec.type]
     if spec.distinct:
-        words += " without empty or repeated elements"
+        words += " without empty elements"
     if spec.minimum is not None and spec.maximum is not None:
         words += f" from {_shown(spec.minimum)} to {_shown(spec.maximum)}"
     elif spec.minimum is not None:
@@ -172,11 +172,9 @@ def _list(spec: KeySpec, text: str) -> tuple[str, ...]:
         raise ValueError("not empty")
     if spec.distinct and "" in elements:
         raise ValueError("an empty element")
-    if spec.distinct and len(set(elements)) < len(elements):
-        raise ValueError("a repeated element")
     if spec.choices and not set(elements) <= set(spec.choices):
         raise ValueError("not among the choices")
-    return elements
+    return tuple(dict.fromkeys(elements)) if spec.distinct else elements
 
 
 def _address(spec: KeySpec, text: str) -> str:

@@ -8,6 +8,7 @@ from twinlog.config.keys.client import is_secret
 from twinlog.config.keys.spec import KeySpec, Value, expected, parse_value
 from twinlog.config.keys.table import BY_NAME
 from twinlog.config.problems import Findings
+from twinlog.config.values.accepted import warn_of_reading
 from twinlog.config.values.precedence import Settings
 from twinlog.errors import ConfigError
 from twinlog.filters import PatternList
@@ -78,7 +79,9 @@ class SettingsReader:
         if prop is None:
             return fallback
         try:
-            return parse_value(spec, prop.value)
+            value = parse_value(spec, prop.value)
         except ValueError:
             self._findings.wrong_value(prop, expected(spec), secret=is_secret(name))
             return fallback
+        warn_of_reading(spec, prop, self._findings)
+        return value

@@ -45,6 +45,7 @@ SET, ADD, REMOVE, RESET = RuleOperation
         ([change(ADD, "topics", "carts")], {"topics": "orders, users, carts"}),
         ([change(ADD, "topics", "users, carts")], {"topics": "orders, users, carts"}),
         ([change(REMOVE, "topics", "orders")], {"topics": "users"}),
+        ([change(SET, "topics", "carts, users, carts")], {"topics": "carts, users"}),
         ([change(ADD, "topics.exclude", "old-.*")], {"topics.exclude": "old-.*"}),
         ([change(ADD, "topics", "carts"), change(REMOVE, "topics", "carts")], {}),
         ([change(SET, "topics", "carts"), change(RESET, "topics")], {}),
