@@ -8,7 +8,7 @@ from typing import Final
 
 from twinlog.config import ClientConfig, ConfigSyncSettings, Configuration, FlowConfig
 from twinlog.config.flow.filters import config_property_filter, group_filter
-from twinlog.config.values.live import LIVE_KEYS, live_overrides
+from twinlog.config.values.live import LIVE_KEYS, live_overrides, require_same_checkpoints
 from twinlog.filters import PatternList
 from twinlog.loops import refuse_loops
 from twinlog.model import Flow
@@ -64,6 +64,7 @@ def _configsync_flow(configuration: Configuration, config: FlowConfig) -> Config
             return flow_rules(config)
         changed = base.with_overrides(live_overrides(config.flow, values))
         refuse_loops(changed)
+        require_same_checkpoints(config, changed.flow(config.flow))
         return flow_rules(changed.flow(config.flow))
 
     return ConfigSyncFlow(

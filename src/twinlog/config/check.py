@@ -20,7 +20,7 @@ from twinlog.config.keys.spec import KeySpec, Scope, expected, parse_value
 from twinlog.config.keys.table import BY_ANY_NAME
 from twinlog.config.keys.twinlog import SPARK_CONF_PREFIX
 from twinlog.config.problems import Findings
-from twinlog.config.values.accepted import warn_of_reading
+from twinlog.config.values.accepted import tell_reading
 from twinlog.config.values.precedence import Settings
 from twinlog.model import ClusterAlias
 from twinlog.properties import Property
@@ -106,7 +106,7 @@ def _check_value(spec: KeySpec, prop: Property, findings: Findings) -> None:
     except ValueError:
         findings.wrong_value(prop, expected(spec), secret=is_secret(spec.name))
     else:
-        warn_of_reading(spec, prop, findings)
+        tell_reading(spec, prop, findings)
 
 
 def _verdict(

@@ -43,7 +43,8 @@ Security settings (`security.protocol`, `ssl.*`, `sasl.*`) and `bootstrap.server
 level, for all clusters.
 
 A flow `A->B` runs when `A->B.enabled` is true. Other pairs of clusters only carry heartbeats, unless
-`emit.heartbeats.enabled` or `A->B.emit.heartbeats.enabled` is false.
+`emit.heartbeats.enabled` or `A->B.emit.heartbeats.enabled` is false. As in MirrorMaker 2, a negative
+`emit.heartbeats.interval.seconds` (and so on) switches off like `emit.heartbeats.enabled=false`.
 
 Values may refer to `${env:NAME}`, `${file:/path/some.properties:key}` and `${dir:/path:name}`, through the
 providers that `config.providers` names (`EnvVarConfigProvider`, `FileConfigProvider`,

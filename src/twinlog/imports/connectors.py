@@ -240,7 +240,9 @@ class ConnectorImport:
         """Group offsets are derived from checkpoints, so without checkpoints there are none."""
         key, emits = "sync.group.offsets.enabled", self.draft.flow_value(flow, "emit.checkpoints.enabled")
         wanted = checkpoint.config.get(key)
-        if wanted is not None and java_boolean(wanted.value.strip()) and emits and not java_boolean(emits):
+        interval = self.draft.flow_value(flow, "emit.checkpoints.interval.seconds")
+        off = (emits and not java_boolean(emits)) or interval.strip().startswith("-")
+        if wanted is not None and java_boolean(wanted.value.strip()) and off:
             self.draft.decide_flow(flow, key, "false")
             self.draft.report.mapped(wanted, f"{flow}.{key}", "off, as the checkpoints are")
 

@@ -37,7 +37,9 @@ POLICIES = (
         ("groups", "a,", LIST),
         ("offset-syncs.topic.location", "here", "one of source, target"),
         ("offset.lag.max", "-1", "a whole number of at least 0 (records)"),
-        ("refresh.topics.interval.seconds", "0", "a number of at least 0.1 (s)"),
+        ("refresh.topics.interval.seconds", "0", "a number of at least 0.1 (s); negative = off"),
+        ("emit.heartbeats.interval.seconds", "soon", "a number of at least 0 (s); negative = off"),
+        ("twinlog.verify.interval.seconds", "-1", "a number of at least 0 (s)"),
         ("replication.policy.class", "com.example.Mine", POLICIES),
         (
             "topic.filter.class",
@@ -151,6 +153,14 @@ def test_without_syncs_or_checkpoints_the_flow_runs_and_groups_are_not_translate
 def test_group_offsets_need_both(key: str) -> None:
     found = problem(f"{key} = false", "sync.group.offsets.enabled = true")
     assert found == f"{FILE}:6: sync.group.offsets.enabled: needs {key}=true, but {key} is false"
+
+
+def test_group_offsets_need_checkpoints_whose_interval_is_not_negative() -> None:
+    found = problem("emit.checkpoints.interval.seconds = -1", "sync.group.offsets.enabled = true")
+    assert found == (
+        f"{FILE}:6: sync.group.offsets.enabled: needs emit.checkpoints.enabled=true, but "
+        "emit.checkpoints.interval.seconds is negative"
+    )
 
 
 def test_a_flow_that_is_not_enabled_has_no_checkpoints() -> None:

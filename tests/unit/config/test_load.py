@@ -7,6 +7,7 @@ import pytest
 from twinlog.config import (
     Address,
     AutoOffsetReset,
+    FlowConfig,
     LogFormat,
     NoticeLevel,
     OffsetsMode,
@@ -210,6 +211,53 @@ def test_settings_of_the_checkpoint_service() -> None:
     assert checkpoint.refresh_groups_interval_seconds == 5
     assert checkpoint.topic_replication_factor == 1
     assert checkpoint.connector_name == "MirrorCheckpointConnector"
+
+
+@pytest.mark.parametrize("prefix", ["", "A->B."])
+@pytest.mark.parametrize(
+    "task",
+    [
+        *("refresh.topics", "sync.topic.configs", "sync.topic.acls", "refresh.groups"),
+        *("emit.checkpoints", "sync.group.offsets", "emit.heartbeats"),
+    ],
+)
+def test_a_negative_interval_switches_off_as_in_mm2(task: str, prefix: str) -> None:
+    lines = (f"{prefix}{task}.enabled = true", f"{prefix}{task}.interval.seconds = -1")
+    configuration = load_more(*lines, strict=True)
+
+    def running(flow: FlowConfig) -> dict[str, bool]:
+        return {
+            "refresh.topics": flow.configsync.refresh_topics_enabled,
+            "sync.topic.configs": flow.configsync.sync_configs_enabled,
+            "sync.topic.acls": flow.configsync.sync_acls_enabled,
+            "refresh.groups": flow.checkpoint.refresh_groups_enabled,
+            "emit.checkpoints": flow.checkpoint.enabled,
+            "sync.group.offsets": flow.checkpoint.sync_group_offsets_enabled,
+            "emit.heartbeats": flow.heartbeat.enabled,
+        }
+
+    with_all = running(load_more(lines[0]).flow(A_TO_B))
+    assert running(configuration.flow(A_TO_B)) == {**with_all, task: False}
+    told = [notice for notice in configuration.notices if notice.level is NoticeLevel.INFO]
+    assert [str(notice) for notice in told] == [
+        f"line 6: {prefix}{task}.interval.seconds: is negative, which counts as {task}.enabled=false"
+    ]
+
+
+def test_the_interval_of_what_is_switched_off_by_it_is_the_default() -> None:
+    flow = load_more("sync.topic.acls.interval.seconds = -5", "emit.heartbeats.interval.seconds=-1").flow(
+        B_TO_A
+    )
+    assert flow.configsync.sync_acls_interval_seconds == 600
+    assert flow.heartbeat.interval_seconds == 1
+    assert not flow.heartbeat.enabled
+
+
+def test_checkpoints_that_a_negative_interval_switches_off_are_named() -> None:
+    configuration = load_more("emit.checkpoints.interval.seconds = -1")
+    assert "line 5: emit.checkpoints.interval.seconds: consumer groups of A->B are not translated" in [
+        str(notice) for notice in configuration.notices
+    ]
 
 
 def test_settings_of_configsync_and_heartbeat() -> None:

@@ -76,6 +76,16 @@ def test_three_connectors_become_one_flow() -> None:
     assert flow.clients.data_producer.properties["compression.type"] == "zstd"
 
 
+def test_group_sync_is_off_with_checkpoints_that_a_negative_interval_switches_off() -> None:
+    text = json.dumps([SOURCE, CHECKPOINT])
+    negative = text.replace('"groups": "app-.*"', '"emit.checkpoints.interval.seconds": "-1"')
+    found = imported(negative, offsets_topic="connect-offsets")
+
+    [flow] = read_back(found).flows
+    assert not flow.checkpoint.enabled
+    assert not flow.checkpoint.sync_group_offsets_enabled
+
+
 @pytest.mark.parametrize("form", ["list", "expand", "one", "config"])
 def test_every_form_in_which_rest_tells_a_connector_is_read(form: str) -> None:
     forms = {

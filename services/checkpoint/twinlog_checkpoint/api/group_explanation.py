@@ -138,7 +138,10 @@ def _syncs(facts: GroupFacts) -> Finding:
 
 def _group_sync(facts: GroupFacts) -> Finding:
     if not facts.group_sync_enabled:
-        message = "sync.group.offsets.enabled is false: checkpoints are written, and no offsets are committed"
+        message = (
+            "sync.group.offsets.enabled is false or its interval negative: checkpoints are written, and no"
+            " offsets are committed"
+        )
         return Finding(rule=Rule.GROUP_SYNC, passed=False, message=message)
     if facts.state_on_target is not None and facts.state_on_target not in WRITABLE_STATES:
         message = f"it is {facts.state_on_target} on the target: an active group owns its offsets"

@@ -168,7 +168,10 @@ def _standing_blocker(entry: HeartbeatFlow) -> Blocker | None:
     if not entry.emits:
         return Blocker(
             reason=Reason.HEARTBEATS_DISABLED,
-            message=f"{entry.flow}.emit.heartbeats.enabled is false, so no heartbeats are written",
+            message=(
+                f"{entry.flow}.emit.heartbeats.enabled is false or its interval negative, so no heartbeats"
+                " are written"
+            ),
         )
     if not entry.copies_heartbeats:
         return Blocker(

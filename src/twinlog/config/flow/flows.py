@@ -125,16 +125,19 @@ def _checkpoint(
     """Checkpoints need offset syncs. Where MM2's checkpoint connector alone would fail, checkpoints are off
     and a notice says so; requesting group offsets in spite of that is an error."""
     read, findings = sources.read, sources.findings
-    emit = read.boolean("emit.checkpoints.enabled")
-    sync_groups = read.boolean("sync.group.offsets.enabled")
+    emit, emit_seconds = read.repeated("emit.checkpoints")
+    sync_groups, sync_groups_seconds = read.repeated("sync.group.offsets")
+    refresh_groups, refresh_groups_seconds = read.repeated("refresh.groups")
     if enabled:
         for key, on in (("emit.checkpoints.enabled", emit), ("emit.offset-syncs.enabled", syncs.enabled)):
-            prop = read.property(key)
+            prop, state = read.property(key), "false"
+            if not on and read.boolean(key):
+                prop, state = read.property("emit.checkpoints.interval.seconds"), "negative"
             if on or prop is None:
                 continue
             wanted = read.property("sync.group.offsets.enabled")
             if sync_groups and wanted is not None:
-                findings.problem(wanted.key, f"needs {key}=true, but {prop.key} is false", line=wanted.line)
+                findings.problem(wanted.key, f"needs {key}=true, but {prop.key} is {state}", line=wanted.line)
             else:
                 findings.warning(
                     prop.key, f"consumer groups of {sources.flow} are not translated", line=prop.line
@@ -145,13 +148,11 @@ def _checkpoint(
         groups=Selection(include=read.patterns("groups"), exclude=read.patterns("groups.exclude")),
         topics=topics,
         offset_syncs_location=syncs.location,
-        emit_interval_seconds=max(
-            read.number("emit.checkpoints.interval.seconds"), SHORTEST_INTERVAL_SECONDS
-        ),
-        refresh_groups_enabled=read.boolean("refresh.groups.enabled"),
-        refresh_groups_interval_seconds=read.number("refresh.groups.interval.seconds"),
+        emit_interval_seconds=max(emit_seconds, SHORTEST_INTERVAL_SECONDS),
+        refresh_groups_enabled=refresh_groups,
+        refresh_groups_interval_seconds=refresh_groups_seconds,
         sync_group_offsets_enabled=sync_groups,
-        sync_group_offsets_interval_seconds=read.number("sync.group.offsets.interval.seconds"),
+        sync_group_offsets_interval_seconds=sync_groups_seconds,
         sync_group_deletes_enabled=read.boolean("twinlog.sync.group.deletes.enabled"),
         sync_group_deletes_grace_seconds=read.number("twinlog.sync.group.deletes.grace.seconds"),
         sync_group_deletes_max_per_hour=read.integer("twinlog.sync.group.deletes.max.per.hour"),
@@ -162,10 +163,11 @@ def _checkpoint(
 
 def _heartbeat(sources: FlowSources) -> HeartbeatSettings:
     read = sources.read
+    enabled, seconds = read.repeated("emit.heartbeats")
     return HeartbeatSettings(
         connector_name=precedence.connector_name(sources.raw, sources.flow, Connector.HEARTBEAT),
-        enabled=read.boolean("emit.heartbeats.enabled"),
-        interval_seconds=max(read.number("emit.heartbeats.interval.seconds"), SHORTEST_INTERVAL_SECONDS),
+        enabled=enabled,
+        interval_seconds=max(seconds, SHORTEST_INTERVAL_SECONDS),
         topic_replication_factor=read.integer("heartbeats.topic.replication.factor"),
     )
 
@@ -174,21 +176,24 @@ def _configsync(sources: FlowSources, topics: Selection) -> ConfigSyncSettings:
     read = sources.read
     for key in ("transforms", "predicates"):
         read.elements(key)
+    refresh, refresh_seconds = read.repeated("refresh.topics")
+    sync_configs, sync_configs_seconds = read.repeated("sync.topic.configs")
+    sync_acls, sync_acls_seconds = read.repeated("sync.topic.acls")
     return ConfigSyncSettings(
         topics=topics,
         forwarding_class=read.text("forwarding.admin.class"),
         heartbeats_replication_enabled=read.boolean("heartbeats.replication.enabled"),
-        refresh_topics_enabled=read.boolean("refresh.topics.enabled"),
-        refresh_topics_interval_seconds=read.number("refresh.topics.interval.seconds"),
+        refresh_topics_enabled=refresh,
+        refresh_topics_interval_seconds=refresh_seconds,
         replication_factor=read.integer("replication.factor"),
         config_properties_include=read.patterns("twinlog.sync.topic.configs.include"),
         config_properties_exclude=read.patterns("config.properties.exclude"),
         fixed_configs=_fixed_configs(sources),
         use_source_defaults=read.text("use.defaults.from") == "source",
-        sync_configs_enabled=read.boolean("sync.topic.configs.enabled"),
-        sync_configs_interval_seconds=read.number("sync.topic.configs.interval.seconds"),
-        sync_acls_enabled=read.boolean("sync.topic.acls.enabled"),
-        sync_acls_interval_seconds=read.number("sync.topic.acls.interval.seconds"),
+        sync_configs_enabled=sync_configs,
+        sync_configs_interval_seconds=sync_configs_seconds,
+        sync_acls_enabled=sync_acls,
+        sync_acls_interval_seconds=sync_acls_seconds,
         acl_mode=AclSyncMode(read.text("twinlog.sync.topic.acls.mode")),
         sync_quotas_enabled=read.boolean("twinlog.sync.client.quotas.enabled"),
         apply_automatically=read.text("twinlog.sync.mode") == "automatic",

@@ -28,6 +28,7 @@ def _key(
     scope: Scope = Scope.FLOW,
     unit: str = "",
     minimum: float | None = None,
+    negative_is_off: bool = False,
     choices: tuple[str, ...] = (),
     distinct: bool = False,
     must_be_empty: bool = False,
@@ -39,8 +40,8 @@ def _key(
 ) -> KeySpec:
     return KeySpec(
         name=name, type=value_type, default=default, scope=scope, services=services, meaning=meaning,
-        unit=unit, minimum=minimum, choices=choices, distinct=distinct, must_be_empty=must_be_empty,
-        aliases=aliases, mm2_default=mm2_default, other_classes=other_classes,
+        unit=unit, minimum=minimum, negative_is_off=negative_is_off, choices=choices, distinct=distinct,
+        must_be_empty=must_be_empty, aliases=aliases, mm2_default=mm2_default, other_classes=other_classes,
         remedy=remedy, no_effect=no_effect,
     )  # fmt: skip
 
@@ -55,8 +56,9 @@ def _seconds(
     mm2_default: str | None = None,
 ) -> KeySpec:
     return _key(
-        name, ValueType.NUMBER, default, services, meaning, unit="s", minimum=minimum, mm2_default=mm2_default
-    )
+        name, ValueType.NUMBER, default, services, meaning, unit="s", minimum=minimum, negative_is_off=True,
+        mm2_default=mm2_default,
+    )  # fmt: skip
 
 
 def _switch(name: str, default: str, services: tuple[Service, ...], meaning: str) -> KeySpec:

@@ -13,6 +13,11 @@ _Number = TypeVar("_Number", int, float)
 Value = bool | int | float | str | tuple[str, ...]
 
 
+SWITCH_SUFFIX = ".enabled"
+INTERVAL_SUFFIX = ".interval.seconds"
+"""A task that MM2 repeats has two keys: its switch and its interval."""
+
+
 class Service(StrEnum):
     SOURCE = "source"
     CHECKPOINT = "checkpoint"
@@ -56,6 +61,8 @@ class KeySpec:
     meaning: str
     unit: str = ""
     minimum: float | None = None
+    negative_is_off: bool = False
+    """`<task>.interval.seconds`: a negative value counts as `<task>.enabled=false`, as in MM2's Scheduler."""
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     """The allowed values, compared without case."""
@@ -97,7 +104,11 @@ def expected(spec: KeySpec) -> str:
         words += f" from {_shown(spec.minimum)} to {_shown(spec.maximum)}"
     elif spec.minimum is not None:
         words += f" of at least {_shown(spec.minimum)}"
-    return words + (f" ({spec.unit})" if spec.unit else "")
+    return (
+        words
+        + (f" ({spec.unit})" if spec.unit else "")
+        + ("; negative = off" if spec.negative_is_off else "")
+    )
 
 
 def _shown(number: float) -> str:
@@ -140,6 +151,8 @@ def _number(spec: KeySpec, text: str) -> float:
 
 
 def _ranged(spec: KeySpec, number: _Number) -> _Number:
+    if spec.negative_is_off and number < 0:
+        return number
     if spec.minimum is not None and number < spec.minimum:
         raise ValueError("too small")
     if spec.maximum is not None and number > spec.maximum:

@@ -8,6 +8,7 @@ the process, and shown to the sender.
 from collections.abc import Mapping
 from typing import Final
 
+from twinlog.config.flow.settings import FlowConfig
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
@@ -61,6 +62,18 @@ def live_overrides(flow: Flow, values: Mapping[str, str]) -> dict[str, str]:
             raise ConfigError(f"{named!r}: cannot be changed while a flow runs", metadata={"key": named})
     require_literals(values)
     return {f"{flow}.{key}": value for key, value in values.items()}
+
+
+def require_same_checkpoints(before: FlowConfig, after: FlowConfig) -> None:
+    """Raise ConfigError if live rules switch a flow's checkpoints on or off: only a start does that."""
+    if before.checkpoint.enabled is not after.checkpoint.enabled:
+        key = "emit.checkpoints.interval.seconds"
+        raise ConfigError(
+            f"{key}: a negative interval counts as emit.checkpoints.enabled=false, and checkpoints cannot be"
+            " switched on or off while a flow runs: write the interval into the properties file and restart,"
+            " or reset the rule",
+            metadata={"key": key},
+        )
 
 
 def require_literals(values: Mapping[str, str]) -> None:

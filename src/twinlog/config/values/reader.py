@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from twinlog.config.keys.client import is_secret
-from twinlog.config.keys.spec import KeySpec, Value, expected, parse_value
+from twinlog.config.keys.spec import INTERVAL_SUFFIX, SWITCH_SUFFIX, KeySpec, Value, expected, parse_value
 from twinlog.config.keys.table import BY_NAME
 from twinlog.config.problems import Findings
-from twinlog.config.values.accepted import warn_of_reading
+from twinlog.config.values.accepted import tell_reading
 from twinlog.config.values.precedence import Settings
 from twinlog.errors import ConfigError
 from twinlog.filters import PatternList
@@ -43,6 +43,18 @@ class SettingsReader:
 
     def number(self, name: str) -> float:
         return cast("float", self._value(name))
+
+    def repeated(self, task: str) -> tuple[bool, float]:
+        """Whether a task that MM2 repeats runs, and how often: `<task>.enabled` and
+        `<task>.interval.seconds`.
+
+        A negative interval switches it off, and reads as the default.
+        """
+        enabled, interval = self.boolean(f"{task}{SWITCH_SUFFIX}"), f"{task}{INTERVAL_SUFFIX}"
+        seconds = self.number(interval)
+        if seconds < 0:
+            return False, float(self._table[interval].default or 0)
+        return enabled, seconds
 
     def text(self, name: str) -> str:
         return cast("str", self._value(name))
@@ -83,5 +95,5 @@ class SettingsReader:
         except ValueError:
             self._findings.wrong_value(prop, expected(spec), secret=is_secret(name))
             return fallback
-        warn_of_reading(spec, prop, self._findings)
+        tell_reading(spec, prop, self._findings)
         return value

@@ -359,6 +359,21 @@ def test_a_changed_rule_that_would_make_a_loop_is_refused(tmp_path: Path) -> Non
         flow.with_values({"topics": "orders, u.*"})
 
 
+@pytest.mark.parametrize(("before", "after"), [("60", "-1"), ("-1", "60")])
+def test_a_negative_interval_in_a_rule_switches_off_and_is_refused_for_checkpoints(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+        f"emit.checkpoints.interval.seconds = {before}\n"
+    )
+    (flow,) = configsync_flows(load(file, environ={}))
+    assert Scope.ACLS not in flow.with_values({"sync.topic.acls.interval.seconds": "-1"}).intervals_seconds
+    with pytest.raises(ConfigError, match="write the interval into the properties file and restart"):
+        flow.with_values({"emit.checkpoints.interval.seconds": after})
+
+
 async def test_who_changed_what_is_on_the_log_with_before_and_after(flow: ConfigSyncRig) -> None:
     ann = Asked(by="CN=ann", peer="ipv4:10.0.0.7:4711")
     await flow.commands.update_rules([change(SET, "topics", "users")], asked=ann)
