@@ -16,7 +16,7 @@ from twinlog.config.keys.client import (
     SECURITY_KEYS,
     is_secret,
 )
-from twinlog.config.keys.spec import KeySpec, Scope, expected, parse_value
+from twinlog.config.keys.spec import KeySpec, Scope, expected, java_boolean, parse_value
 from twinlog.config.keys.table import BY_ANY_NAME
 from twinlog.config.keys.twinlog import SPARK_CONF_PREFIX
 from twinlog.config.problems import Findings
@@ -68,7 +68,7 @@ def check_keys(
 ) -> None:
     """Report keys that are not understood (with `strict` as problems), and check the values of the others."""
     for key, prop in raw.items():
-        verdict = _verdict(key, prop, clusters, findings)
+        verdict = _verdict(raw, prop, clusters, findings)
         if verdict is None:
             continue
         if verdict.spec is not None and not verdict.no_effect:
@@ -110,13 +110,14 @@ def _check_value(spec: KeySpec, prop: Property, findings: Findings) -> None:
 
 
 def _verdict(
-    key: str, prop: Property, clusters: Collection[ClusterAlias], findings: Findings
+    raw: Settings, prop: Property, clusters: Collection[ClusterAlias], findings: Findings
 ) -> _Verdict | None:
     """None when the place of the key is wrong and was reported, or cannot be judged because `clusters` is
     wrong."""
+    key = prop.key
     aliases = sorted(clusters, key=len, reverse=True)
     if "->" in key and not key.startswith(_OPEN_PREFIXES):
-        return _verdict_for_flow(key, prop, aliases, findings)
+        return _verdict_for_flow(raw, prop, aliases, findings)
     at_top = _at_top(key, clusters)
     if at_top == _FINE or (at_top.spec is not None and not at_top.no_effect):
         return at_top
@@ -132,8 +133,9 @@ def _other(clusters: Collection[ClusterAlias], alias: ClusterAlias) -> ClusterAl
 
 
 def _verdict_for_flow(
-    key: str, prop: Property, aliases: list[ClusterAlias], findings: Findings
+    raw: Settings, prop: Property, aliases: list[ClusterAlias], findings: Findings
 ) -> _Verdict | None:
+    key = prop.key
     for source in aliases:
         for target in aliases:
             prefix = f"{source}->{target}."
@@ -142,14 +144,31 @@ def _verdict_for_flow(
     if not aliases:
         return None
     source, _, rest = key.partition("->")
-    target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.partition(".")[0])
+    target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), _unknown_target(rest))
     strangers = [repr(alias) for alias in (source, target) if alias not in aliases]
+    if strangers and not _may_be_enabled(raw, f"{source}->{target}.enabled"):
+        # A line that was left over when a cluster was removed: MM2 reads only the flows of its clusters.
+        are = "are" if len(strangers) > 1 else "is"
+        return _Verdict(instead=f"{', '.join(strangers)} {are} not in clusters")
     if strangers:
         text = f"no such cluster: {', '.join(strangers)}; clusters: {', '.join(sorted(aliases))}"
     else:
         text = "a cluster is never replicated into itself"
     findings.problem(key, text, line=prop.line)
     return None
+
+
+def _unknown_target(rest: str) -> ClusterAlias:
+    """The alias at the beginning of `<alias>.<key>`; aliases may contain dots."""
+    parts = rest.split(".")
+    ends = (at for at in range(1, len(parts)) if ".".join(parts[at:]) in BY_ANY_NAME)
+    return ".".join(parts[: next(ends, 1)])
+
+
+def _may_be_enabled(raw: Settings, switch: str) -> bool:
+    """A reference counts as true, because it is not resolved yet."""
+    value = raw[switch].value.strip() if switch in raw else ""
+    return java_boolean(value) or "${" in value
 
 
 def _at_top(key: str, clusters: Collection[ClusterAlias]) -> _Verdict:

@@ -40,6 +40,9 @@ from unit.config.config_files import FILE, TWO_CLUSTERS, load_more, load_text
             "has no effect here: write it for a client, as A.consumer.fetch.max.bytes",
         ),
         ("C.bootstrap.servers = c:1", "has no effect here: 'C' is not in clusters"),
+        ("C->A.enabled = false", "has no effect here: 'C' is not in clusters"),
+        ("A->C.topics = orders", "has no effect here: 'C' is not in clusters"),
+        ("C->D.emit.heartbeats.enabled = true", "has no effect here: 'C', 'D' are not in clusters"),
     ],
 )
 def test_what_is_not_understood_is_a_warning_and_an_error_when_strict(line: str, expected: str) -> None:

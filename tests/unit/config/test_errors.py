@@ -72,6 +72,8 @@ def test_a_comment_behind_a_value_is_found_out() -> None:
     [
         ("A->C.enabled = true", "A->C.enabled: no such cluster: 'C'; clusters: A, B"),
         ("C->D.enabled = true", "C->D.enabled: no such cluster: 'C', 'D'; clusters: A, B"),
+        ("A->eu.west.enabled = true", "A->eu.west.enabled: no such cluster: 'eu.west'; clusters: A, B"),
+        ("A->C.enabled = ${env:C}", "A->C.enabled: no such cluster: 'C'; clusters: A, B"),
         ("A->A.enabled = true", "A->A.enabled: a cluster is never replicated into itself"),
         (
             "A->B.exactly.once.support = required\nA.consumer.isolation.level = read_uncommitted",
@@ -85,6 +87,14 @@ def test_a_comment_behind_a_value_is_found_out() -> None:
 )
 def test_refused(lines: str, expected: str) -> None:
     assert problem(lines) == f"{FILE}:5: {expected}"
+
+
+def test_every_line_of_an_enabled_flow_without_its_cluster_is_refused() -> None:
+    found = problems(TWO_CLUSTERS + "A->C.topics = orders\nA->C.enabled = true")
+    assert found == [
+        f"{FILE}:5: A->C.topics: no such cluster: 'C'; clusters: A, B",
+        f"{FILE}:6: A->C.enabled: no such cluster: 'C'; clusters: A, B",
+    ]
 
 
 def test_a_pattern_that_does_not_compile_names_its_line() -> None:
