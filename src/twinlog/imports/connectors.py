@@ -167,8 +167,9 @@ class ConnectorImport:
             if keeps_names:
                 self.draft.report.to_do(
                     setting,
-                    "an empty separator cannot be used: internal topics are named with dots, so groups are"
-                    " translated from the records on that Twinlog copies",
+                    "an empty separator is left out: internal topics are named with dots, as before Kafka"
+                    f" 3.1. If MirrorMaker 2 named its offset syncs without dots, write {flow}.{key}= into"
+                    " the file, or groups are translated only from the records on that Twinlog copies",
                     becomes=f"{flow}.{key}",
                 )
             else:

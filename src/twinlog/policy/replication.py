@@ -70,7 +70,8 @@ class DefaultReplicationPolicy:
     """`orders` of cluster `A` is called `A.orders` on the target.
 
     Any ordinary topic with the separator in its name looks remote (`orders.v1` has the source `orders`), as
-    in MM2. Raises ConfigError when the separator cannot be part of a topic name.
+    in MM2. Raises ConfigError when the separator cannot be part of a topic name, or is empty and copies are
+    named by it.
     """
 
     separator: str = DEFAULT_SEPARATOR
@@ -79,7 +80,7 @@ class DefaultReplicationPolicy:
 
     def __post_init__(self) -> None:
         for separator in (self.separator, self.internal_separator):
-            if not separator or _UNUSABLE_SEPARATOR.search(separator):
+            if (self.tracks_topic_sources and not separator) or _UNUSABLE_SEPARATOR.search(separator):
                 raise ConfigError(
                     f"replication.policy.separator {separator!r} cannot be used: expected one or more of "
                     "the characters allowed in topic names (letters, digits, '.', '_', '-')",
@@ -94,6 +95,9 @@ class DefaultReplicationPolicy:
         return f"{source}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> ClusterAlias | None:
+        if not self.separator:
+            # MM2 takes the first letter for the alias (`h` of `heartbeats`), and then knows no heartbeats.
+            return None
         source, separator, rest = topic.partition(self.separator)
         # Java's String.split drops trailing empty pieces: `a.` and `a..` have one piece and are not remote.
         return source if separator and not self._is_only_separators(rest) else None
@@ -142,7 +146,8 @@ class DefaultReplicationPolicy:
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
     """Topics keep their names, so a name does not tell its origin, and A->B->A loops cannot be detected.
 
-    Names that end with `heartbeats` follow the default policy.
+    Names that end with `heartbeats` follow the default policy. The separator may be empty: it is only part of
+    the names of copied heartbeats and internal topics.
     """
 
     source_cluster_alias: ClusterAlias | None = None

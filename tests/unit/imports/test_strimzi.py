@@ -266,6 +266,7 @@ def test_strimzis_own_identity_policy_of_old_becomes_kafkas() -> None:
         "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
     )
     assert "internal topics are named with dots" in texts(found, Fate.TO_DO)
+    assert "replication.policy.separator=" in texts(found, Fate.TO_DO)
 
 
 def test_an_empty_separator_that_names_copies_is_impossible() -> None:

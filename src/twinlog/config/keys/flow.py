@@ -91,7 +91,8 @@ _COMMON = (
          choices=(f"{_MM2}.DefaultReplicationPolicy", f"{_MM2}.IdentityReplicationPolicy"),
          other_classes=POLICIES),
     _key("replication.policy.separator", ValueType.TEXT, ".", ALL_SERVICES,
-         "The separator between alias and topic in the names of replicated and internal topics."),
+         "The separator between alias and topic in the names of replicated and internal topics. It may be"
+         " empty with IdentityReplicationPolicy."),
     _key("replication.policy.internal.topic.separator.enabled", ValueType.BOOLEAN, "true", ALL_SERVICES,
          "Whether the names of the offset-syncs and checkpoints topics use the configured separator, too; "
          "false = they use a dot."),
