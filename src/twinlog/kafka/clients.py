@@ -101,11 +101,16 @@ def bootstrap_servers(properties: Mapping[str, str], *, alias: str = "") -> list
 
 
 def aiokafka_client_options(
-    properties: Mapping[str, str], *, alias: str = "", client_id_suffix: str = ""
+    properties: Mapping[str, str],
+    *,
+    alias: str = "",
+    client_id_suffix: str = "",
+    access: ClusterAccess | None = None,
 ) -> dict[str, Any]:
     """Keyword arguments for `AIOKafkaClient` (and everything based on it), with an SSLContext if TLS is on.
     The suffix distinguishes several clients of one process: `client.id` is the configured one, else
-    `twinlog`."""
+    `twinlog`. `access` was created earlier from the properties: then no file is read here, because each
+    connection reads what has changed."""
     apply_aiokafka_fixes()
     options: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers(properties, alias=alias),
@@ -115,20 +120,27 @@ def aiokafka_client_options(
     idle = idle_ms(properties, alias)
     if idle is not None:
         options["connections_max_idle_ms"] = idle if idle >= 0 else None
-    options.update(_aiokafka_security(ClusterAccess(properties, alias=alias)))
+    options.update(_aiokafka_security(ClusterAccess(properties, alias=alias) if access is None else access))
     return options
 
 
 def aiokafka_producer_options(
-    properties: Mapping[str, str], *, alias: str = "", client_id_suffix: str = ""
+    properties: Mapping[str, str],
+    *,
+    alias: str = "",
+    client_id_suffix: str = "",
+    access: ClusterAccess | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments for an idempotent `AIOKafkaProducer`; acks is always `all`.
+    """Keyword arguments for an idempotent `AIOKafkaProducer`; acks is always `all`. `access` as for
+    `aiokafka_client_options`.
 
     A transactional producer also needs `transactional_id`; `transaction.timeout.ms` is passed on if it is
     set. A configured `acks` below `all` is ignored, because positions may only follow data that the target
     cannot lose.
     """
-    options = aiokafka_client_options(properties, alias=alias, client_id_suffix=client_id_suffix)
+    options = aiokafka_client_options(
+        properties, alias=alias, client_id_suffix=client_id_suffix, access=access
+    )
     options.update(whole_numbers(properties, _PRODUCER_NUMBERS, alias))
     options.update(
         whole_numbers(properties, {"transaction.timeout.ms": "transaction_timeout_ms"}, alias, minimum=1)

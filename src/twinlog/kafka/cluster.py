@@ -66,8 +66,10 @@ class _Cluster(
         self._timeout_seconds = timeout_seconds
         self._suffix = client_id_suffix
         self._fetch_options = fetch_options(properties, alias=alias)
-        access = ClusterAccess(properties, alias=alias)
-        require_kerberos_of_admin(access, alias=alias)
+        # One for all clients: where files cannot be used, a new one would fail, and this one has the earlier
+        # credentials.
+        self._access = ClusterAccess(properties, alias=alias)
+        require_kerberos_of_admin(self._access, alias=alias)
         self._admin = AdminSession(
             alias,
             partial(
@@ -76,16 +78,16 @@ class _Cluster(
                 alias=alias,
                 client_id_suffix=client_id_suffix,
                 timeout_seconds=timeout_seconds,
-                access=access,
+                access=self._access,
             ),
             timeout_seconds=timeout_seconds,
-            access=access,
+            access=self._access,
         )
         self._wire = self._session()
         coordinators = GroupCoordinators(self._wire)
         self._offsets = GroupOffsetsClient(self._wire, coordinators)
         self._descriptions = GroupDescriptionsClient(self._wire, coordinators)
-        aiokafka_producer_options(properties, alias=alias)
+        aiokafka_producer_options(properties, alias=alias, access=self._access)
 
     def __repr__(self) -> str:
         return f"<KafkaCluster {self._alias}>"
@@ -98,7 +100,7 @@ class _Cluster(
         await self._wire.close()
 
     def reader(self, *, read_committed: bool = True) -> ManagedReader:
-        """A reader with its own connection. Raises ConfigError if files of the properties no longer exist."""
+        """A reader with its own connection."""
         return KafkaLogReader(
             self._session(),
             self._fetch_options,
@@ -107,9 +109,9 @@ class _Cluster(
         )
 
     def writer(self) -> ManagedWriter:
-        """A writer with its own producer. Raises ConfigError if files of the properties no longer exist."""
+        """A writer with its own producer."""
         options = aiokafka_producer_options(
-            self._properties, alias=self._alias, client_id_suffix=self._suffix
+            self._properties, alias=self._alias, client_id_suffix=self._suffix, access=self._access
         )
         return KafkaLogWriter(self._alias, options, timeout_seconds=self._timeout_seconds)
 
@@ -133,5 +135,7 @@ class _Cluster(
         )
 
     def _session(self) -> DataClientPool:
-        options = aiokafka_client_options(self._properties, alias=self._alias, client_id_suffix=self._suffix)
+        options = aiokafka_client_options(
+            self._properties, alias=self._alias, client_id_suffix=self._suffix, access=self._access
+        )
         return DataClientPool(self._alias, options, timeout_seconds=self._timeout_seconds)

@@ -3,16 +3,21 @@
 import logging
 import ssl
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from twinlog.errors import ConfigError
+from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.options import librdkafka_options
 from twinlog.kafka.clients import (
     aiokafka_client_options,
 )
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import client_security
 from twinlog.local.tls import CertificateAuthority
 from unit.kafka.test_clients import LOGIN, SERVERS
@@ -125,3 +130,51 @@ def test_reprs_hide_secrets(authority: CertificateAuthority) -> None:
     shown = repr(client_security(properties))
     assert "hush" not in shown
     assert "PRIVATE" not in shown
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 200, None], ids=["empty", "half written", "missing"])
+async def test_a_cluster_makes_clients_while_its_keystore_is_being_renewed(
+    authority: CertificateAuthority, tmp_path: Path, kept_bytes: int | None
+) -> None:
+    """They have the last usable credentials."""
+    store = tmp_path / "identity.pem"
+    identity = authority.issue_for_user("alice").read_bytes()
+    store.write_bytes(identity)
+    async with open_cluster(
+        "A", tls(authority) | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
+    ) as cluster:
+        if kept_bytes is None:
+            store.unlink()
+        else:
+            store.write_bytes(identity[:kept_bytes])
+        async with cluster.reader(), cluster.writer():
+            cluster.candidate("group", name=lambda: "one", session_seconds=10.0)
+
+
+async def test_an_admin_client_takes_credentials_that_another_client_reads_while_it_is_opened(
+    authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    store = tmp_path / "identity.pem"
+    store.write_bytes(authority.issue_for_user("alice").read_bytes())
+    renewed = authority.issue_for_user("bob").read_bytes()
+    properties = tls(authority) | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
+    access = ClusterAccess(properties)
+    made: list[Mapping[str, Any]] = []
+
+    def options() -> Mapping[str, Any]:
+        made.append(librdkafka_options(properties, access=access))
+        if len(made) == 1:
+            store.write_bytes(renewed)
+            access.refresh()
+        return made[-1]
+
+    def answer(_admin: AdminClient, _seconds: float) -> "Future[Any]":
+        future: Future[Any] = Future()
+        future.set_result(None)
+        return future
+
+    session = AdminSession("A", options, timeout_seconds=30.0, access=access)
+    for _ in range(3):
+        await session.one("ask", answer)
+    session.close()
+    assert [each["ssl.certificate.pem"].strip() in renewed.decode() for each in made] == [False, True]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import random
 
@@ -104,11 +105,20 @@ class Checkpointer:
         self._restored, self._learned, self.passes, self._next_pass_at = False, False, 0, 0.0
         self._backoff.reset()
         self.tail.kept.begin()
-        async with self.writer_cluster.writer() as writer, asyncio.TaskGroup() as tasks:
+        writer: LogWriter | None = None
+
+        async def tick() -> None:
+            nonlocal writer
+            if writer is None:
+                # In the retried step, because it may raise ConfigError.
+                writer = await stack.enter_async_context(self.writer_cluster.writer())
+            await self._tick(writer)
+
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._watch_clusters(stop), name=f"clusters of {self.entry.flow}")
             await retrying_loop(
                 f"checkpoints {self.entry.flow}",
-                lambda: self._tick(writer),
+                tick,
                 stop=stop,
                 interval_seconds=lambda: self._next_pass_at - self.clock.monotonic(),
                 backoff=self._backoff,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import random
 
@@ -40,6 +41,7 @@ OnHeartbeat = Callable[[ClusterAlias, str, Heartbeat, int], None]
 class _Tail:
     topic: str
     stop: asyncio.Event
+    reader: LogReader | None = None
     next_offset: int | None = None
     live_from: int = 0
     """Records before this offset existed when the watch began: they date the path, but do not measure a
@@ -122,10 +124,10 @@ class HeartbeatWatcher:
 
     async def _run_tail(self, tail: _Tail) -> None:
         name = f"tail {tail.topic} on {self.alias}"
-        async with self.cluster.reader() as reader:
+        async with AsyncExitStack() as stack:
             await retrying_loop(
                 name,
-                lambda: self._step(tail, reader),
+                lambda: self._step(tail, stack),
                 stop=tail.stop,
                 interval_seconds=0.0,
                 backoff=Backoff(initial_seconds=0.2, max_seconds=5.0, random=random),
@@ -134,14 +136,19 @@ class HeartbeatWatcher:
                 grace_seconds=0.0,
             )
 
-    async def _step(self, tail: _Tail, reader: LogReader) -> None:
+    async def _step(self, tail: _Tail, stack: AsyncExitStack) -> None:
         """Read new records. A position that fell out of the log is looked up again, because only new
         heartbeats matter."""
+        if tail.reader is None:
+            # In the retried step, because it may raise ConfigError.
+            tail.reader = await stack.enter_async_context(self.cluster.reader())
         partition = TopicPartition(tail.topic, HEARTBEATS_PARTITION)
         try:
             if tail.next_offset is None:
                 tail.next_offset, tail.live_from = await self._start(partition)
-            fetched = await reader.fetch(partition, tail.next_offset, max_wait_seconds=FETCH_WAIT_SECONDS)
+            fetched = await tail.reader.fetch(
+                partition, tail.next_offset, max_wait_seconds=FETCH_WAIT_SECONDS
+            )
         except TwinlogError as error:
             if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
                 tail.next_offset = None

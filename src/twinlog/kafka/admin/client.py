@@ -208,18 +208,20 @@ class AdminSession:
                 self._discard()
         if self._admin is not None:
             return self._admin
+        # Before the options, because another client of the cluster may read new credentials meanwhile.
+        version = 0 if self._access is None else self._access.version
         options = {} if self._closed else await asyncio.to_thread(self._options)
         if "oauth_cb" in options:
             # A client that gets no token reports nothing more.
             await asyncio.to_thread(options["oauth_cb"], "")
-        return self._made(options)
+        return self._made(options, version)
 
-    def _made(self, options: Mapping[str, Any]) -> AdminClient:
+    def _made(self, options: Mapping[str, Any], version: int) -> AdminClient:
         """The client that another call has opened meanwhile, or a new one."""
         if self._closed:
             raise StateError(f"the connection to cluster {self.alias} is closed", reason="CLIENT_CLOSED")
         if self._admin is None:
-            self._version = 0 if self._access is None else self._access.version
+            self._version = version
             self._admin = AdminClient({**options, "error_cb": self._on_error}, logger=_DebugLog())
         return self._admin
 

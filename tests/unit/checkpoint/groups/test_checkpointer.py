@@ -4,8 +4,11 @@ import asyncio
 
 import pytest
 
-from twinlog.errors import KafkaError
+from twinlog.errors import ConfigError, KafkaError, TwinlogError
+from twinlog.kafka.ports import ManagedWriter
 from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, CheckpointFlowRig, KnownTopics, turns
 from unit.checkpoint.groups.checkpointer_rig import (
@@ -242,6 +245,31 @@ async def test_a_cluster_that_hangs_is_told_while_a_pass_waits_for_it(flow: Chec
             (row,) = checkpointer.table.rows()
             stop.set()
     assert (row.translation.verdict, row.translation.downstream_offset) == (Verdict.TARGET_UNREADABLE, 20)
+
+
+async def test_a_writer_that_cannot_be_opened_is_told_and_opened_later(flow: CheckpointFlowRig) -> None:
+    class RenewedStore(FakeCluster):
+        refusals = 1
+
+        def writer(self) -> ManagedWriter:
+            if self.refusals:
+                self.refusals -= 1
+                raise ConfigError("ssl.keystore.location: it holds no private key")
+            return flow.target.writer()
+
+    await flow.write_sync("orders", 10, 20)
+    flow.source.set_group("g", {TopicPartition("orders", 0): 10})
+    async with flow.ready() as checkpointer:
+        checkpointer.writer_cluster = RenewedStore("B")
+        problems: list[TwinlogError | None] = []
+        checkpointer.table.on_change = lambda: problems.append(checkpointer.table.problem)
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(checkpointer.run(stop), name="owner")
+            await eventually(lambda: checkpointer.passes > 0 and len(problems) > 1)
+            stop.set()
+    assert isinstance(problems[0], ConfigError)
+    assert problems[-1] is None
 
 
 async def test_a_missing_syncs_topic_is_no_sync(flow: CheckpointFlowRig) -> None:
