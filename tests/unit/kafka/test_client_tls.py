@@ -1,14 +1,20 @@
 """TLS of Kafka clients: trust, identity and the check of names reach both libraries."""
 
+import datetime as dt
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from twinlog.errors import ConfigError
 from twinlog.kafka.admin.client import AdminSession
@@ -117,6 +123,64 @@ def test_a_wrong_store_is_named(
         aiokafka_client_options(tls(authority) | dict(change), alias="A")
     assert f"cluster 'A': {key}: " in str(raised.value)
     assert problem in str(raised.value)
+
+
+def another_key(authority: CertificateAuthority) -> str:
+    """A key, and the certificate of another one."""
+    key, border, _ = authority.issue_for_user("alice").read_text().partition("-----BEGIN CERTIFICATE-----")
+    return key + border + authority.issue_for_user("bob").read_text().partition(border)[2]
+
+
+def short_key(_authority: CertificateAuthority) -> str:
+    """An RSA key of 1024 bits with its certificate."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "alice")])
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(start)
+        .not_valid_after(start + dt.timedelta(days=3650))
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return (private + certificate.public_bytes(Encoding.PEM)).decode()
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+@pytest.mark.parametrize(
+    ("identity_of", "reason"), [(another_key, "KEY_VALUES_MISMATCH"), (short_key, "EE_KEY_TOO_SMALL")]
+)
+def test_a_client_certificate_that_openssl_refuses_is_named(
+    authority: CertificateAuthority,
+    tmp_path: Path,
+    identity_of: Callable[[CertificateAuthority], str],
+    reason: str,
+    in_file: bool,
+) -> None:
+    identity = identity_of(authority)
+    store = tmp_path / "identity.pem"
+    store.write_text(identity)
+    given = (
+        {"ssl.keystore.location": str(store)}
+        if in_file
+        else {"ssl.keystore.key": identity, "ssl.keystore.certificate.chain": identity}
+    )
+    with pytest.raises(ConfigError) as raised:
+        aiokafka_client_options(tls(authority) | {"ssl.keystore.type": "PEM"} | given, alias="A")
+    key = "ssl.keystore.location" if in_file else "ssl.keystore.key"
+    assert str(raised.value).startswith(f"cluster 'A': {key}: ")
+    assert reason in str(raised.value)
+    assert not any(line in str(raised.value) for line in identity.splitlines())
+
+
+def test_cipher_suites_that_openssl_does_not_have_are_named(authority: CertificateAuthority) -> None:
+    suites = {"ssl.cipher.suites": "TLS_DHE_ECDSA_WITH_AES_128_GCM_SHA256"}
+    with pytest.raises(ConfigError, match=r"cluster 'A': ssl\.cipher\.suites: .*No cipher can be selected"):
+        aiokafka_client_options(tls(authority) | suites, alias="A")
 
 
 def test_reprs_hide_secrets(authority: CertificateAuthority) -> None:

@@ -33,7 +33,8 @@ class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
     """The credentials of one client of one cluster. Several threads may share it."""
 
     def __init__(self, properties: Mapping[str, str], *, alias: str = "") -> None:
-        """Raises ConfigError for settings that cannot be followed, and for files that cannot be read."""
+        """Raises ConfigError for settings that cannot be followed, for files that cannot be read, and for
+        certificates and keys that OpenSSL refuses."""
         self._alias = alias
         self._properties = properties
         self._lock = threading.Lock()
@@ -44,7 +45,7 @@ class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
         self._seen = _state(properties)
         self._unusable: object = None
         self.security: ClientSecurity = client_security(properties, alias=alias)
-        self.context: ssl.SSLContext | None = _context(self.security)
+        self.context: ssl.SSLContext | None = _context(self.security, alias)
 
     def refresh(self) -> None:
         """Read what has changed. Blocks on files; raises nothing."""
@@ -57,7 +58,7 @@ class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
                 return
             try:
                 security = client_security(fresh, alias=self._alias)
-                context = _context(security)
+                context = _context(security, self._alias)
             except (ConfigError, OSError, ValueError) as error:
                 self._unusable = state
                 log.warning("credentials_unusable: the earlier ones stay in use: %s", error)
@@ -99,5 +100,5 @@ def _stamp(path: str) -> object:
     return state.st_mtime_ns, state.st_size, state.st_ino
 
 
-def _context(security: ClientSecurity) -> ssl.SSLContext | None:
-    return None if security.tls is None else ssl_context(security.tls)
+def _context(security: ClientSecurity, alias: str) -> ssl.SSLContext | None:
+    return None if security.tls is None else ssl_context(security.tls, alias)

@@ -4,7 +4,8 @@ clients."""
 import secrets
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -24,25 +25,33 @@ class TlsTrust:
     identity: ClientIdentity | None
     check_hostname: bool
     limits: TlsLimits = field(default_factory=TlsLimits)
+    trusted_key: str = "ssl.truststore.location"
+    """The setting that the trusted certificates come from."""
+    identity_key: str = "ssl.keystore.location"
+    """The setting that the identity comes from."""
 
 
-def ssl_context(trust: TlsTrust) -> ssl.SSLContext:
+def ssl_context(trust: TlsTrust, alias: str = "") -> ssl.SSLContext:
     """A context for asyncio clients. Like Java, it also trusts a broker's own certificate in the
-    truststore."""
+    truststore. Raises ConfigError for what OpenSSL refuses."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = trust.check_hostname
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if trust.limits.most == TLS_1_2:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
     if trust.limits.ciphers:
-        context.set_ciphers(trust.limits.ciphers)
+        with _taken_by_openssl(alias, "ssl.cipher.suites", "name suites that this OpenSSL has"):
+            context.set_ciphers(trust.limits.ciphers)
     if trust.trusted_pem is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
-        context.load_verify_locations(cadata=trust.trusted_pem)
+        with _taken_by_openssl(alias, trust.trusted_key, "check its certificates"):
+            context.load_verify_locations(cadata=trust.trusted_pem)
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if trust.identity is not None:
-        _load_identity(context, trust.identity)
+        remedy = "use a key that belongs to the certificate (RSA: from 2048 bits), and no SHA-1 signatures"
+        with _taken_by_openssl(alias, trust.identity_key, remedy):
+            _load_identity(context, trust.identity)
     return context
 
 
@@ -60,6 +69,8 @@ def tls_trust(properties: Mapping[str, str], alias: str = "") -> TlsTrust:
         identity=_identity(properties, alias),
         check_hostname=algorithm == "https",
         limits=_tls_limits(properties, alias),
+        trusted_key=_trusted_key(properties),
+        identity_key=_identity_key(properties),
     )
 
 
@@ -92,7 +103,7 @@ def _trusted(properties: Mapping[str, str], alias: str) -> str | None:
     if not (inline or location):
         return None
     _store_type(properties, "ssl.truststore.type", alias)
-    key = "ssl.truststore.certificates" if inline else "ssl.truststore.location"
+    key = _trusted_key(properties)
     store = inline.encode() if inline else _read_file(location, key, alias)
     # Imported where a store is read: the library would cost every process without stores 10 MB.
     from twinlog.kafka.security.keystores import read_trusted
@@ -119,7 +130,7 @@ def _identity(properties: Mapping[str, str], alias: str) -> ClientIdentity | Non
     if not (location or inline_key):
         return None
     _store_type(properties, "ssl.keystore.type", alias)
-    key = "ssl.keystore.location" if location else "ssl.keystore.key"
+    key = _identity_key(properties)
     key_password = properties.get("ssl.key.password")
     from twinlog.kafka.security.keystores import pem_identity, read_identity
 
@@ -131,6 +142,27 @@ def _identity(properties: Mapping[str, str], alias: str) -> ClientIdentity | Non
     except StoreError as error:
         hint = "ssl.keystore.password and ssl.key.password"
         raise refused(alias, key, _store_problem(location, error, hint)) from error
+
+
+def _trusted_key(properties: Mapping[str, str]) -> str:
+    inline = properties.get("ssl.truststore.certificates", "").strip()
+    return "ssl.truststore.certificates" if inline else "ssl.truststore.location"
+
+
+def _identity_key(properties: Mapping[str, str]) -> str:
+    location = properties.get("ssl.keystore.location", "").strip()
+    return "ssl.keystore.location" if location else "ssl.keystore.key"
+
+
+@contextmanager
+def _taken_by_openssl(alias: str, key: str, remedy: str) -> Iterator[None]:
+    """Raises ConfigError about the key, with OpenSSL's reason, for what OpenSSL refuses."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # SSLError is an OSError.
+        words = " ".join(map(str, error.args)).rstrip(".")
+        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or words
+        raise refused(alias, key, f"OpenSSL does not take it ({why}); {remedy}") from error
 
 
 def _store_type(properties: Mapping[str, str], key: str, alias: str) -> None:
