@@ -96,9 +96,11 @@ class HeartbeatWatcher:
         """The replicated heartbeats topics that exist now. Raises KafkaError."""
         now = self.clock.monotonic()
         if now >= self._list_at:
-            topics = heartbeat_topics(self.policy, await self.admin.list_topics())
+            listed = await self.admin.list_topics()
             self._list_at = now + LIST_INTERVAL_SECONDS
-            return frozenset(topics - {self.policy.heartbeats_topic()})
+            # Flows with other policies write to this cluster, too: `policy` may not recognise their topics.
+            topics = heartbeat_topics(self.policy, listed) | self.expected.intersection(listed)
+            return topics - {self.policy.heartbeats_topic()}
         described = await self.admin.describe_topics(self.expected | self._tails.keys())
         gone = {
             name

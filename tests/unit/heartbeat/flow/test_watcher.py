@@ -49,6 +49,18 @@ async def test_the_topics_of_the_cluster_are_not_all_listed_every_few_seconds() 
     assert len(listed) == 2
 
 
+async def test_an_expected_topic_with_another_separator_is_kept_when_all_topics_are_listed() -> None:
+    """A watcher has the policy of one flow, and the flows into its cluster may have others."""
+    clock = FakeClock()
+    cluster = FakeCluster("C", clock=clock)
+    for topic in ("heartbeats", "A.heartbeats", "B_heartbeats", "X_heartbeats"):
+        cluster.add_topic(topic)
+    watcher = watcher_of(cluster, clock, {}, "A.heartbeats", "B_heartbeats", "D_heartbeats")
+    for _ in range(26):  # two minutes: three listings
+        assert await watcher.topics() == {"A.heartbeats", "B_heartbeats"}
+        clock.advance(5)
+
+
 async def test_a_topic_that_may_not_be_read_is_told_until_it_may() -> None:
     clock = FakeClock()
     cluster = FakeCluster("B", clock=clock)
