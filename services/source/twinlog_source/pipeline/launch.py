@@ -10,6 +10,7 @@ import os
 import shlex
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ DIRECTORY_PREFIX = "twinlog-spark-"
 PRIVATE = 0o077
 """The umask of the JVM and of the Python workers."""
 
+ANSWER_SECONDS = 60.0
+"""How long a JVM may take until it answers. It takes a second, and several on a busy machine."""
 _ANSWER_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """The variable that names the file into which the JVM writes its port and its secret."""
 _ADDRESS = struct.Struct(">ii")
@@ -50,11 +53,17 @@ class SparkUnavailableError(TwinlogError):
 
 
 def launch_jvm(
-    settings: Mapping[str, str], directory: WorkDirectory, *, master: str, jars: str
+    settings: Mapping[str, str],
+    directory: WorkDirectory,
+    *,
+    master: str,
+    jars: str,
+    given_up: threading.Event | None = None,
+    answer_within_seconds: float = ANSWER_SECONDS,
 ) -> tuple[Any, JvmOutput]:
     """Start a JVM with the class path `jars`; return the bridge to it, and its output. `end_jvm` removes
     `directory`; so does this function if the JVM does not start, and raises SparkUnavailableError with the
-    JVM's last output."""
+    JVM's last output. A JVM that has not answered in time, or when `given_up` is set, is killed."""
 
     def start(settings_file: Path, how: dict[str, Any]) -> Any:
         java = Path(os.environ["JAVA_HOME"], "bin", "java")
@@ -65,11 +74,14 @@ def launch_jvm(
             stdin=subprocess.PIPE,
             **how,
         )
-        while not answer.exists():
-            if process.poll() is not None:
-                raise SparkUnavailableError("the JVM ended")
-            time.sleep(_LOOK_SECONDS)
-        gateway = _gateway(answer.read_bytes())
+        try:
+            _await_answer(
+                process, answer, given_up or threading.Event(), within_seconds=answer_within_seconds
+            )
+            gateway = _gateway(answer.read_bytes())
+        except BaseException:
+            _kill(process)
+            raise
         answer.unlink()
         gateway.proc = process
         return gateway
@@ -116,13 +128,29 @@ def _launched(
             }
             gateway = start(file, how)
     except (*SPARK_FAILURES, SparkUnavailableError) as error:
-        why = output.last_words() or (str(error).strip() or type(error).__name__).splitlines()[0]
+        words, cause = output.last_words(), (str(error).strip() or type(error).__name__).splitlines()[0]
+        # A JVM that ended says why; the words of one that hangs may be about something else.
+        why = f"{cause} ({words})" if words and isinstance(error, TimeoutError) else words or cause
         directory.remove()
         raise SparkUnavailableError(f"Spark ({master}) did not start: {why}") from error
     finally:
         file.unlink(missing_ok=True)
     setattr(gateway, _OWN_DIRECTORY, directory)
     return gateway, output
+
+
+def _await_answer(
+    process: "subprocess.Popen[bytes]", answer: Path, given_up: threading.Event, *, within_seconds: float
+) -> None:
+    """Blocks until the file is there. Raises SparkUnavailableError or TimeoutError."""
+    give_up_at = time.monotonic() + within_seconds
+    while not answer.exists():
+        if process.poll() is not None:
+            raise SparkUnavailableError("the JVM ended")
+        if given_up.wait(_LOOK_SECONDS):
+            raise SparkUnavailableError("the process ends")
+        if time.monotonic() > give_up_at:
+            raise TimeoutError(f"the JVM gave no answer within {within_seconds:g} s")
 
 
 def _gateway(answer: bytes) -> Any:
@@ -157,10 +185,16 @@ def end_jvm(gateway: Any, *, within_seconds: float = 5.0) -> None:
     try:
         process.wait(timeout=within_seconds)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        _kill(process)
     directory: WorkDirectory = getattr(gateway, _OWN_DIRECTORY)
     directory.remove()
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    if process.stdin is not None:
+        process.stdin.close()
+    process.wait()
 
 
 def _write_private(file: Path, text: str) -> None:

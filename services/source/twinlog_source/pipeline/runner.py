@@ -3,6 +3,7 @@ gone."""
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class SparkRunner:
     _warming: "asyncio.Future[None] | None" = None
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """pyspark allows one context per process, so the old one is closed before a new one is opened."""
+    _closing: threading.Event = field(default_factory=threading.Event)
     _threads: ThreadPoolExecutor = field(init=False)
     _shared: SharedJobs = field(init=False)
 
@@ -140,7 +142,9 @@ class SparkRunner:
             raise SparkUnavailableError(f"job group {group} could not be cancelled: {error}") from error
 
     async def close(self) -> None:
-        """Stop Spark and cut off running jobs. Waits for a JVM that is being started."""
+        """Stop Spark and cut off running jobs. A JVM that has not answered yet is killed; waits for a context
+        that is being opened in one that has."""
+        self._closing.set()
         await self._shared.close()
         if self._launch is not None:
             await asyncio.wait([self._launch], timeout=LAUNCH_SECONDS)
@@ -175,6 +179,7 @@ class SparkRunner:
                     threads=self.threads,
                     extra=self.conf,
                     environment=environment,
+                    given_up=self._closing,
                 )
             )
         log.info("spark_started", master=self.master, seconds=round(self.clock.monotonic() - began, 3))

@@ -7,6 +7,7 @@ spreads them over a cluster.
 import logging
 import os
 import sys
+import threading
 from collections.abc import Mapping
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -49,13 +50,16 @@ def open_context(
     environment: Mapping[str, str],
     jvm_options: str | None = None,
     with_sql: bool = False,
+    given_up: threading.Event | None = None,
 ) -> tuple[SparkContext, JvmOutput]:
     """Start the JVM; return its context, and its output. Blocks for seconds: call it in a thread. Sets the
     process's umask to 077 for part of the time.
 
     `extra` are the user's `twinlog.spark.conf.*`, which take precedence. `environment` (JAVA_HOME and the
     like) is set for this process before the JVM is launched. `jvm_options` replace those that use the class
-    archive. Raises SparkUnavailableError when Java or the master is missing.
+    archive. Raises SparkUnavailableError when Java or the master is missing, when the JVM does not answer in
+    time, and when `given_up` is set before it answers. Spark's scripts have no such time limit: they may
+    download packages first.
     """
     os.environ.update(environment)
     # By default Spark uses `python3` from PATH, which need not be this environment's.
@@ -76,7 +80,7 @@ def open_context(
     if is_local(master) and not needs_scripts(extra, os.environ, spark_home()):
         # A class that the user names may be in any jar.
         jars = class_path(every_jar=with_sql or bool(extra))
-        gateway, output = launch_jvm(settings, directory, master=master, jars=jars)
+        gateway, output = launch_jvm(settings, directory, master=master, jars=jars, given_up=given_up)
     else:
         settings.setdefault("spark.driver.extraClassPath", class_path(every_jar=True))
         gateway, output = launch_by_scripts(settings, directory, master=master)

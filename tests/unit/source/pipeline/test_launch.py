@@ -1,0 +1,105 @@
+"""A JVM that neither answers nor ends holds nothing up for ever."""
+
+import asyncio
+import os
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from twinlog.clock import SystemClock
+from twinlog.machine.work_directory import WorkDirectory
+from twinlog_source.pipeline.launch import DIRECTORY_PREFIX, SparkUnavailableError, launch_jvm
+from twinlog_source.pipeline.runner import SparkRunner
+
+
+@dataclass(frozen=True, slots=True)
+class SilentJava:
+    """A JAVA_HOME whose java, told to start Spark, prints a line and sleeps."""
+
+    home: Path
+
+    def __post_init__(self) -> None:
+        (self.home / "bin").mkdir(parents=True)
+        java = self.home / "bin" / "java"
+        pid_file = self.home / "pid"
+        java.write_text(
+            "#!/bin/sh\n"
+            'case "$*" in *pyspark-shell) ;; *) exit 1 ;; esac\n'
+            "echo 'WARNING: slow'\n"
+            f"echo $$ > {pid_file}.draft\n"
+            f"mv {pid_file}.draft {pid_file}\n"
+            "exec sleep 600\n"
+        )
+        java.chmod(0o755)
+
+    def await_start(self) -> None:
+        """Blocks."""
+        clock, pause = SystemClock(), threading.Event()
+        give_up_at = clock.monotonic() + 60
+        while not (self.home / "pid").exists():
+            assert clock.monotonic() < give_up_at
+            pause.wait(0.01)
+
+    @property
+    def runs(self) -> bool:
+        try:
+            os.kill(int((self.home / "pid").read_text()), 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def directories(self) -> list[Path]:
+        """Those of starts of Spark."""
+        return list(Path(tempfile.gettempdir()).glob(f"{DIRECTORY_PREFIX}*"))
+
+
+@pytest.fixture
+def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SilentJava:
+    silent = SilentJava(tmp_path / "java")
+    monkeypatch.setenv("JAVA_HOME", str(silent.home))
+    for name in list(os.environ):
+        # Settings for which Spark's scripts would start the JVM.
+        if name.startswith(("HADOOP_", "PYSPARK_", "SPARK_", "YARN_")):
+            monkeypatch.delenv(name)
+    # A start of Spark sets them for the whole process.
+    for name in ("PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return silent
+
+
+def test_a_jvm_that_does_not_answer_is_killed_after_a_time(java: SilentJava) -> None:
+    directory = WorkDirectory(DIRECTORY_PREFIX)
+    with pytest.raises(SparkUnavailableError) as raised:
+        launch_jvm(
+            {"spark.driver.memory": "1g"}, directory, master="local[1]", jars="", answer_within_seconds=0.5
+        )
+    assert "did not start: the JVM gave no answer within 0.5 s" in str(raised.value)
+    assert not java.runs
+    assert not java.directories()
+
+
+async def test_a_runner_that_is_closed_kills_the_jvm_that_is_being_started(
+    java: SilentJava,
+) -> None:
+    clock = SystemClock()
+    runner = SparkRunner(
+        master="local[1]",
+        threads=1,
+        conf={},
+        environment=dict,
+        driver_endpoint=lambda: "127.0.0.1:1",
+        driver_certificate="",
+        log_level="INFO",
+        clock=clock,
+    )
+    runner.warm_up()
+    await asyncio.to_thread(java.await_start)
+    began = clock.monotonic()
+    await runner.close()
+    assert clock.monotonic() - began < 10, "a JVM would get 60 s to answer"
+    assert not java.runs
+    assert not java.directories()
