@@ -35,6 +35,9 @@ PRIVATE = 0o077
 
 ANSWER_SECONDS = 60.0
 """How long a JVM may take until it answers. It takes a second, and several on a busy machine."""
+DOWNLOAD_SECONDS = 600.0
+"""The same for a JVM that first downloads packages."""
+PACKAGES = "spark.jars.packages"
 _ANSWER_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """The variable that names the file into which the JVM writes its port and its secret."""
 _ADDRESS = struct.Struct(">ii")
@@ -59,11 +62,14 @@ def launch_jvm(
     master: str,
     jars: str,
     given_up: threading.Event | None = None,
-    answer_within_seconds: float = ANSWER_SECONDS,
+    answer_within_seconds: float | None = None,
 ) -> tuple[Any, JvmOutput]:
     """Start a JVM with the class path `jars`; return the bridge to it, and its output. `end_jvm` removes
     `directory`; so does this function if the JVM does not start, and raises SparkUnavailableError with the
-    JVM's last output. A JVM that has not answered in time, or when `given_up` is set, is killed."""
+    JVM's last output. A JVM that has not answered in time, or when `given_up` is set, is killed; the time is
+    `ANSWER_SECONDS`, or `DOWNLOAD_SECONDS` with packages, unless it is given."""
+    usual_seconds = DOWNLOAD_SECONDS if settings.get(PACKAGES) else ANSWER_SECONDS
+    within_seconds = usual_seconds if answer_within_seconds is None else answer_within_seconds
 
     def start(settings_file: Path, how: dict[str, Any]) -> Any:
         java = Path(os.environ["JAVA_HOME"], "bin", "java")
@@ -75,9 +81,7 @@ def launch_jvm(
             **how,
         )
         try:
-            _await_answer(
-                process, answer, given_up or threading.Event(), within_seconds=answer_within_seconds
-            )
+            _await_answer(process, answer, given_up or threading.Event(), within_seconds=within_seconds)
             gateway = _gateway(answer.read_bytes())
         except BaseException:
             _kill(process)
