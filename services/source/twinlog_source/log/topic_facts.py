@@ -23,9 +23,11 @@ class TopicFacts:
     journal: Journal
 
     def source_was_recreated(self, topic: ReplicatedTopic) -> bool:
-        """Whether the source topic is another one than that of its positions."""
+        """Whether the source topic is another one than that of its positions. An unknown id is no other
+        one."""
         mark = self.control.topics.get(topic.source_topic)
-        return mark is not None and bool(topic.source_topic_id) and mark.topic_id != topic.source_topic_id
+        before = "" if mark is None else mark.topic_id
+        return bool(before) and bool(topic.source_topic_id) and before != topic.source_topic_id
 
     def target_was_recreated(self, topic: ReplicatedTopic) -> bool:
         """Whether the copy is another topic than the one that was written before."""
@@ -53,7 +55,8 @@ class TopicFacts:
         before = self.control.topics.get(topic.source_topic)
         former_ids = () if before is None else before.former_ids
         if before is not None and before.topic_id and topic.source_topic_id not in ("", before.topic_id):
-            former_ids = (*former_ids, before.topic_id)[-MOST_FORMER_IDS:]
+            kept = [each for each in former_ids if each != topic.source_topic_id]
+            former_ids = (*kept, before.topic_id)[-MOST_FORMER_IDS:]
         mark = TopicFact(
             topic=topic.source_topic,
             topic_id=topic.source_topic_id or ("" if before is None else before.topic_id),
@@ -65,10 +68,17 @@ class TopicFacts:
         self.control.record(mark)
 
     async def record_new(self, topics: Mapping[str, ReplicatedTopic]) -> None:
-        """Record the topics that have no record yet."""
+        """Record the topics that have no record yet, and ids that were unknown."""
         for topic in topics.values():
-            if topic.source_topic_id and topic.source_topic not in self.control.topics:
+            mark = self.control.topics.get(topic.source_topic)
+            if not topic.source_topic_id:
+                continue
+            if mark is None:
                 await self.record(topic, known_partitions=topic.partition_count)
+            elif not mark.topic_id:
+                known = replace(mark, topic_id=topic.source_topic_id)
+                await self.journal.record(known)
+                self.control.record(known)
 
     async def record_left(self, topics: Mapping[str, ReplicatedTopic]) -> None:
         """Record which topics configsync removed from the flow, and which it added again."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import Flow
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.topics import TopicsWatch
@@ -21,6 +21,9 @@ IDS_SECONDS = 1.0
 IDS_TOPICS_PER_SECOND = 200
 IDS_FLOWS_PER_SECOND = 10
 """How often all flows of a process together ask at most, so that a hundred idle ones stay cheap."""
+
+BROKER_LAG_SECONDS = 30.0
+"""For how long a broker may report the id of a deleted topic. Then it counts as the id of the topic."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +43,8 @@ class WantedTopics:
     """The ids of the source topics, as the source last reported them: an answer that fails changes none."""
     _id_problems: dict[str, KafkaError] = field(default_factory=dict)
     """Why the source has not reported the ids of topics that were recreated according to configsync."""
+    _returned: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """The ids of deleted topics that the source reports again, and since when (monotonic seconds)."""
     _ids_due_at: float = 0.0
 
     async def now(self) -> dict[str, ReplicatedTopic]:
@@ -66,8 +71,12 @@ class WantedTopics:
 
     def id_problem(self, name: str) -> KafkaError | None:
         """Why it is not known whether a source topic was recreated: configsync reports another id than that
-        of its positions, and the source has not answered. configsync's id may be the older one, so the topic
-        neither begins again nor is copied meanwhile; it counts as the one of its positions."""
+        of its positions, and the source has not answered; or the source itself reports the id of a deleted
+        topic, as a broker does that lags behind, or another cluster. The topic neither begins again nor is
+        copied meanwhile; it counts as the one of its positions."""
+        if name in self._returned:
+            topic_id, _ = self._returned[name]
+            return TransientKafkaError(f"the source reports the id of an earlier topic ({topic_id})")
         return self._id_problems.get(name)
 
     def forget(self) -> None:
@@ -76,12 +85,16 @@ class WantedTopics:
         self._looked_at = None
         self._ids.clear()
         self._id_problems.clear()
+        self._returned.clear()
         self._ids_due_at = 0.0
 
     def _with_id(self, name: str, topic: ReplicatedTopic) -> ReplicatedTopic:
         topic_id = self._ids.get(name, topic.source_topic_id)
         mark = self.positions.control.topics.get(name)
-        if mark is not None and (name in self._id_problems or topic_id in mark.former_ids):
+        is_unknown = name in self._id_problems or name in self._returned
+        # What only configsync says may be older than the mark.
+        is_outdated = mark is not None and name not in self._ids and topic_id in mark.former_ids
+        if mark is not None and (is_unknown or is_outdated):
             topic_id = mark.topic_id
         # Mostly they agree, and copying all topics every second would be a large part of a flow's cost.
         return topic if topic_id == topic.source_topic_id else replace(topic, source_topic_id=topic_id)
@@ -106,7 +119,10 @@ class WantedTopics:
         self._id_problems = {
             name: problem for name, problem in self._id_problems.items() if name in unconfirmed
         }
-        urgent = (suspected & topics.keys()) | (unconfirmed - self._id_problems.keys())
+        self._returned = {name: since for name, since in self._returned.items() if name in topics}
+        urgent = (
+            (suspected & topics.keys()) | (unconfirmed - self._id_problems.keys()) | self._returned.keys()
+        )
         asked = list(topics) if due else sorted(urgent)
         if not asked:
             return
@@ -114,12 +130,28 @@ class WantedTopics:
         for name, found in described.items():
             if not isinstance(found, KafkaError):
                 self._id_problems.pop(name, None)
-                if found.topic_id:
+                if found.topic_id and not self._is_returned(name, found.topic_id, now):
                     self._ids[name] = found.topic_id
             elif name in unconfirmed:
                 self._id_problems[name] = found
 
+    def _is_returned(self, name: str, topic_id: str, now: float) -> bool:
+        """Whether the source reports the id of a deleted topic, and not for so long that it must be the
+        topic's: then this is another cluster, or an earlier state of the same one."""
+        mark = self.positions.control.topics.get(name)
+        if mark is None or topic_id not in mark.former_ids:
+            self._returned.pop(name, None)
+            return False
+        before, since = self._returned.get(name, (topic_id, now))
+        if before == topic_id and now - since >= BROKER_LAG_SECONDS:
+            del self._returned[name]
+            return False
+        self._returned[name] = topic_id, since if before == topic_id else now
+        return True
+
     def _is_unconfirmed(self, name: str, topic: ReplicatedTopic) -> bool:
         """Whether only configsync says that the topic was recreated."""
         mark = None if name in self._ids else self.positions.control.topics.get(name)
-        return mark is not None and topic.source_topic_id not in ("", mark.topic_id, *mark.former_ids)
+        if mark is None or not mark.topic_id:
+            return False
+        return topic.source_topic_id not in ("", mark.topic_id, *mark.former_ids)

@@ -173,6 +173,40 @@ async def test_a_topic_does_not_begin_again_when_a_lagging_broker_reports_the_de
     assert (await state.positions.refresh(), ledger(state)) == ({P: 5}, [])
 
 
+async def test_a_topic_begins_again_when_the_alias_leads_to_an_earlier_cluster_again(rig: FlowRig) -> None:
+    """bootstrap.servers had named another cluster by mistake: its position means nothing in the right one."""
+    await rig.write(rig.source, "t", 9)
+    await (await rig.owner(TRANSLATED)).journal.position(P, 9)
+    right = rig.source.topics["t"]
+    rig.source.add_topic("t")
+    await rig.write(rig.source, "t", 50)
+    mistaken = await rig.owner(TRANSLATED)
+    assert (await mistaken.positions.refresh())[P] == 0
+    await mistaken.journal.position(P, 50)
+    rig.source.topics["t"] = right
+    state = await rig.owner(TRANSLATED)
+    assert P not in state.table.plannable(), "a broker of the other cluster may lag behind"
+    for _ in range(5):
+        rig.clock.advance(10)
+        await state.refresh(owned=frozenset())
+    assert (await state.positions.refresh())[P] == 0
+    assert P in state.table.plannable()
+    mark = state.control.topics["t"]
+    assert mark.topic_id == right.topic_id
+    assert right.topic_id not in mark.former_ids
+
+
+async def test_a_recorded_topic_without_an_id_gets_one_and_does_not_begin_again(rig: FlowRig) -> None:
+    """Its brokers had shown none."""
+    await rig.write(rig.source, "t", 9)
+    state = await rig.owner(TRANSLATED)
+    await state.journal.position(P, 9)
+    await state.journal.record(replace(state.control.topics["t"], topic_id=""))
+    later = await rig.owner(TRANSLATED)
+    assert (await later.positions.refresh())[P] == 9
+    assert later.control.topics["t"].topic_id == rig.source.topics["t"].topic_id
+
+
 @pytest.mark.parametrize("is_recreated", [True, False])
 async def test_a_topic_that_only_configsync_calls_recreated_waits_for_the_source_and_says_so(
     rig: FlowRig, is_recreated: bool
