@@ -50,6 +50,10 @@ class Horizon:
     def is_open(self) -> bool:
         return not self.delay_seconds and self.until is None
 
+    def is_reached(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether the copy of the partition ends at or before this offset."""
+        return self.until is not None and offset >= self.until.get(partition, 0)
+
     def cut(
         self,
         partition: TopicPartition,

@@ -6,6 +6,7 @@ its slot.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -29,11 +30,15 @@ def prepare_partition(
     aborted: Sequence[AbortedTransaction],
     backlog: bool,
     log_end_offset: int | None = None,
+    ends_at: int | None = None,
 ) -> Prepared:
     """As `prepare`, but never raises. If it fails, only the first batch is taken, so that the fault is
-    reported for the one batch that triggers it."""
+    reported for the one batch that triggers it.
+
+    `ends_at`: nothing else lies between `records` and this offset, which is the next one once all of
+    `records` are prepared."""
     try:
-        return prepare(
+        prepared = prepare(
             records,
             wanted_offset=wanted_offset,
             policy=policy,
@@ -41,6 +46,9 @@ def prepare_partition(
             backlog=backlog,
             log_end_offset=log_end_offset,
         )
+        if ends_at is None or prepared.fault is not None:
+            return prepared
+        return replace(prepared, next_offset=ends_at)
     except Exception:  # noqa: BLE001 (the boundary of one partition; the first batch is judged below)
         log.debug("fetch_taken_batch_by_batch", partition=str(partition), offset=wanted_offset)
     try:

@@ -12,7 +12,7 @@ one ended, and none survives a rewind (its generation is old).
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from twinlog.batches import CopyPolicy, Prepared
 from twinlog.batches.header import CURRENT_MAGIC, whole_batches_bytes
@@ -24,7 +24,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES, FetchSchedule
-from twinlog_source.task.reading.horizon import Cut, Horizon
+from twinlog_source.task.reading.horizon import FOR_EVER, Cut, Horizon
 from twinlog_source.task.reading.preparing import prepare_partition
 from twinlog_source.task.reading.throttle import Throttle
 
@@ -265,6 +265,7 @@ class SourceReader:
         cut = Cut(answer.records) if self.horizon.is_open else self._within_horizon(copy, answer)
         records = cut.records
         if not records and cut.ends_at is None:
+            self._wait(copy, cut)
             return
         size_bytes = len(records)
         if not self.throttle.is_open:
@@ -279,9 +280,11 @@ class SourceReader:
             aborted=answer.aborted,
             backlog=size_bytes >= BACKLOG_BYTES,
             log_end_offset=answer.high_watermark,
+            ends_at=cut.ends_at,
         )
-        if cut.ends_at is not None and prepared.fault is None:
-            prepared = replace(prepared, next_offset=cut.ends_at)
+        if self.horizon.is_reached(copy.partition, prepared.next_offset) or cut.wait_seconds != FOR_EVER:
+            # Otherwise not all of it was prepared: the rest is fetched again.
+            self._wait(copy, cut)
         if prepared.next_offset == answer.fetch_offset and prepared.fault is None:
             return
         copy.fetched = prepared.next_offset
@@ -331,9 +334,11 @@ class SourceReader:
                 now=self.clock.monotonic(),
                 keep_in_flight=True,
             )
+        return cut
+
+    def _wait(self, copy: PartitionCopy, cut: Cut) -> None:
         if cut.reason:
             copy.wait_until(self.clock.monotonic() + cut.wait_seconds, cut.reason)
-        return cut
 
     def _failed(self, failure: FetchFailure) -> bool:
         """Set the partition aside; return True instead when the source does not have the position."""

@@ -19,6 +19,7 @@ from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reading.horizon import Horizon
 from twinlog_source.task.reading.source_reader import PreparedChunk, SourceReader
 from twinlog_source.task.reading.throttle import Throttle
+from unit.source.task.reading.test_preparing import mistaken_policy
 
 P = TopicPartition("orders", 0)
 
@@ -69,12 +70,14 @@ def new_copy() -> PartitionCopy:
     return PartitionCopy(partition=P, target_topic="t", committed=0, random=lambda: 0.0)
 
 
-def reader_of(log: SourceLog, copy: PartitionCopy, horizon: Horizon) -> SourceReader:
+def reader_of(
+    log: SourceLog, copy: PartitionCopy, horizon: Horizon, *, policy: CopyPolicy | None = None
+) -> SourceReader:
     nothing: Any = None
     return SourceReader(
         fetcher=cast("RawFetcher", log),
         copies={P: copy},
-        policies={P: CopyPolicy(keeps_offsets=copy.keeps_offsets)},
+        policies={P: policy or CopyPolicy(keeps_offsets=copy.keeps_offsets)},
         throttle=Throttle(),
         read_committed=True,
         clock=LoopClock(),
@@ -132,3 +135,16 @@ async def test_a_batch_with_an_impossible_offset_does_not_end_a_finite_copy() ->
     assert chunk.prepared.next_offset == 5
     assert chunk.prepared.fault is not None
     assert chunk.prepared.fault.reason == "CORRUPT_BATCH"
+
+
+@pytest.mark.parametrize("end", [10, 12])
+async def test_a_finite_copy_does_not_pass_a_batch_that_twinlog_cannot_prepare(end: int) -> None:
+    """Only the batch before it is taken of the fetch, and the end is not reached by that."""
+    batches = {0: source_batch(_five(0)), 5: BATCHES[5], 20: source_batch(_five(20))}
+    log, copy = SourceLog(batches=batches, end=25), new_copy()
+    reader = reader_of(log, copy, Horizon(until={P: end}), policy=mistaken_policy())
+    await read_until(lambda: len(reader.chunks) > 1, reader, log)
+    before, at_it = list(reader.chunks)[:2]
+    assert (before.prepared.next_offset, before.prepared.record_count) == (5, 5)
+    assert at_it.prepared.next_offset == 5
+    assert at_it.prepared.fault is not None

@@ -31,11 +31,20 @@ def batch(offset: int, codec: Codec) -> bytes:
     return source_batch([DecodedRecord(offset, 0, None, b"x", ())], codec=codec)
 
 
-def prepared(*batches: bytes, at: int = 0) -> Prepared:
+def mistaken_policy() -> CopyPolicy:
     codec: Any = NoZstd(Codec.NONE)
-    policy = CopyPolicy(target=TargetTopicLimits(codec=codec))
+    return CopyPolicy(target=TargetTopicLimits(codec=codec))
+
+
+def prepared(*batches: bytes, at: int = 0, ends_at: int | None = None) -> Prepared:
     return prepare_partition(
-        P, memoryview(b"".join(batches)), wanted_offset=at, policy=policy, aborted=(), backlog=False
+        P,
+        memoryview(b"".join(batches)),
+        wanted_offset=at,
+        policy=mistaken_policy(),
+        aborted=(),
+        backlog=False,
+        ends_at=ends_at,
     )
 
 
@@ -58,3 +67,11 @@ def test_the_batch_is_a_fault_that_names_it_and_the_log_has_the_traceback() -> N
 def test_a_cut_batch_is_nothing_yet(cut: int) -> None:
     nothing = prepared(batch(0, Codec.NONE)[:cut])
     assert (nothing.next_offset, nothing.fault) == (0, None)
+
+
+def test_the_end_of_a_finite_copy_counts_only_when_everything_before_it_is_prepared() -> None:
+    good, bad = batch(0, Codec.NONE), batch(1, Codec.ZSTD)
+    assert prepared(good, ends_at=9).next_offset == 9
+    assert prepared(b"", ends_at=9).next_offset == 9
+    assert prepared(good, bad, ends_at=9).next_offset == 1
+    assert prepared(bad, at=1, ends_at=9).next_offset == 1
