@@ -7,9 +7,7 @@ more, because each new owner initialises the transactional id before it reads th
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits, build_batch
 from twinlog.batches.header import HEADER_STRUCT
@@ -17,6 +15,7 @@ from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS
 from twinlog.kafka.raw import (
     BatchReader,
     DataClientPool,
@@ -36,6 +35,7 @@ from twinlog_source.preserved.fill_limits import (
     markers_of,
     next_batch,
 )
+from twinlog_source.preserved.fill_window import FillWindow, first_to_tell
 from twinlog_source.preserved.fillers import Ended, Holes, LeftOut, More, nothing_more
 from twinlog_source.preserved.hole_leaders import HoleLeaders
 from twinlog_source.preserved.own_batches import is_marker_at
@@ -124,59 +124,29 @@ class Filler:
         Raises KafkaError (PRODUCER_FENCED when another owner has initialised the id; FILL_REFUSED when a
         leader accepts no empty records, with the partition in the metadata).
         """
-        waiting = await self._waiting(holes, left_out)
-        writing: dict[TopicPartition, _Writing] = {}
-        failures: list[KafkaError] = []
-
-        async def look(partition: TopicPartition, last: int, filler_id: int) -> None:
-            # The marker is in the log soon after the coordinator has answered.
-            try:
-                ended(partition, await self._is_filled_to(partition, last, filler_id))
-            except KafkaError as error:
-                failures.append(error)
-
-        async with asyncio.TaskGroup() as looks:
-            while (waiting or writing) and not failures:
-                try:
-                    while waiting and len(writing) < PARTITIONS_PER_TRANSACTION:
-                        partition, hole = waiting.popleft()
-                        writing[partition] = await self._prepared(partition, *hole)
-                    filler_id = self._opened().producer_id
-                    await self._run_transaction(
-                        {partition: each.empty for partition, each in writing.items()}
-                    )
-                    for partition, each in list(writing.items()):
-                        each.empty = 0
-                        each.markers -= 1
-                        if not each.markers:
-                            del writing[partition]
-                            name = f"wait for the marker at {partition}"
-                            looks.create_task(look(partition, each.last, filler_id), name=name)
-                    waiting.extend(await self._waiting(more(), left_out))
-                except KafkaError as error:
-                    failures.append(error)
-        if failures:
+        window = FillWindow(
+            led=self._leaders.led,
+            markers_of=lambda count: markers_of(count, self.most_markers),
+            prepare=self._make_batches,
+            write=self._run_transaction,
+            is_filled=self._is_filled_to,
+            most_partitions=PARTITIONS_PER_TRANSACTION,
+        )
+        try:
+            await window.run(holes, ended, left_out, more)
+        except KafkaError:
             self._identity = None
-            raise failures[0]
+            raise
 
-    async def _waiting(
-        self, holes: Holes, left_out: LeftOut
-    ) -> deque[tuple[TopicPartition, tuple[int, int]]]:
-        """Those that have a leader; the shortest come first. Raises KafkaError."""
-        led = await self._leaders.led(holes, left_out) if holes else {}
-        return deque(sorted(led.items(), key=lambda item: markers_of(item[1][1], self.most_markers)))
-
-    async def _prepared(self, partition: TopicPartition, first: int, count: int) -> "_Writing":
-        markers = markers_of(count, self.most_markers)
-        empty = count - markers
-        # Before the transaction begins: no deadline runs yet, and no consumer waits for its end.
+    async def _make_batches(self, partition: TopicPartition, empty: int) -> None:
+        """Before the transaction begins: no deadline runs yet, and no consumer waits for its end."""
         for records in set(batches_of(empty, self._most_records(partition))):
             await self._empty_batch(records)
-        return _Writing(empty, markers, first + count - 1)
 
-    async def _run_transaction(self, empty: Mapping[TopicPartition, int]) -> None:
-        """Write this many empty records and one marker to each partition. By then the marker of the previous
-        transaction is in the log, because the coordinator begins no other one before."""
+    async def _run_transaction(self, empty: Mapping[TopicPartition, int]) -> int:
+        """Write this many empty records and one marker to each partition; return the producer id. By then the
+        marker of the previous transaction is in the log, because the coordinator begins no other one
+        before."""
         timeout_seconds = self._settings.delivery_timeout_seconds
         identity = self._opened()
         await self._coordinator.add_partitions(
@@ -195,8 +165,9 @@ class Filler:
                 if count:
                     tasks.create_task(write(partition, count), name=f"fill {partition}")
         if failures:
-            raise failures[0]
+            raise first_to_tell(failures)
         self._take(await self._coordinator.end(identity, commit=False, timeout_seconds=timeout_seconds))
+        return identity.producer_id
 
     def _take(self, identity: ProducerIdentity) -> None:
         if identity != self._identity:
@@ -278,7 +249,10 @@ class Filler:
         """Whether the log ends with our marker at this offset, so that nothing else is in the hole."""
         doing, wait_seconds = f"wait for the marker at {partition}", _FIRST_LOOK_SECONDS
         try:
-            async with deadline(_LEADER_SECONDS, doing, alias=self._session.alias) as limit:
+            async with (
+                deadline(_LEADER_SECONDS + LONGEST_THROTTLE_SECONDS, doing, alias=self._session.alias),
+                deadline(_LEADER_SECONDS, doing, alias=self._session.alias) as limit,
+            ):
                 while True:
                     fetched = await self._reader.fetch(partition, last, max_bytes=1, limit=limit)
                     if fetched.batches:
@@ -297,17 +271,6 @@ class Filler:
         if self._identity is None:
             raise StateError("the filler has no identity: open it")
         return self._identity
-
-
-@dataclass(slots=True)
-class _Writing:
-    """What is left to write of one hole."""
-
-    empty: int
-    """Empty records of the next transaction."""
-    markers: int
-    last: int
-    """The last offset of the hole."""
 
 
 class _TooManyRecordsError(Exception):
