@@ -109,12 +109,19 @@ class MoveRecord:
         return self if step in self.done else replace(self, done=(*self.done, step))
 
     def moved_from(self, kind: MoveKind) -> Mapping[str, GroupOffsets]:
-        """Where runs of this kind found the groups that they moved and that no later run has moved back."""
+        """Where runs of this kind found the groups that they moved and that no later run has moved back, as
+        far as that is certain."""
         if self.kind is kind:
             return {**self.stood_earlier, **self.stood_at}
-        if kind is MoveKind.FAILOVER and not self.on_target:
+        if kind is MoveKind.FAILOVER:
+            is_certain = self.on_target
+        else:
+            # A failover that did not end, or was given up, may have moved them again.
+            is_certain = self.state is MoveState.DONE and not self.aborted
+        if not is_certain or self.unfinished is None:
             return {}
-        return {group: at for group, at in self.stood_before.items() if group not in self.moved}
+        moved_back = self.unfinished.union(self.moved)
+        return {group: at for group, at in self.stood_before.items() if group not in moved_back}
 
 
 def went_on(then: GroupOffsets, now: GroupOffsets, *, live: bool = True) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from twinlog.model import TopicPartition
 from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.moves.planning.plan import MoveAction
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
@@ -76,3 +77,61 @@ async def test_a_group_that_was_put_back_where_it_was_moves_again() -> None:
         moved = await offset_of(rig.logs.target, "other", COPY)
         fresh = (await rig.served.failover.plan(NO_WAIT)).partitions
         assert {entry.to_offset for entry in fresh if entry.group == "other"} == {moved}
+
+
+async def failover_that_is_cut(rig: MoveRig) -> None:
+    await run_until(rig.served.failover.run(NO_WAIT), Step.VERIFY)
+
+
+async def failover_that_is_given_up(rig: MoveRig) -> None:
+    await failover_that_is_cut(rig)
+    await rig.served.failover.abort("ann")
+
+
+async def failover_that_cannot_finish_it(rig: MoveRig) -> None:
+    rig.logs.source.add_topic("new")
+    rig.logs.source.set_group("other", {ORIGIN: 100, TopicPartition("new", 0): 0})
+    await run(rig.served.failover)
+
+
+@pytest.mark.parametrize(
+    "second", [failover_that_is_cut, failover_that_is_given_up, failover_that_cannot_finish_it]
+)
+async def test_a_failback_names_a_group_that_works_on_the_target_because_of_an_unfinished_failover(
+    second: Callable[[MoveRig], Awaitable[None]],
+) -> None:
+    """It stands there where the failback before found it."""
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        await run(rig.served.failback)
+        await second(rig)
+        at = await offset_of(rig.logs.target, "other", COPY)
+        assert at is not None
+        rig.logs.target.set_group("other", {COPY: at}, state="STABLE", member_count=1)
+        _, report = await run(rig.served.failback)
+        assert "groups with members were not moved: other" in report.left_behind
+        last = await rig.served.failback.recorded()
+        assert last is not None
+        assert (last.whole, last.on_target) == (False, True)
+
+
+async def test_a_group_that_has_members_again_where_it_was_is_not_taken_for_moved() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        rig.logs.source.set_group("other", {ORIGIN: 100}, state="STABLE", member_count=1)
+        _, report = await run(rig.served.failover)
+        assert "groups with members were not moved: other" in report.left_behind
+
+
+async def test_the_plan_shows_nothing_of_a_moved_group_that_a_run_would_not_do() -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        at = await offset_of(rig.logs.target, "other", COPY)
+        assert at is not None
+        rig.logs.target.set_group("other", {COPY: at}, state="STABLE", member_count=1)
+        plan = await rig.served.failover.plan(NO_WAIT)
+        assert "other" not in actions(plan)
+        assert not [warning for warning in plan.warnings if "other" in warning]

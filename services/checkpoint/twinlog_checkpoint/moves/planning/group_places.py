@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.reads import group_states, readable_offsets
+from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
 from twinlog_checkpoint.journal.record import MoveRecord, went_on
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition
@@ -193,16 +194,18 @@ class GroupPlaces:
 
     async def finished_with(self, last: MoveRecord, options: MoveOptions) -> set[str]:
         """Return the groups that earlier runs have moved in this direction and none has moved back, without
-        those that have made progress on the old cluster since, or were put back there. Progress is read from
-        their offsets there, or from their checkpoints while that cluster does not answer. Raises
-        KafkaError."""
+        those that have members on the old cluster, have made progress there since, or were put back there.
+        Progress is read from their offsets there, or from their checkpoints while that cluster does not
+        answer. Raises KafkaError."""
         stood = last.moved_from(self.route.kind)
         asked = stood.keys() & set(options.groups or stood)
         now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
         live = bool(asked) and await self.from_answers()
         for group, partition, offset in await self._standing(asked, live=live):
             now[group][partition] = offset
-        return {group for group in stood if not went_on(stood[group], now.get(group, {}), live=live)}
+        done_with = {group for group, at in stood.items() if not went_on(at, now.get(group, {}), live=live)}
+        states = await group_states(self.route.from_cluster, done_with & asked) if live else {}
+        return {group for group in done_with if states.get(group, "EMPTY") in WRITABLE_STATES}
 
     async def _standing(
         self, groups: Collection[str], *, live: bool

@@ -114,7 +114,8 @@ class MovePlanner:
             partitions = [
                 entry
                 for entry in partitions
-                if entry.group not in unchanged or entry.action is not MoveAction.WRITE
+                if entry.group not in unchanged
+                or entry.action in (MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
             ]
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
