@@ -87,17 +87,15 @@ class RulesFollower:
             return  # `run` tries again
 
     async def _read_stored(self, stop: asyncio.Event) -> None:
-        """Read the stored rules until they are known, also if another process owns the flow: a failback of
-        the reverse flow follows them."""
-        failures = 0
-        while not stop.is_set():
+        """Read the stored rules now and then until configsync has sent them, also if another process owns
+        the flow: a failback of the reverse flow follows them."""
+        flow, failures = self.checkpointer.entry.flow, 0
+        while not stop.is_set() and not self.rules.is_sent(flow):
             with suppress(TransientKafkaError):  # `problem` has it
                 await finish_or_cancel(self.learn(), stop=stop)
-            if self.rules.knows(self.checkpointer.entry.flow):
-                return
             wait_seconds = backoff_seconds(failures, first=FIRST_RETRY_SECONDS, longest=LONGEST_RETRY_SECONDS)
             failures += 1
-            await wait_or_stop(stop, wait_seconds)
+            await wait_or_stop(stop, LONGEST_RETRY_SECONDS if self.rules.knows(flow) else wait_seconds)
 
     def follow(self, entry: CheckpointFlow) -> None:
         """Apply the rules that may change while the flow runs."""

@@ -53,8 +53,9 @@ def sync_hold(flow: Flow, last: MoveRecord | None, *, running: bool) -> SyncHold
     if last.unfinished is None:
         return SyncHold(
             groups=None,
-            why="a failover may have moved more groups than it recorded, and no run without --group has"
-            f" followed: start `twinlog failover run '{flow}'` or `twinlog failback run '{flow}'`",
+            why="failovers may have moved more groups than they recorded, because one was interrupted or left"
+            f" very many unfinished: `twinlog failover run '{flow}'` without --group records them, and"
+            f" `twinlog failback run '{flow}'` moves them back",
         )
     why = f"a failover moved groups to {flow.target}: `twinlog failback run '{flow}'` moves them back"
     if last.kind is MoveKind.FAILOVER:

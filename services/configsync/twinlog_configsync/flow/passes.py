@@ -242,17 +242,20 @@ class FlowPasses:
         """Tell other flows into the target what this one wants, also those of other processes: by the
         registry, in which the pass stores its memory."""
         wanted, quotas = self.memory.wanted_acls, self.memory.wanted_quotas
-        if not self._claims.shares_acls(self.flow) or not self._syncs(Scope.ACLS):
-            wanted = None
-        elif isinstance(world.acls, AclObservation):
+        if isinstance(world.acls, AclObservation):
             wanted = await asyncio.to_thread(lambda: acl_ids(wanted_acls(acls)))
             self._claims.claim_acls(self.flow, wanted)
-        if not self._claims.shares_quotas(self.flow) or not self._syncs(Scope.QUOTAS):
-            quotas = None
-        elif isinstance(world.quotas, QuotaObservation):
+        if isinstance(world.quotas, QuotaObservation):
             quotas = quota_ids(wanted_quotas(world.quotas))
             self._claims.claim_quotas(self.flow, quotas)
-        self.memory = replace(self.memory, wanted_acls=wanted, wanted_quotas=quotas)
+        # Stored only while somebody may need it.
+        stores_acls = self._claims.shares_acls(self.flow) and self._syncs(Scope.ACLS)
+        stores_quotas = self._claims.shares_quotas(self.flow) and self._syncs(Scope.QUOTAS)
+        self.memory = replace(
+            self.memory,
+            wanted_acls=wanted if stores_acls else None,
+            wanted_quotas=quotas if stores_quotas else None,
+        )
 
     def _claim_as_stored(self) -> None:
         """Tell this process's flows what the owner wants. An owner of an earlier release has not stored it;

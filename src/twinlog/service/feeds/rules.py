@@ -41,6 +41,8 @@ class RulesWatch(FollowedWatch[pb2.WatchRulesResponse]):
         super().__init__(clock=clock, backoff=backoff)
         self._stub = ConfigSyncServiceStub(channel)
         self._values: dict[Flow, Mapping[str, str]] = {}
+        self._seeded: set[Flow] = set()
+        """Flows whose rules were read by this process, and not sent by configsync."""
 
     def values(self, flow: Flow) -> Mapping[str, str]:
         """Configuration keys of a flow that differ from its file, as written."""
@@ -50,12 +52,19 @@ class RulesWatch(FollowedWatch[pb2.WatchRulesResponse]):
         """Whether configsync has sent the flow's rules, or its stored ones were read."""
         return flow in self._values
 
+    def is_sent(self, flow: Flow) -> bool:
+        """Whether configsync has sent the flow's rules."""
+        return flow in self._values and flow not in self._seeded
+
     def seed(self, flow: Flow, values: Mapping[str, str]) -> Mapping[str, str]:
         """Use stored values as configsync's last state unless it has sent something; return the values in
-        force."""
-        if flow not in self._values:
+        force. Stored values that were read later replace earlier ones."""
+        if not self.is_sent(flow):
+            before = self._values.get(flow)
+            self._seeded.add(flow)
             self._values[flow] = dict(values)
-            self._tell()
+            if before != self._values[flow]:
+                self._tell()
         return self._values[flow]
 
     def _open(self, token: bytes) -> grpc.aio.UnaryStreamCall[pb2.WatchRulesRequest, pb2.WatchRulesResponse]:
@@ -84,6 +93,7 @@ class RulesWatch(FollowedWatch[pb2.WatchRulesResponse]):
         before = self.values(flow)
         # Also what changes nothing is known from now on, so that older stored rules do not replace it.
         self._values[flow] = values
+        self._seeded.discard(flow)
         if values == before:
             return
         _log.info("rules_changed", flow=str(flow), version=rules.version, keys=sorted(values))

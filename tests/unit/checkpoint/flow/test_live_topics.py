@@ -412,3 +412,27 @@ async def test_rules_that_come_from_configsync_while_stored_ones_are_read_stay_i
             changed = pb2.ChangedRules(flow=flow, version=2, values=newer)
             rig.follower.rules.handle(Received(pb2.WatchRulesResponse(changed=changed)))
         assert rig.parts.entry.topics.selects("invoices")
+
+
+async def test_a_standby_that_takes_over_follows_rules_that_were_stored_since_it_started(
+    configuration: Configuration,
+) -> None:
+    """configsync is down for both: the owner before heard of the change, and stored rules are all it left."""
+    async with live_rig(configuration, configsync_knows=()) as rig:
+        await store_rules(rig.fakes.target, {"topics": "orders"})
+        await rig.follower.learn()
+        await store_rules(rig.fakes.target, {"topics": "orders, invoices"})
+        await rig.follower.learn()
+        assert rig.parts.entry.topics.selects("invoices")
+        assert not rig.follower.problem
+
+
+async def test_stored_rules_replace_none_that_configsync_has_sent(configuration: Configuration) -> None:
+    async with live_rig(configuration, configsync_knows=()) as rig:
+        await store_rules(rig.fakes.target, {"topics": "orders"})
+        await rig.follower.learn()
+        flow = types_pb2.Flow(source="A", target="B")
+        sent = pb2.ChangedRules(flow=flow, version=2, values={"topics": "orders, invoices"})
+        rig.follower.rules.handle(Received(pb2.WatchRulesResponse(changed=sent)))
+        await rig.follower.learn()
+        assert rig.parts.entry.topics.selects("invoices")
