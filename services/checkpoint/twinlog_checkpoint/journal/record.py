@@ -86,6 +86,8 @@ class MoveRecord:
     unfinished: frozenset[str] | None = frozenset()
     """Groups that failovers may have put on the target without finishing them, because they were interrupted,
     or had no translation for some of the offsets; None = every group."""
+    unfinished_before: frozenset[str] | None = frozenset()
+    """The same before the first attempt of this run. They are left when it is given up."""
     whole: bool = False
     """The runs of this chain have finished every group: none was left out, or stayed because it had members.
     Until a failback reaches this, groups count as working on the target."""

@@ -80,7 +80,8 @@ def _small(record: MoveRecord) -> dict[str, object]:
         "chain_before": record.chain_before,
         # Chains and not groups, of which there may be too many for one record.
         "chains_there": record.earlier_chains,
-        "unfinished": None if record.unfinished is None else sorted(record.unfinished),
+        "unfinished": _names(record.unfinished),
+        "unfinished_before": _names(record.unfinished_before),
         "whole": record.whole,
         "left_behind": record.left_behind,
         "moved": sorted(set(record.moved) - record.stood_at.keys()),
@@ -137,6 +138,7 @@ def decode_record(value: bytes, parts: Mapping[str, bytes] = MappingProxyType({}
             chain_before=_text(fields.get("chain_before", "")),
             earlier_chains=_texts(fields.get("chains_there", [])),
             unfinished=_unfinished(fields.get("unfinished", [])),
+            unfinished_before=_unfinished(fields.get("unfinished_before", [])),
             whole=fields.get("whole", fields["state"] == MoveState.DONE and not fields["groups"]) is True,
             fences_before=fences("fences_before") if "fences_before" in fields else (),
             left_behind=_texts(fields.get("left_behind", [])),
@@ -146,6 +148,10 @@ def decode_record(value: bytes, parts: Mapping[str, bytes] = MappingProxyType({}
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireFormatError(f"the record of the last move is damaged: {error!r}") from error
+
+
+def _names(groups: frozenset[str] | None) -> list[str] | None:
+    return None if groups is None else sorted(groups)
 
 
 def _unfinished(value: object) -> frozenset[str] | None:

@@ -28,6 +28,7 @@ from twinlog_configsync.model.memory import Memory, recall
 from twinlog_configsync.model.observation import (
     AclObservation,
     Observation,
+    Problem,
     QuotaObservation,
     TargetCluster,
     World,
@@ -244,6 +245,9 @@ class FlowPasses:
         wanted, quotas = self.memory.wanted_acls, self.memory.wanted_quotas
         if isinstance(world.acls, AclObservation):
             wanted = await asyncio.to_thread(lambda: acl_ids(wanted_acls(acls)))
+            self._claims.claim_acls(self.flow, wanted)
+        elif isinstance(world.acls, Problem) and world.acls.reason == Reason.NO_AUTHORIZER:
+            wanted = frozenset()  # Such a cluster has no ACLs to sync.
             self._claims.claim_acls(self.flow, wanted)
         if isinstance(world.quotas, QuotaObservation):
             quotas = quota_ids(wanted_quotas(world.quotas))

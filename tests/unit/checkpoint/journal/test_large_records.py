@@ -84,7 +84,7 @@ async def test_the_groups_that_a_run_has_not_finished_are_recorded_and_read(
     unfinished: frozenset[str] | None,
 ) -> None:
     cluster = FakeCluster("B")
-    record = replace(first_run(0), unfinished=unfinished)
+    record = replace(first_run(0), unfinished=unfinished, unfinished_before=unfinished)
     await journal_on(cluster).store(record)
     assert await journal_on(cluster).load() == record
 

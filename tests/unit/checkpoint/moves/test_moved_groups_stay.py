@@ -7,7 +7,7 @@ import pytest
 
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.journal.record import Step
-from twinlog_checkpoint.moves.planning.plan import MoveAction
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
 from unit.checkpoint.moves.test_sync_after_moves import ONLY_G, run_until, synced, translated
@@ -135,3 +135,34 @@ async def test_the_plan_shows_nothing_of_a_moved_group_that_a_run_would_not_do()
         plan = await rig.served.failover.plan(NO_WAIT)
         assert "other" not in actions(plan)
         assert not [warning for warning in plan.warnings if "other" in warning]
+
+
+@pytest.mark.parametrize("source_is_away", [False, True])
+@pytest.mark.parametrize("between", [nothing, failback_of_another_group])
+async def test_a_moved_group_whose_offsets_are_gone_on_the_target_moves_again(
+    between: Callable[[MoveRig], Awaitable[None]], source_is_away: bool
+) -> None:
+    """They expired, or the group was deleted: its consumers would begin where auto.offset.reset says."""
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        await between(rig)
+        await rig.logs.target.delete_groups(["other"])
+        if source_is_away:
+            rig.logs.source.take_away()
+        else:
+            assert actions(await rig.served.failover.plan(NO_WAIT))["other"] is MoveAction.WRITE
+        await run(rig.served.failover, MoveOptions(wait_seconds=0, accept_loss=source_is_away))
+        assert await offset_of(rig.logs.target, "other", COPY) is not None
+
+
+async def test_a_group_whose_offsets_are_gone_on_the_source_moves_back_again() -> None:
+    """The source was rebuilt, for example."""
+    async with move_rig() as rig:
+        await translated(rig, g=100, other=100)
+        await run(rig.served.failover)
+        await run(rig.served.failback)
+        await run(rig.served.failover, ONLY_G)
+        await rig.logs.source.delete_groups(["other"])
+        await run(rig.served.failback)
+        assert await offset_of(rig.logs.source, "other", ORIGIN) is not None

@@ -373,3 +373,31 @@ async def test_more_unfinished_groups_than_the_record_can_name_protect_every_gro
         last = await rig.served.failover.recorded()
         assert last is not None
         assert last.unfinished is None
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_group_that_works_on_the_source_is_synced_also_after_an_interrupted_failover(
+    back: bool,
+) -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100, h=100)
+        await synced(rig, "h")
+        rig.logs.source.set_group("h", {ORIGIN: 100}, state="STABLE", member_count=1)
+        await run_until(rig.served.failover.run(NO_WAIT), Step.COMMIT)
+        await run(rig.served.failback if back else rig.served.failover)
+        rig.logs.source.set_group("h", {ORIGIN: 250}, state="STABLE", member_count=1)
+        await next_pass(rig)
+        rig.logs.check(250, await synced(rig, "h") or 0)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_after_an_aborted_run_groups_are_synced_again_however_often_it_was_continued(
+    attempts: int,
+) -> None:
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        for _ in range(attempts):
+            await run_until(rig.served.failover.run(NO_WAIT), Step.COMMIT)
+        await rig.served.failover.abort("ann")
+        await translated(rig, g=250)
+        rig.logs.check(250, await synced(rig) or 0)

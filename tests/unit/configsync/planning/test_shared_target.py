@@ -194,3 +194,29 @@ async def test_what_a_flow_wants_counts_also_from_before_another_one_synced(shar
     shared.clear("A")
     await sync_of_first("true")
     assert shared.acls == {BILLING}
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_a_source_without_an_authorizer_keeps_no_acl_of_another_flow(
+    tmp_path: Path, processes: int
+) -> None:
+    clock = FakeClock()
+    clusters = {name: FakeCluster(name, clock=clock, authorizer=name != "B") for name in "ABC"}
+    clusters["A"].acls = {BILLING}
+    clusters["A"].set_group("billing")
+    first = process(tmp_path, clusters, clock)
+    other = first if processes == 1 else process(tmp_path, clusters, clock)
+
+    async def both() -> None:
+        await first["A->C"].refresh(SCOPES)
+        await other["B->C"].refresh(SCOPES)
+        if first is not other:
+            await first["B->C"].passes.follow()
+            await other["A->C"].passes.follow()
+
+    await both()
+    assert clusters["C"].acls == {BILLING}
+    clusters["A"].acls = set()
+    await both()
+    await both()
+    assert clusters["C"].acls == set()

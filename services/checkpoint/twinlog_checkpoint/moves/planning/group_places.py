@@ -43,6 +43,8 @@ class GroupPlaces:
     route: Route
     from_answers: Callable[[], Awaitable[bool]]
     """Whether the cluster that the groups leave answers now."""
+    to_answers: Callable[[], Awaitable[bool]]
+    """Whether the cluster that the groups move to answers now."""
 
     async def partitions(
         self,
@@ -194,9 +196,9 @@ class GroupPlaces:
 
     async def finished_with(self, last: MoveRecord, options: MoveOptions) -> set[str]:
         """Return the groups that earlier runs have moved in this direction and none has moved back, without
-        those that have members on the old cluster, have made progress there since, or were put back there.
-        Progress is read from their offsets there, or from their checkpoints while that cluster does not
-        answer. Raises KafkaError."""
+        those that have members on the old cluster, have made progress there since, were put back there, or
+        have no offset left on the other cluster. Progress is read from their offsets on the old one, or from
+        their checkpoints while that cluster does not answer. Raises KafkaError."""
         stood = last.moved_from(self.route.kind)
         asked = stood.keys() & set(options.groups or stood)
         now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
@@ -205,7 +207,11 @@ class GroupPlaces:
             now[group][partition] = offset
         done_with = {group for group, at in stood.items() if not went_on(at, now.get(group, {}), live=live)}
         states = await group_states(self.route.from_cluster, done_with & asked) if live else {}
-        return {group for group in done_with if states.get(group, "EMPTY") in WRITABLE_STATES}
+        done_with = {group for group in done_with if states.get(group, "EMPTY") in WRITABLE_STATES}
+        if not done_with or not await self.to_answers():
+            return done_with  # Such a move is blocked.
+        held = await readable_offsets(self.route.to_cluster, done_with)
+        return {group for group in done_with if held.get(group) or not stood[group]}
 
     async def _standing(
         self, groups: Collection[str], *, live: bool

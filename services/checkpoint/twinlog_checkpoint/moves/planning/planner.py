@@ -62,7 +62,9 @@ class MovePlanner:
     places: GroupPlaces = field(init=False)
 
     def __post_init__(self) -> None:
-        self.places = GroupPlaces(route=self.route, from_answers=self._from_answers)
+        self.places = GroupPlaces(
+            route=self.route, from_answers=self._from_answers, to_answers=self._to_answers
+        )
 
     async def plan(
         self,
@@ -91,7 +93,7 @@ class MovePlanner:
         which a run leaves as they are, it shows the offsets that are already there."""
         yield "asking both clusters"
         from_reachable = await self._from_answers()
-        to_reachable = await self._answers(self.route.to_alias, self.route.to_cluster)
+        to_reachable = await self._to_answers()
         fences = fences_where_left(last, self.route.kind)
         scope = await self.fence_scope() if options.fence and from_reachable else WriteBlockScope()
         blockers = await blockers_of(
@@ -191,6 +193,9 @@ class MovePlanner:
                 0, f"{plan.last.kind} run {plan.last.run_id} was interrupted: this move replaces it"
             )
         return replace(plan, warnings=warnings)
+
+    async def _to_answers(self) -> bool:
+        return await self._answers(self.route.to_alias, self.route.to_cluster)
 
     async def _from_answers(self) -> bool:
         return await self._answers(self.route.from_alias, self.route.from_cluster)

@@ -7,7 +7,7 @@ from twinlog.model import TopicPartition
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.planning.last_move import fences_where_left
 from twinlog_checkpoint.moves.planning.outcome import going_on, lacking, left_at, staying, stood_at, unread
-from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition
+from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition
 
 MOST_UNFINISHED_BYTES = 100_000
 """The limit for all names. More would not fit into a record that earlier releases read: then it means every
@@ -60,6 +60,7 @@ def begun(
         stood_before={} if last is None else last.stood_before if same else last.stood_at,
         left_before={} if last is None else last.left_before if same else last.left_at,
         unfinished=_unfinished_before(last),
+        unfinished_before=_unfinished_before(last),
         moved=tuple(sorted(kept)),
         stood_at=kept,
         left_at=left,
@@ -100,6 +101,7 @@ def given_up(last: MoveRecord, *, now_ms: int) -> MoveRecord:
         state=MoveState.DONE,
         aborted=True,
         whole=False,
+        unfinished=last.unfinished_before,
         fences=kept,
         fences_before=kept,
         finished_ms=now_ms,
@@ -138,7 +140,10 @@ def _unfinished_after(
         after = before - set(newly)
     else:
         after = frozenset(left) if before is None else before & left
-    if record.kind is MoveKind.FAILOVER:
+    is_failover = record.kind is MoveKind.FAILOVER
+    works_on_source = MoveAction.SKIP_ACTIVE_BEFORE if is_failover else MoveAction.SKIP_ACTIVE_THERE
+    after -= {entry.group for entry in partitions if entry.action is works_on_source}
+    if is_failover:
         after |= going_on(partitions) & left
     return after if sum(len(name.encode()) for name in after) <= MOST_UNFINISHED_BYTES else None
 
