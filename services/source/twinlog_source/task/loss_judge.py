@@ -14,7 +14,8 @@ from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.log_questions import UNSUPPORTED, LogQuestions
 from twinlog_source.task.reading.loss import Loss, LossReason, find_loss, goes_on
-from twinlog_source.task.writing.preserved_copies import PreservedCopies, hole_words
+from twinlog_source.task.writing.preserved_copies import PreservedCopies
+from twinlog_source.task.writing.preserved_copy import hole_words
 from twinlog_source.task.writing.target_writer import TargetWriter
 
 _NO_EPOCH = -1

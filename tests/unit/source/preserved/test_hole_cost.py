@@ -2,7 +2,7 @@
 
 from twinlog_source.preserved.hole_cost import HoleCost
 from twinlog_source.task.stream.hole_cost_messages import hole_cost_messages, hole_costs_of
-from twinlog_source.task.writing.preserved_copies import hole_cost
+from twinlog_source.task.writing.preserved_assignment import hole_cost
 
 
 def _filled(count: int, *, every: float, each: float) -> tuple[HoleCost, float]:

@@ -10,7 +10,7 @@ Invariant C: while a task has a copy, nothing else writes about it to the log.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,10 +20,8 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.partitions import reports
-from twinlog_source.partitions.reports import HoleCostAgo
-from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.fill_limits import FillLimit, is_visible
-from twinlog_source.preserved.hole_cost import HoleCost, HoleCostBucket
 from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import PreservedWriter
@@ -33,44 +31,18 @@ from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.copy_endings import CopyEndings
 from twinlog_source.task.writing.filled_beginnings import FilledBeginnings
 from twinlog_source.task.writing.foreign_judge import ForeignJudge, ReadForeignWrite
-from twinlog_source.task.writing.preserved_copy import PreservedCopy
+from twinlog_source.task.writing.preserved_assignment import preserved_copy_of
+from twinlog_source.task.writing.preserved_copy import PreservedCopy, hole_words
 from twinlog_source.task.writing.preserved_positions import PreservedPositions
+from twinlog_source.task.writing.read_shares import ReadShares
 from twinlog_source.task.writing.settling import settle_batch
 from twinlog_source.task.writing.syncs import OffsetSyncs
 
-IN_FLIGHT_BYTES = 8 << 20
-"""The limit for one partition: 150 ms of latency at 50 MB/s. The writer bounds the sum."""
-PACK_BELOW_BYTES = 64 << 10
-BUFFERED_BYTES = 64 << 20
-"""The limit for all partitions: bytes that were read and not acknowledged."""
-LEAST_SHARE_BYTES = 1 << 20
-"""The least that one partition gets, however many there are: about one fetch."""
 DRAIN_SECONDS = 5.0
 """How long the end of a task waits for the answers to what was sent."""
 LONGEST_FLUSH_SECONDS = 5.0
 FILL_LOOK_SECONDS = 0.02
 """How soon to check again whether a range may be filled."""
-
-
-def share_bytes(active: int) -> int:
-    """The buffer of each of this many partitions with unacknowledged records."""
-    return max(BUFFERED_BYTES // max(active, 1), LEAST_SHARE_BYTES)
-
-
-def hole_cost(spent: Iterable[HoleCostAgo], now: float) -> HoleCost:
-    """The costs so far, including those of earlier tasks."""
-    return HoleCost.resumed(
-        HoleCostBucket(now - each.ago_seconds, each.holes, each.spent_seconds) for each in spent
-    )
-
-
-def hole_words(partition: TopicPartition, first: int, end: int) -> str:
-    """Why a hole that consumers would see ends a copy."""
-    return (
-        f"the source shows no record of {partition} between offsets {first} and {end}: in a copy with its"
-        " offsets, consumers with isolation.level=read_uncommitted would read empty records there"
-        " (twinlog.offsets=preserved writes them)"
-    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,10 +77,7 @@ class PreservedCopies:
     beginnings: FilledBeginnings = field(init=False)
     by_source: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     by_target: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
-    _active: set[TopicPartition] = field(default_factory=set)
-    """Partitions with records in flight."""
-    _touched: set[TopicPartition] = field(default_factory=set)
-    """Partitions that may have moved since positions were last stored."""
+    _shares: ReadShares = field(default_factory=ReadShares)
     _is_draining: bool = False
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -137,50 +106,24 @@ class PreservedCopies:
 
     def assign(self, assignment: TaskAssignment, copy: PartitionCopy) -> None:
         """Take a partition; `run` finds out where its copy ends."""
-        terms = assignment.preserved
-        assert terms is not None
-        target = TopicPartition(assignment.target_topic, copy.partition.partition)
-        limit_bytes = assignment.max_message_bytes
-        appends: AppendLog[OutgoingBatch] = AppendLog.starting_at(
-            assignment.position,
-            max_in_flight_bytes=IN_FLIGHT_BYTES,
-            pack_below_bytes=min(PACK_BELOW_BYTES, limit_bytes // 2),
-            leader_epoch=terms.leader_epoch,
-        )
-        now = self.clock.monotonic()
-        taken = PreservedCopy(
-            copy=copy,
-            at_target=PreservedPartition(
-                target=target,
-                appends=appends,
-                hole_cost=hole_cost(assignment.hole_costs, now),
-                topic_id=assignment.target_topic_id,
-                common_until=terms.common_until,
-            ),
-            skip_from=terms.skip_from,
-            skip_to=terms.skip_to,
-            target_topic_id=assignment.target_topic_id,
-            since=terms.since,
-            required=terms.required,
-            may_fill_at=now + self._wait_seconds(terms.skip_former_task_seconds),
-            alone_at=now + self._wait_seconds(terms.former_task_seconds),
-            giving_up=(terms.end_reason, terms.end_message) if terms.end_reason else None,
+        taken = preserved_copy_of(
+            assignment,
+            copy,
+            now=self.clock.monotonic(),
+            fill_after_seconds=self.fill_after_seconds,
             settle=self._settle,
             is_stored=partial(self.is_stored, copy.partition),
             fill_later=self._fill_later,
         )
+        target = taken.at_target.target
         self.by_source[copy.partition] = self.by_target[target] = taken
         if assignment.position_stored:
             self.positions.note_stored(taken)
         keeps_codec = assignment.compression_type in ("", "producer", Codec.ZSTD.name.lower())
-        self.writer.filler.note_limit(target, FillLimit(limit_bytes, keeps_codec=keeps_codec))
+        self.writer.filler.note_limit(
+            target, FillLimit(assignment.max_message_bytes, keeps_codec=keeps_codec)
+        )
         self.writer.add(taken.at_target)
-
-    def _wait_seconds(self, former_task_seconds: float | None) -> float:
-        """How long a task that lost its partition this long ago may still write; 0 when there is none."""
-        if former_task_seconds is None:
-            return 0.0
-        return max(0.0, self.fill_after_seconds - former_task_seconds)
 
     def offer(self, chunk: PreparedChunk) -> None:
         """What was fetched of a preserved copy."""
@@ -235,7 +178,7 @@ class PreservedCopies:
         for taken in self.by_source.values():
             taken.copy.is_full = True
             taken.forget_queued(now)
-        self._touched.update(self.by_source)
+            self.positions.touch(taken)
         give_up_at = now + DRAIN_SECONDS
         longest = give_up_at + self.writer.settings.delivery_timeout_seconds
         while not self.writer.is_idle or self.judge.is_about_to_judge:
@@ -254,12 +197,7 @@ class PreservedCopies:
 
     def store_positions(self) -> None:
         """Pass on the positions that have moved since the last call."""
-        touched, self._touched = self._touched, set()
-        for partition in touched:
-            taken = self.by_source[partition]
-            self.positions.store_moved(taken)
-            if taken.copy.settling:
-                self._touched.add(partition)  # Wait until it has settled.
+        self.positions.store_touched()
 
     def skip(self, partition: TopicPartition, skip_to: int) -> None:
         """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest, and
@@ -382,7 +320,7 @@ class PreservedCopies:
         self._progress.set()
 
     def _ended(self, partition: TopicPartition) -> None:
-        self._active.discard(partition)
+        self._shares.leave(partition)
         self._progress.set()
 
     def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
@@ -427,13 +365,9 @@ class PreservedCopies:
 
         Only for the partition of the event: a full one gets an answer soon.
         """
-        partition = taken.copy.partition
-        self._touched.add(partition)
-        if taken.outstanding_bytes > 0:
-            self._active.add(partition)
-        else:
-            self._active.discard(partition)
-        is_full = self._stands_still(taken) or taken.outstanding_bytes >= share_bytes(len(self._active))
+        self.positions.touch(taken)
+        has_its_share = self._shares.is_used_up(taken.copy.partition, taken.outstanding_bytes)
+        is_full = self._stands_still(taken) or has_its_share
         is_open_again = taken.copy.is_full and not is_full
         taken.copy.is_full = is_full
         if is_open_again:

@@ -18,6 +18,7 @@ import structlog
 
 from twinlog.batches import OutgoingBatch
 from twinlog.batches.prepared import LeaderEpoch
+from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Append, Hole
 from twinlog_source.preserved.fill_limits import is_visible
@@ -273,3 +274,12 @@ class PreservedCopy:
     def _note_rest(self) -> None:
         """The partition is at rest only when its copy is: a failure meanwhile is not forgotten."""
         self.copy.rounds = int(bool(self._outstanding) or not self.is_idle)
+
+
+def hole_words(partition: TopicPartition, first: int, end: int) -> str:
+    """Why a hole that consumers would see ends a copy."""
+    return (
+        f"the source shows no record of {partition} between offsets {first} and {end}: in a copy with its"
+        " offsets, consumers with isolation.level=read_uncommitted would read empty records there"
+        " (twinlog.offsets=preserved writes them)"
+    )

@@ -26,6 +26,20 @@ class PreservedPositions:
     clock: Clock
     _stored: dict[TopicPartition, _Stored] = field(default_factory=dict)
     """What was passed on to be stored."""
+    _touched: set[PreservedCopy] = field(default_factory=set)
+    """Copies that may have moved since positions were last stored."""
+
+    def touch(self, taken: PreservedCopy) -> None:
+        """The copy may have moved."""
+        self._touched.add(taken)
+
+    def store_touched(self) -> None:
+        """Pass on the positions of copies that may have moved since the last call."""
+        touched, self._touched = self._touched, set()
+        for taken in touched:
+            self.store_moved(taken)
+            if taken.copy.settling:
+                self._touched.add(taken)  # Wait until it has settled.
 
     def note_stored(self, taken: PreservedCopy) -> None:
         """The log has where a copy stands."""

@@ -14,12 +14,8 @@ from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import State
-from twinlog_source.task.writing.preserved_copies import (
-    BUFFERED_BYTES,
-    DRAIN_SECONDS,
-    LEAST_SHARE_BYTES,
-    share_bytes,
-)
+from twinlog_source.task.writing.preserved_copies import DRAIN_SECONDS
+from twinlog_source.task.writing.read_shares import BUFFERED_BYTES, LEAST_SHARE_BYTES, share_bytes
 from unit.source.preserved.preserved_rig import FIRST, SECOND, PreservedRig
 
 
