@@ -14,24 +14,19 @@ from typing import Any
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
-from twinlog.batches.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from twinlog.batches.outgoing import OffsetRun
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.preserved.append_log import AppendLog, Phase
-from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_steps import Fill, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
 from twinlog_source.preserved.own_batches import (
-    FilledRanges,
     ForeignLook,
     ForeignWrite,
-    OwnBatches,
-    is_filler,
     is_marker_at,
-    sequence_behind,
 )
 from twinlog_source.preserved.partition import Changed, Failed, PreservedPartition
 from twinlog_source.preserved.writer import PreservedWriter
@@ -41,7 +36,6 @@ from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
 from unit.source.preserved.broker_model import (
-    MARKER,
     Connection,
     EmptyRecords,
     Leader,
@@ -51,9 +45,8 @@ from unit.source.preserved.broker_model import (
     Request,
 )
 from unit.source.preserved.driver_model import P, PositionsLog
+from unit.source.preserved.tail_model import FILLER, IDS, OURS, headers, own_before, tail_of
 
-OURS, STRANGER, STRANGERS_MARKER, FILLER = "ours", "stranger", "stranger's marker", "filler"
-IDS = {OURS: 1, STRANGER: 3, STRANGERS_MARKER: 3, FILLER: 2, "repeated": 2}
 LARGEST = 5
 MOST_MARKERS = 4
 """The longest hole that is filled at the leader."""
@@ -62,39 +55,6 @@ _BATCHES = {count: build_batch([NewRecord(None, b"x", 0)] * count) for count in 
 
 def batch_of(first: int, count: int) -> OutgoingBatch:
     return _BATCHES[count]._replace(runs=(OffsetRun(first, count),), next_source_offset=first + count)
-
-
-def headers(leader: Leader, begin: int = 0) -> list[BatchHeader]:
-    """The batches of the leader's log, from the one that holds an offset on."""
-    found: list[BatchHeader] = []
-    at, log = 0, leader.log
-    while at < len(log):
-        entry, first = log[at], at
-        at += 1
-        while entry.sequence >= 0 and at < len(log) and log[at][::2] == entry[::2]:
-            at += 1
-        is_ours = entry.writer in (FILLER, "repeated")
-        if at > begin:
-            attributes = TRANSACTIONAL_BIT if is_ours else 0
-            attributes |= CONTROL_BIT if entry.sequence == MARKER else 0
-            found.append(
-                BatchHeader(
-                    first,
-                    60,
-                    0,
-                    2,
-                    0,
-                    attributes,
-                    at - first - 1,
-                    0 if is_ours else 5,
-                    0 if is_ours else 5,
-                    IDS[entry.writer],
-                    0,
-                    entry.sequence,
-                    at - first,
-                )
-            )
-    return found
 
 
 def at_once(work: Coroutine[Any, Any, None]) -> None:
@@ -283,62 +243,10 @@ class Owner:
         lost_from = foreign_at if lost_since is None else self.leader.end_of_epoch(lost_since)
         if lost_from < foreign_at:
             return ForeignWrite(-1, lost_from, 0)
-        look = ForeignLook(foreign_at, self._own_before(foreign_at))
+        judged = ForeignLook(foreign_at, own_before(self.leader, foreign_at))
         for header in headers(self.leader, foreign_at):
-            look.see(header)
-        return look.found
-
-    def _own_before(self, offset: int) -> OwnBatches:
-        behind = headers(self.leader, offset)
-        at = behind[0].base_offset if behind else offset
-        before = [
-            each for each in headers(self.leader) if each.next_offset <= at and each.producer_id == IDS[OURS]
-        ]
-        follows = sequence_behind(before[-1]) if before else None
-        return OwnBatches(IDS[OURS], follows, not before)
-
-    def _foreign(self, checked_from: int) -> int | None:
-        own = self._own_before(checked_from)
-        first = next((each for each in headers(self.leader, checked_from) if not own.owns(each)), None)
-        return None if first is None else max(first.base_offset, checked_from)
-
-    def _foreign_beginning(self) -> int | None:
-        own = OwnBatches(IDS[OURS], is_first=True)
-        first = next((each for each in headers(self.leader) if not own.owns(each)), None)
-        return None if first is None else first.base_offset
-
-    def _filled(self, checked_from: int, foreign: int | None) -> tuple[Hole, ...]:
-        filled = FilledRanges(checked_from)
-        for header in headers(self.leader, checked_from):
-            if foreign is not None and header.next_offset > foreign:
-                break
-            if header.producer_id != IDS[OURS]:
-                filled.add(header)
-        return filled.found
-
-    def _look(self, asked: ReadEnd) -> tuple[int | None, tuple[Hole, ...]]:
-        """As `KafkaCopyTails` does it."""
-        leader, checked_from = self.leader, asked.checked_from
-        end, known = len(leader.log), asked.leader_epoch
-        if end < checked_from:
-            begin = self._foreign_beginning()
-            if begin is not None:
-                return begin, self._filled(self._filled_from(begin), begin)
-            checked_from = self._filled_from(end)
-            known = leader.epoch - 1 if known is None and leader.epoch else known
-        if known is not None and known < leader.epoch:
-            checked_from = min(checked_from, leader.end_of_epoch(known))
-        foreign = self._foreign(checked_from)
-        return foreign, self._filled(checked_from, foreign)
-
-    def _filled_from(self, end: int) -> int:
-        for header in reversed(headers(self.leader)):
-            if header.next_offset > end:
-                continue
-            if not is_filler(header):
-                break
-            end = header.base_offset
-        return end
+            judged.see(header)
+        return judged.found
 
     def _offer(self) -> None:
         """A fetch: from where the copy is read."""
@@ -427,11 +335,11 @@ class Owner:
         if end < reading.checked_from and leader.topic_id != self.assignment.target_topic_id:
             self.appends.end_not_read()
             return
-        foreign, filled = self._look(reading)
+        foreign, filled = tail_of(leader, reading)
         if last is not None:
             tail = Tail(end, (last + 1) & 0x7FFFFFFF, True, foreign, filled, leader.epoch)
         else:
-            tail = Tail(end, self._own_before(end).next_sequence, False, foreign, filled, leader.epoch)
+            tail = Tail(end, own_before(self.leader, end).next_sequence, False, foreign, filled, leader.epoch)
         self.appends.end_read(tail)
         self.changed(self.at_target)
 

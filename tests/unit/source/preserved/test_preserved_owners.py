@@ -12,7 +12,8 @@ from twinlog_source.preserved.append_log import Phase
 from unit.histories import histories
 from unit.source.preserved.broker_model import MARKER, Connection, Entry, Leader, Produce, Refusal
 from unit.source.preserved.driver_model import Driver, P, PositionsLog, begin
-from unit.source.preserved.owner_model import STRANGER, STRANGERS_MARKER, Owner
+from unit.source.preserved.owner_model import Owner
+from unit.source.preserved.tail_model import STRANGER, STRANGERS_MARKER
 
 SCHEDULES = histories(60, 5_000)
 """Of each kind."""
