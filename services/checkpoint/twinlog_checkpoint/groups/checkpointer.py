@@ -147,7 +147,8 @@ class Checkpointer:
 
     @property
     def rules_known(self) -> bool:
-        """Whether the stored changed rules apply; until then `entry` may be that of the file."""
+        """Whether the stored rules were read since this process became the owner. `FlowParts.rules` says
+        whether they apply."""
         return self.learn_rules is None or self._learned
 
     def follow(self, entry: CheckpointFlow) -> None:

@@ -78,7 +78,8 @@ def _small(record: MoveRecord) -> dict[str, object]:
         "on_target": record.on_target,
         "chain": record.chain,
         "chain_before": record.chain_before,
-        # Chains and not groups, of which there may be too many for one record.
+        # Chains and not groups, of which there may be too many for one record. Earlier builds wrote it under
+        # this name.
         "chains_there": record.earlier_chains,
         "unfinished": _names(record.unfinished),
         "unfinished_before": _names(record.unfinished_before),

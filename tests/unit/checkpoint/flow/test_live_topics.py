@@ -80,6 +80,13 @@ class LiveRig:
     served: ServedFlow
     follower: RulesFollower
 
+    async def take_over(self) -> None:
+        """The checkpointer begins to own the flow, and makes its first pass."""
+        stopped = asyncio.Event()
+        stopped.set()
+        await self.parts.checkpointer.run(stopped)
+        await self.fakes.do_pass(self.parts.checkpointer)
+
     def change_rules(self, values: Mapping[str, str]) -> None:
         config = flow_in_effect(self.follower.configuration, A_TO_B, values)
         self.follower.follow(checkpoint_flow(config))
@@ -136,6 +143,15 @@ async def live_rig(
             runner.drain_look_seconds = runner.planner.rate_seconds = 0
         yield LiveRig(fakes=fakes, parts=parts, served=served, follower=follower)
     await channel.close()
+
+
+async def applied(follower: RulesFollower) -> None:
+    """Its loop runs until the stored rules apply."""
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(follower.run(stop), name="follower")
+        await eventually(lambda: not follower.problem)
+        stop.set()
 
 
 async def store_rules(
@@ -245,16 +261,12 @@ async def test_no_move_runs_before_the_stored_rules_are_read(configuration: Conf
     """With the rules of the file alone it could leave out a topic."""
     async with live_rig(configuration, configsync_knows=(), reads_stored_rules=True) as rig:
         await store_rules(rig.fakes.target, {"topics": "orders, invoices"})
-        checkpointer = rig.parts.checkpointer
-        stop = asyncio.Event()
-        stop.set()
         for work in (rig.served.failover, rig.served.failback):
             with pytest.raises(StateError, match="changed rules have not been read") as refused:
                 await run(work, FENCE)
             assert refused.value.reason == "MOVE_BLOCKED"
         assert rig.fakes.source.acls == set()
-        await checkpointer.run(stop)
-        await rig.fakes.do_pass(checkpointer)
+        await rig.take_over()
         await run(rig.served.failover, FENCE)
         assert fence_of("invoices") in rig.fakes.source.acls
 
@@ -302,21 +314,14 @@ async def test_no_move_runs_while_the_stored_rules_cannot_be_used(tmp_path: Path
     async with live_rig(configuration, configsync_knows=(), reads_stored_rules=True) as rig:
         await store_rules(rig.fakes.target, {"topics": "orders, invoices"})
         secret.rename(away)
-        stop = asyncio.Event()
-        stop.set()
-        await rig.parts.checkpointer.run(stop)
-        await rig.fakes.do_pass(rig.parts.checkpointer)
+        await rig.take_over()
         for work in (rig.served.failover, rig.served.failback):
             with pytest.raises(StateError, match=f"changed rules do not apply yet: .*{secret}") as refused:
                 await run(work, FENCE)
             assert refused.value.reason == "MOVE_BLOCKED"
         assert rig.fakes.source.acls == set()
         away.rename(secret)
-        stop.clear()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(rig.follower.run(stop), name="follower")
-            await eventually(lambda: not rig.follower.problem)
-            stop.set()
+        await applied(rig.follower)
         await run(rig.served.failover, FENCE)
         assert fence_of("invoices") in rig.fakes.source.acls
 
@@ -340,20 +345,13 @@ async def test_no_failback_runs_before_the_stored_rules_of_the_reverse_flow_are_
         flows = {A_TO_B: rig.parts, B_TO_A: replace(reverse, rules=follower)}
         served = assemble_moves(flows, rig.fakes.around())[A_TO_B]
         served.failback.drain_look_seconds = served.failback.planner.rate_seconds = 0
-        stop = asyncio.Event()
-        stop.set()
-        await rig.parts.checkpointer.run(stop)
-        await rig.fakes.do_pass(rig.parts.checkpointer)
+        await rig.take_over()
         await run(served.failover)
         with pytest.raises(StateError, match="B->A: the changed rules have not been read") as refused:
             await run(served.failback, FENCE)
         assert refused.value.reason == "MOVE_BLOCKED"
         assert target.acls == set()
-        stop.clear()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(follower.run(stop), name="rules of the reverse flow")
-            await eventually(lambda: not follower.problem)
-            stop.set()
+        await applied(follower)
         await run(served.failback, FENCE)
         assert target.acls == {fence_of("payments")}
 
@@ -364,20 +362,13 @@ async def test_a_stored_record_that_cannot_be_read_stops_moves_until_it_is_gone(
     """The message has the remedy, and checkpoints are written meanwhile."""
     async with live_rig(configuration, configsync_knows=(), reads_stored_rules=True) as rig:
         await store_rules(rig.fakes.target, {"topics": "orders, invoices"}, version=2)
-        stop = asyncio.Event()
-        stop.set()
-        await rig.parts.checkpointer.run(stop)
-        await rig.fakes.do_pass(rig.parts.checkpointer)
+        await rig.take_over()
         assert rig.fakes.checkpoints()
         with pytest.raises(StateError, match=f"delete {configsync_topic('A')} on B") as refused:
             await run(rig.served.failover, FENCE)
         assert refused.value.reason == "MOVE_BLOCKED"
         await rig.fakes.target.delete_topics([configsync_topic("A")])
-        stop.clear()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(rig.follower.run(stop), name="follower")
-            await eventually(lambda: not rig.follower.problem)
-            stop.set()
+        await applied(rig.follower)
         await run(rig.served.failover, FENCE)
         assert rig.fakes.source.acls == {fence_of("orders")}
 

@@ -55,12 +55,18 @@ async def test_a_later_failover_does_not_undo_a_reset_on_the_target(
         assert await synced(rig, "other") == 0
 
 
-async def test_a_later_failback_does_not_undo_a_reset_on_the_source() -> None:
+@pytest.mark.parametrize("is_synced", [False, True])
+async def test_a_later_failback_does_not_undo_a_reset_on_the_source(is_synced: bool) -> None:
+    """What sync.group.offsets has committed on the target since is no progress of the group there."""
     async with move_rig() as rig:
         await translated(rig, g=100, other=100)
         await run(rig.served.failover)
         await run(rig.served.failback)
         await run(rig.served.failover, ONLY_G)
+        if is_synced:
+            before = await offset_of(rig.logs.target, "other", COPY) or 0
+            await translated(rig, other=200)
+            assert (await synced(rig, "other") or 0) > before
         rig.logs.source.set_group("other", {ORIGIN: 0})
         await run(rig.served.failback)
         assert await offset_of(rig.logs.source, "other", ORIGIN) == 0

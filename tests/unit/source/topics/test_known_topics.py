@@ -16,6 +16,7 @@ from twinlog.policy.internal_topics import configsync_topic
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_hooks import Call, Hook
 from twinlog_source.config import source_flows
+from twinlog_source.driver.state import FlowState
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.stored_selection import StoredSelection
 from twinlog_source.topics.wanted import CONFIGSYNC_PATIENCE_SECONDS, LOOK_AGAIN_SECONDS
@@ -242,10 +243,8 @@ async def test_the_limits_of_a_copy_stay_when_its_configs_are_not_read() -> None
     assert known.topics["orders"] == before
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
-async def test_an_epoch_goes_on_while_a_cluster_does_not_answer_and_configsync_is_down(
-    rig: FlowRig, side: str
-) -> None:
+async def owner_without_configsync(rig: FlowRig) -> FlowState:
+    """A new owner that copies by the stored positions."""
     first = await rig.owner()
     await first.journal.position(P, 9)
     state = await rig.process(has_configsync=False)
@@ -253,6 +252,14 @@ async def test_an_epoch_goes_on_while_a_cluster_does_not_answer_and_configsync_i
     await state.refresh(owned=frozenset())
     rig.clock.advance(CONFIGSYNC_PATIENCE_SECONDS)
     await state.refresh(owned=frozenset())
+    return state
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_an_epoch_goes_on_while_a_cluster_does_not_answer_and_configsync_is_down(
+    rig: FlowRig, side: str
+) -> None:
+    state = await owner_without_configsync(rig)
     planned = state.table.plannable()
     assert planned == {P}
     rig.clock.advance(LOOK_AGAIN_SECONDS)
@@ -266,13 +273,7 @@ async def test_an_epoch_goes_on_while_a_cluster_does_not_answer_and_configsync_i
 async def test_what_a_process_knew_of_topics_before_another_one_owned_the_flow_is_not_used(
     rig: FlowRig,
 ) -> None:
-    first = await rig.owner()
-    await first.journal.position(P, 9)
-    state = await rig.process(has_configsync=False)
-    await state.take_over(displaced=False)
-    await state.refresh(owned=frozenset())
-    rig.clock.advance(CONFIGSYNC_PATIENCE_SECONDS)
-    await state.refresh(owned=frozenset())
+    state = await owner_without_configsync(rig)
     assert state.table.plannable() == {P}
     await rig.owner()
     rig.source.intercept("describe_topics", unanswered)

@@ -204,7 +204,8 @@ class GroupPlaces:
         now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
         live = bool(asked) and await self.from_answers()
         for group, partition, offset in await self._standing(asked, live=live):
-            now[group][partition] = offset
+            if not self.route.may_be_synced(group, partition, offset):
+                now[group][partition] = offset
         done_with = {group for group, at in stood.items() if not went_on(at, now.get(group, {}), live=live)}
         states = await group_states(self.route.from_cluster, done_with & asked) if live else {}
         done_with = {group for group in done_with if states.get(group, "EMPTY") in WRITABLE_STATES}

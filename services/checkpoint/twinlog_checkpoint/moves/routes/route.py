@@ -119,7 +119,12 @@ class Route(Protocol):
     ) -> Mapping[SourcePosition, Translation]: ...
 
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        """Whether the group itself committed this offset, on the cluster that it leaves."""
+        """Whether a move takes this offset of the group, on the cluster that it leaves, into account."""
+        ...
+
+    def may_be_synced(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        """Whether sync.group.offsets may have committed this offset, on the cluster that the group leaves:
+        then it is no progress of the group there."""
         ...
 
     def wrote(
@@ -237,6 +242,9 @@ class FailoverRoute:
 
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
         return self._ways.is_own(group, partition, next_offset)
+
+    def may_be_synced(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        return not self._ways.is_own(group, partition, next_offset)
 
     def wrote(
         self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int

@@ -121,6 +121,9 @@ class FailbackRoute:
         """Always true: a failback also moves offsets that the failover committed."""
         return True
 
+    def may_be_synced(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        return not self._ways.is_own(group, partition, next_offset)
+
     def wrote(
         self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
     ) -> bool:
