@@ -5,6 +5,7 @@ repeated.
     python tests/chaos/source_chaos.py --kinds hang --kills 10
     python tests/chaos/source_chaos.py --kinds absence absence service --target-brokers 3 --kills 30
     python tests/chaos/source_chaos.py --kinds broker --target-brokers 3 --target-replicas 3 --kills 30
+    python tests/chaos/source_chaos.py --round-trip-ms 60 --lost-every-seconds 5 --kills 100
 
 Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target
 broker. A rival is a second service that stands by, and takes the flow over when the one that runs is killed
@@ -12,7 +13,8 @@ or silent; a pause stops a process for a while, the longest one for more than an
 it comes back to a flow that others copy. A hang stops the target's broker for longer than its session lasts,
 so that it is fenced as it wakes up; an absence kills it and starts it again only
 then. With three target brokers an absent one takes partitions without another replica along while the
-coordinators of their transactions continue; it must be asked for. The same seed makes the same choices;
+coordinators of their transactions continue; it must be asked for. Between the services and the target there
+may be a distance, on which connections are lost. The same seed makes the same choices;
 moments differ with the machine. Exit code 0 only if every partition is identical.
 """
 
@@ -36,11 +38,15 @@ import psutil
 from aiokafka import AIOKafkaProducer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from bench.distance import distance
 
 from integration.source.source_rig import GrowingLog, Rig, compare, open_rig, producer, quiet
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec
+from twinlog.local.port_lease import PortLease
+from twinlog.local.spec import ADDRESS, ClusterSpec, FarListener
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, start_clusters, stop_clusters
 from twinlog.testing.service_process import ServiceProcess
@@ -348,9 +354,22 @@ async def run_chaos(
     longest_pause_seconds: float = 3.0,
     target_replicas: int = 1,
     longest_seconds: float = math.inf,
+    round_trip_ms: float = 0.0,
+    lost_every_seconds: float = 0.0,
 ) -> Outcome:
-    """Clusters of the caller's, which this breaks."""
-    async with open_rig(source, target, directory) as rig:
+    """Clusters of the caller's, which this breaks. With a far listener, the services use it to get to the
+    target."""
+    async with open_rig(source, target, directory) as rig, AsyncExitStack() as stack:
+        far = target.spec.far
+        if far is not None:
+            rig.target_servers = f"{ADDRESS}:{far.advertised_port}"
+            way = distance(
+                far.advertised_port,
+                far.port,
+                round_trip_ms=round_trip_ms,
+                lost_every_seconds=lost_every_seconds,
+            )
+            await stack.enter_async_context(way)
         chaos = Chaos(
             rig=rig,
             target=target,
@@ -388,11 +407,29 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="kill no more after so long, and compare"
     )
+    parser.add_argument(
+        "--round-trip-ms", type=float, default=0.0, help="from the services to the target (one broker only)"
+    )
+    parser.add_argument(
+        "--lost-every-seconds",
+        type=float,
+        default=0.0,
+        help="how often one of their connections is lost (default: 0 = none)",
+    )
     options = parser.parse_args()
+    lease = PortLease(2)
+    port, advertised_port = lease.ports
+    far = FarListener(port=port, advertised_port=advertised_port)
+    is_far = options.round_trip_ms or options.lost_every_seconds
     in_sync = {"min.insync.replicas": "2" if options.target_replicas > 1 else "1"}
     clusters = start_clusters(
         ClusterSpec(name="A"),
-        ClusterSpec(name="B", broker_count=options.target_brokers, properties=in_sync),
+        ClusterSpec(
+            name="B",
+            broker_count=options.target_brokers,
+            properties=in_sync,
+            far=far if is_far else None,
+        ),
     )
     try:
         with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
@@ -406,10 +443,13 @@ def main() -> int:
                     kinds=options.kinds,
                     target_replicas=options.target_replicas,
                     longest_seconds=options.minutes * 60,
+                    round_trip_ms=options.round_trip_ms,
+                    lost_every_seconds=options.lost_every_seconds,
                 )
             )
     finally:
         stop_clusters(clusters)
+        lease.release()
     sys.stdout.write(outcome.as_json() + "\n")
     return 0 if outcome.identical else 1
 
