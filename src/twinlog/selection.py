@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from twinlog.filters.name_filters import FilterOutcome, TopicFilter
-from twinlog.model import Flow
+from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.internal_topics import is_mirror_topic
 from twinlog.policy.lineage import cycle_alias
 from twinlog.policy.rename import RENAME_KEY
 from twinlog.policy.renaming import RenamingPolicy
-from twinlog.policy.replication import ReplicationPolicy
+from twinlog.policy.replication import INTERNAL_PREFIXES, DefaultReplicationPolicy, ReplicationPolicy
 
 
 class TopicReason(StrEnum):
@@ -62,7 +62,7 @@ class TopicSelector:
     topic_filter: TopicFilter
     heartbeats_replication_enabled: bool = True
     own_topics: frozenset[str] = frozenset()
-    """Internal topics on the target whose names do not show it (`offset.storage.topic`)."""
+    """Internal topics of flows whose names do not show it (`offset.storage.topic`)."""
 
     def selects(self, topic: str) -> bool:
         """Whether the flow replicates `topic`."""
@@ -88,13 +88,30 @@ class TopicSelector:
             )
             return self._decision(topic, TopicReason.EXCLUDED, rule)
         remote = self.policy.format_remote_topic(self.flow.source, topic)
-        if remote in self.own_topics or is_mirror_topic(self.policy, remote):
-            rule = f"its copy would be {remote}, an internal topic of the flow"
+        if remote.startswith(INTERNAL_PREFIXES):
+            # A renamed copy could be the target's own __consumer_offsets.
+            rule = f"its copy would be {remote}, an internal topic of the target"
             return self._decision(topic, TopicReason.INTERNAL, rule)
+        if remote in self.own_topics or is_mirror_topic(self.policy, remote):
+            rule = f"its copy would be {remote}, an internal topic of a flow"
+            return self._decision(topic, TopicReason.INTERNAL, rule)
+        if (other := self._other_owner(remote)) is not None:
+            rule = (
+                f"its copy would be {remote}, the name of a copy from cluster {other}: rename or exclude it"
+            )
+            return self._decision(topic, TopicReason.EXCLUDED, rule)
         if verdict.included:
             rule = f"{verdict.key}: pattern {verdict.pattern!r}"
             return self._decision(topic, TopicReason.SELECTED, rule, pattern=verdict.pattern)
         return self._decision(topic, TopicReason.HEARTBEATS, "heartbeats.replication.enabled")
+
+    def _other_owner(self, remote: str) -> ClusterAlias | None:
+        """The other cluster of the file whose copies have such names: `A.eu` where `A` copies `eu.orders`."""
+        base = self.policy.base if isinstance(self.policy, RenamingPolicy) else self.policy
+        if not isinstance(base, DefaultReplicationPolicy):
+            return None
+        owner = base.topic_source(remote)
+        return owner if owner in base.aliases and owner != self.flow.source else None
 
     def _rejected_by_filter(
         self, topic: str, outcome: FilterOutcome, key: str, pattern: str | None

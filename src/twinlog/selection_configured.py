@@ -15,5 +15,5 @@ def topic_selector(config: FlowConfig, topics: Selection | None = None) -> Topic
         policy=policy_from_config({**config.policy_config, SOURCE_ALIAS_KEY: config.flow.source}),
         topic_filter=topic_filter(config, topics),
         heartbeats_replication_enabled=config.configsync.heartbeats_replication_enabled,
-        own_topics=frozenset({config.source.offset_storage.topic}),
+        own_topics=config.internal_topics,
     )

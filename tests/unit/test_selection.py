@@ -135,4 +135,4 @@ def test_the_configured_positions_topic_is_not_a_copys_name() -> None:
 def test_checkpoints_internal_of_the_source_is_internal() -> None:
     decision = selector().decide("checkpoints.internal")
     assert (decision.reason, decision.remote_topic) == (TopicReason.INTERNAL, "source.checkpoints.internal")
-    assert "an internal topic of the flow" in decision.rule
+    assert "an internal topic of a flow" in decision.rule

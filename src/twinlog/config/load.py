@@ -104,7 +104,11 @@ def _build(
     if not selected:
         findings.problem("clusters", "No source->target replication flows.")
         findings.raise_problems()
-    flows = tuple(flow_config(raw, flow, resolver=resolver, findings=findings) for flow in selected)
+    internal = precedence.internal_topics(raw, clusters)
+    flows = tuple(
+        flow_config(raw, flow, resolver=resolver, findings=findings, internal_topics=internal)
+        for flow in selected
+    )
     whole_file = only_flows is None and only_targets is None
     used = {alias for flow in selected for alias in (flow.source, flow.target)}
     builder = ClientBuilder(resolver, findings)

@@ -17,6 +17,7 @@ POLICY_CLASS_KEY = "replication.policy.class"
 SEPARATOR_KEY = "replication.policy.separator"
 INTERNAL_SEPARATOR_KEY = "replication.policy.internal.topic.separator.enabled"
 SOURCE_ALIAS_KEY = "source.cluster.alias"
+CLUSTERS_KEY = "clusters"
 
 DEFAULT_POLICY_CLASS = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
 IDENTITY_POLICY_CLASS = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
@@ -37,13 +38,17 @@ def policy_from_config(config: Mapping[str, str]) -> ReplicationPolicy:
 def _base(config: Mapping[str, str]) -> ReplicationPolicy:
     separator = config.get(SEPARATOR_KEY, DEFAULT_SEPARATOR)
     internal_separator = separator if _switch(config, INTERNAL_SEPARATOR_KEY) else DEFAULT_SEPARATOR
+    aliases = tuple(alias for each in config.get(CLUSTERS_KEY, "").split(",") if (alias := each.strip()))
     name = config.get(POLICY_CLASS_KEY, DEFAULT_POLICY_CLASS).strip()
     if name == DEFAULT_POLICY_CLASS:
-        return DefaultReplicationPolicy(separator=separator, internal_separator=internal_separator)
+        return DefaultReplicationPolicy(
+            separator=separator, internal_separator=internal_separator, aliases=aliases
+        )
     if name == IDENTITY_POLICY_CLASS:
         return IdentityReplicationPolicy(
             separator=separator,
             internal_separator=internal_separator,
+            aliases=aliases,
             source_cluster_alias=config.get(SOURCE_ALIAS_KEY),
         )
     other = other_policy(name, config, config.get(SOURCE_ALIAS_KEY, "source"))

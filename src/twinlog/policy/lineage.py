@@ -4,7 +4,7 @@ MirrorClient)."""
 from collections.abc import Iterable, Iterator
 
 from twinlog.model import ClusterAlias, Flow
-from twinlog.policy.replication import ReplicationPolicy
+from twinlog.policy.replication import ReplicationPolicy, names_back
 
 
 def cycle_alias(policy: ReplicationPolicy, flow: Flow, topic: str) -> ClusterAlias | None:
@@ -72,15 +72,12 @@ def remote_topics(
 
 
 def _hops(policy: ReplicationPolicy, topic: str) -> Iterator[ClusterAlias]:
-    """Yield the alias of each hop back to the topic's origin."""
-    seen = {topic}
-    while (alias := policy.topic_source(topic)) is not None:
-        yield alias
-        upstream = policy.upstream_topic(topic)
-        if upstream is None or upstream in seen:
-            return  # with kept names, rules such as `a -> b; b -> a` lead back
-        seen.add(upstream)
-        topic = upstream
+    """Yield the alias of each hop back to the topic's origin: one, where names do not tell more."""
+    tells_all = policy.tracks_topic_sources or policy.is_heartbeats_topic(topic)
+    for name in names_back(policy, topic) if tells_all else (topic,):
+        alias = policy.topic_source(name)
+        if alias is not None:
+            yield alias
 
 
 def _clusters_passed(policy: ReplicationPolicy, topic: str) -> Iterator[ClusterAlias]:

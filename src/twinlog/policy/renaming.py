@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from twinlog.model import ClusterAlias
 from twinlog.policy.rename import RenameMap
-from twinlog.policy.replication import ReplicationPolicy
+from twinlog.policy.replication import ReplicationPolicy, names_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +33,7 @@ class RenamingPolicy:
     def original_topic(self, topic: str) -> str:
         if not self.tracks_topic_sources:
             return self.upstream_topic(topic) or topic
-        upstream = self.upstream_topic(topic)
-        while upstream is not None and upstream != topic:
-            topic, upstream = upstream, self.upstream_topic(upstream)
-        return topic
+        return names_back(self, topic)[-1]
 
     def in_the_way(self, topic: str) -> str | None:
         """Another topic whose copy would have the same name as this one's; None without one."""

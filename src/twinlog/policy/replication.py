@@ -10,6 +10,11 @@ from twinlog.model import ClusterAlias
 DEFAULT_SEPARATOR = "."
 HEARTBEATS_TOPIC = "heartbeats"
 
+INTERNAL_PREFIXES = ("__", ".")
+"""Names that begin so are never replicated (KIP-1074): Kafka's own topics have them."""
+LONGEST_NAME = 249
+"""The most characters in the name of a topic (org.apache.kafka.common.internals.Topic)."""
+
 _UNUSABLE_SEPARATOR = re.compile(r"[^a-zA-Z0-9._-]")
 
 
@@ -65,6 +70,21 @@ class ReplicationPolicy(Protocol):
         ...
 
 
+def names_back(policy: ReplicationPolicy, topic: str) -> list[str]:
+    """The names of a topic by its own name, from the cluster that holds it back to its origin: at least
+    `topic` itself.
+
+    Ends where a name comes back, as rules such as `a -> b; b -> a` lead to, and where one is longer than a
+    topic's name can be: a rule that strips a prefix adds it with each hop back.
+    """
+    names = [topic]
+    while (upstream := policy.upstream_topic(names[-1])) is not None:
+        if upstream in names or len(upstream) > LONGEST_NAME:
+            break
+        names.append(upstream)
+    return names
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultReplicationPolicy:
     """`orders` of cluster `A` is called `A.orders` on the target.
@@ -77,8 +97,14 @@ class DefaultReplicationPolicy:
     separator: str = DEFAULT_SEPARATOR
     internal_separator: str = DEFAULT_SEPARATOR
     """Separator in the names of offset-syncs and checkpoints topics."""
+    aliases: tuple[ClusterAlias, ...] = ()
+    """The known clusters; kept are those whose alias contains the separator, the longest first (`A.e.u`
+    before `A.e`). MM2 knows none when it reads a name: with the separator `-` it takes `dc-a-orders` for a
+    copy from `dc`, and copies such topics back and forth without end."""
 
     def __post_init__(self) -> None:
+        divided = [alias for alias in self.aliases if self.separator and self.separator in alias]
+        object.__setattr__(self, "aliases", tuple(sorted(divided, key=len, reverse=True)))
         for separator in (self.separator, self.internal_separator):
             if (self.tracks_topic_sources and not separator) or _UNUSABLE_SEPARATOR.search(separator):
                 raise ConfigError(
@@ -98,6 +124,10 @@ class DefaultReplicationPolicy:
         if not self.separator:
             # MM2 takes the first letter for the alias (`h` of `heartbeats`), and then knows no heartbeats.
             return None
+        for alias in self.aliases:
+            prefix = alias + self.separator
+            if topic.startswith(prefix) and not self._is_only_separators(topic[len(prefix) :]):
+                return alias
         source, separator, rest = topic.partition(self.separator)
         # Java's String.split drops trailing empty pieces: `a.` and `a..` have one piece and are not remote.
         return source if separator and not self._is_only_separators(rest) else None
@@ -107,10 +137,7 @@ class DefaultReplicationPolicy:
         return None if source is None else topic[len(source) + len(self.separator) :]
 
     def original_topic(self, topic: str) -> str:
-        upstream = self.upstream_topic(topic)
-        while upstream is not None and upstream != topic:
-            topic, upstream = upstream, self.upstream_topic(upstream)
-        return topic
+        return names_back(self, topic)[-1]
 
     def heartbeats_topic(self) -> str:
         return HEARTBEATS_TOPIC
@@ -132,7 +159,7 @@ class DefaultReplicationPolicy:
         return own or self.is_checkpoints_topic(topic)
 
     def is_internal_topic(self, topic: str) -> bool:
-        return self.is_mm2_internal_topic(topic) or topic.startswith(("__", "."))
+        return self.is_mm2_internal_topic(topic) or topic.startswith(INTERNAL_PREFIXES)
 
     @property
     def _checkpoints_suffix(self) -> str:

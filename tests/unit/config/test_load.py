@@ -294,6 +294,7 @@ def test_the_policy_is_named_in_full_and_only_what_is_configured_is_there(packag
         "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
         "replication.policy.separator": "_",
         "source.cluster.alias": "A",
+        "clusters": "A, B",
     }
     assert "replication.policy.separator" not in load_text(TWO_CLUSTERS).flow(A_TO_B).policy_config
 

@@ -137,3 +137,53 @@ def test_names_that_lead_back_to_each_other_end_the_search_for_circles() -> None
 def test_without_rules_there_is_the_policy_itself() -> None:
     assert policy("  ") == policy_from_config({"source.cluster.alias": "A"})
     assert policy() == policy()
+
+
+@pytest.mark.parametrize("policy_class", ["", IDENTITY])
+@pytest.mark.parametrize(
+    ("rules", "topic"),
+    [
+        ("legacy-(.*) -> $1", "orders"),
+        ("team-(team.*) -> $1", "teamx"),
+        ("team-(team.*) -> $1", "team-teamx"),
+        ("A.b.(.*) -> $1", "A.orders"),
+    ],
+)
+def test_a_rule_that_strips_a_prefix_names_no_endless_way(rules: str, topic: str, policy_class: str) -> None:
+    more = {"replication.policy.class": policy_class} if policy_class else {}
+    named = policy(rules, **more)
+    selector = TopicSelector(
+        flow=Flow("A", "B"), policy=named, topic_filter=topic_filter_from_config({"topics": ".*"})
+    )
+    assert selector.decide(topic).remote_topic == named.format_remote_topic("A", topic)
+    assert len(named.original_topic(topic)) <= 249
+
+
+@given(
+    st.sampled_from(["legacy-(.*) -> $1", "(.*)-old -> $1", "(_*)x(.*) -> $1$2"]),
+    st.text(alphabet="_.x-old", max_size=6).map(lambda text: f"legacy-{text}consumer_offsets-old"),
+    st.sampled_from(["", IDENTITY]),
+)
+def test_no_rule_makes_a_copy_an_internal_topic_of_the_target(
+    rule: str, topic: str, policy_class: str
+) -> None:
+    """Config sync would change the target's own `__consumer_offsets`."""
+    more = {"replication.policy.class": policy_class} if policy_class else {}
+    selector = TopicSelector(
+        flow=Flow("A", "B"),
+        policy=policy(rule, **more),
+        topic_filter=topic_filter_from_config({"topics": ".*", "topics.exclude": ""}),
+    )
+    decision = selector.decide(topic)
+    assert not decision.selected or not decision.remote_topic.startswith(("__", "."))
+
+
+def test_a_renamed_copy_is_never_called_consumer_offsets() -> None:
+    selector = TopicSelector(
+        flow=Flow("A", "B"),
+        policy=policy("legacy-(.*) -> $1", **{"replication.policy.class": IDENTITY}),
+        topic_filter=topic_filter_from_config({"topics": "legacy-.*"}),
+    )
+    decision = selector.decide("legacy-__consumer_offsets")
+    assert (decision.reason, decision.remote_topic) == (TopicReason.INTERNAL, "__consumer_offsets")
+    assert selector.selects("legacy-orders")

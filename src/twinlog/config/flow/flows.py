@@ -25,7 +25,14 @@ SHORTEST_INTERVAL_SECONDS = 0.1
 """The meaning of an interval of 0 where MM2 allows it; in MM2 it is a busy loop."""
 
 
-def flow_config(raw: Settings, flow: Flow, *, resolver: Resolver, findings: Findings) -> FlowConfig:
+def flow_config(
+    raw: Settings,
+    flow: Flow,
+    *,
+    resolver: Resolver,
+    findings: Findings,
+    internal_topics: frozenset[str] = frozenset(),
+) -> FlowConfig:
     """Build a flow. Problems go to `findings`; the result is only valid without them."""
     connector = precedence.connector_properties(raw, flow, Connector.SOURCE)
     worker = precedence.worker_properties(raw, flow, resolver.resolve)
@@ -52,6 +59,7 @@ def flow_config(raw: Settings, flow: Flow, *, resolver: Resolver, findings: Find
         enabled=enabled,
         policy_config=_policy(sources),
         filter_config=_filters(sources),
+        internal_topics=internal_topics | {source.offset_storage.topic},
         source=source,
         checkpoint=_checkpoint(sources, topics, enabled=enabled, syncs=source.offset_syncs),
         heartbeat=_heartbeat(sources),
@@ -86,6 +94,8 @@ def _policy(sources: FlowSources) -> dict[str, str]:
     }
     config[f"{prefix}class"] = sources.read.text(f"{prefix}class")
     config["source.cluster.alias"] = sources.flow.source
+    if "clusters" in sources.raw:
+        config["clusters"] = sources.raw["clusters"].value
     if renames := (sources.read.optional_text("twinlog.topic.rename") or "").strip():
         config["twinlog.topic.rename"] = renames
     sources.read.boolean(f"{prefix}internal.topic.separator.enabled")

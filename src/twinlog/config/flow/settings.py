@@ -215,6 +215,9 @@ class FlowConfig:
     have is absent, because a configured separator has another meaning than the same one by default."""
     filter_config: Mapping[str, str]
     """`topic.filter.*`, `group.filter.*` and `config.property.filter.*`, classes with their full names."""
+    internal_topics: frozenset[str]
+    """Topics in which a flow of the file, or the Connect worker that it replaces, keeps its state, under
+    names or separators that the file sets."""
     source: SourceSettings
     checkpoint: CheckpointSettings
     heartbeat: HeartbeatSettings

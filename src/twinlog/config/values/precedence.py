@@ -75,6 +75,31 @@ def herder_flows(raw: Mapping[str, str], clusters: Iterable[ClusterAlias]) -> tu
     return tuple(flow for flow in pairs if runs(flow))
 
 
+_STORAGE_TOPICS = (
+    *("offset.storage.topic", "config.storage.topic", "status.storage.topic"),
+    "offsets.storage.topic",
+)
+
+
+def internal_topics(raw: Settings, aliases: Iterable[ClusterAlias]) -> frozenset[str]:
+    """Topics in which any flow of the file keeps its state, under names or separators that the file sets at
+    any level. References count as written."""
+    named = {prop.value.strip() for key, prop in raw.items() if key.endswith(_STORAGE_TOPICS)}
+    separators = {
+        prop.value.strip() for key, prop in raw.items() if key.endswith("replication.policy.separator")
+    }
+    by_alias = {
+        name
+        for alias in aliases
+        for separator in separators
+        for name in (
+            f"mm2-offset-syncs{separator}{alias}{separator}internal",
+            f"{alias}{separator}checkpoints{separator}internal",
+        )
+    }
+    return frozenset(named | by_alias)
+
+
 def cluster_properties(raw: Settings, alias: ClusterAlias) -> dict[str, Property]:
     """MM2's clusterProps: `A.<k>`, then the cluster's client keys for each client, then those of the top
     level."""
