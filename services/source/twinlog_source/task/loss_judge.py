@@ -23,8 +23,8 @@ _NO_EPOCH = -1
 TRUNCATION_DOUBT_SECONDS = 5.0
 LATE_LOOK_SECONDS = 0.25
 """How long after the last late batch may have come a partition is judged again."""
-IN_FLIGHT_SECONDS = 0.25
-"""After this time a partition is judged again that had records in flight."""
+AGAIN_SECONDS = 0.25
+"""How soon a partition is fetched again, and judged, that was neither moved nor set aside."""
 _OFFSETS_END = ": from there on the copy is translated; or delete the target topic, and it is copied again"
 
 
@@ -42,7 +42,7 @@ class LossJudge:
     async def on_out_of_range(self, copies: Sequence[PartitionCopy]) -> None:
         """The source does not have the positions: find out what is missing, then continue or stop, by
         policy."""
-        self._judge_later(copies)
+        self._pause(copies)
         await self._judge([copy for copy in copies if copy.is_idle])
 
     async def on_other_leaders(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
@@ -65,16 +65,17 @@ class LossJudge:
                 refused.add(copy.partition)
                 if copy.is_idle:
                     diverged.append(copy)
-        self._judge_later([copy for copy in copies if copy.partition in refused])
+        self._pause([copy for copy in copies if copy.partition in refused])
         await self._judge(diverged)
         return refused
 
-    def _judge_later(self, copies: Sequence[PartitionCopy]) -> None:
-        """Postpone partitions with records in flight until these are committed: earlier the answer would be
-        the same."""
-        again_at = self.clock.monotonic() + IN_FLIGHT_SECONDS
+    def _pause(self, copies: Sequence[PartitionCopy]) -> None:
+        """Do not fetch again at once from where the source was not believed to continue: while records are in
+        flight, or where the leaders find nothing missing, the answer would be the same. Whatever moves the
+        partition, or sets it aside, ends the pause."""
+        again_at = self.clock.monotonic() + AGAIN_SECONDS
         for copy in copies:
-            if not copy.is_idle and copy.not_before < again_at:
+            if copy.not_before < again_at:
                 copy.wait_until(again_at, "")
 
     def _is_believed(self, copy: PartitionCopy, until: int) -> bool:
@@ -148,7 +149,7 @@ class LossJudge:
         if self.preserved is None or not copy.keeps_offsets or not self.preserved.believe(copy.partition):
             return loss
         # They show the loss again, when the source has grown past the end of the copy meanwhile.
-        copy.continue_epochs(epochs)
+        copy.epochs = epochs
         return replace(loss, to_offset=copy.committed)
 
     def _stop(self, copy: PartitionCopy, loss: Loss) -> None:
@@ -168,7 +169,6 @@ class LossJudge:
         """Fill what the copy lacks, or end the copy there."""
         partition = copy.partition
         if not preserved.is_at_rest(partition):
-            copy.wait_until(self.clock.monotonic() + IN_FLIGHT_SECONDS, "")
             return  # It is judged again.
         if loss.reason is LossReason.TRUNCATION:
             words = f"the source log of {partition} ended at {loss.from_offset}, before its position"

@@ -11,12 +11,13 @@ sent twice.
 Invariant C: a partition that is not RUNNING has a reason.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from twinlog.backoff import Jitter, backoff_seconds
 from twinlog.batches import Lane
+from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.partitions.latency import LatencyHistogram
@@ -109,8 +110,6 @@ class PartitionCopy:
     epochs: tuple[EpochStart, ...] = ()
     """The leader epochs of the committed records, the last one of the record before `committed`; empty =
     unknown."""
-    fetched_epoch: int | None = None
-    """The leader epoch of the record before `fetched`; None = unknown."""
     target_end: int | None = None
     """The target offset after the last record that this or an earlier task wrote; None = unknown."""
     target_shortened_to: int | None = None
@@ -140,10 +139,13 @@ class PartitionCopy:
     settling: bool = False
     """Its position was moved by an operator, and is not on the log yet: nothing is fetched."""
     _paused: bool = False
+    _fetched_epoch: int | None = None
+    _sent_epoch: int | None = None
+    """The leader epochs of the records before `fetched` and `sent`, while those are ahead of `committed`; None =
+    unknown."""
 
     def __post_init__(self) -> None:
         self.fetched = self.sent = self.committed
-        self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs else None
 
     def fetchable(self, now: float) -> bool:
         """Whether the next fetch includes it. A back-off that is over ends here."""
@@ -155,6 +157,33 @@ class PartitionCopy:
             self._continue()
         stands_still = self.held or self.settling or self.is_full or self.needs_translation
         return self.state is State.RUNNING and not stands_still and now >= self.not_before
+
+    @property
+    def fetched_epoch(self) -> int | None:
+        """The leader epoch of the record before `fetched`; None = unknown."""
+        return self._epoch_before(self.fetched, self._fetched_epoch)
+
+    def _epoch_before(self, offset: int, noted: int | None) -> int | None:
+        if offset != self.committed:
+            return noted
+        return self.epochs[-1].leader_epoch if self.epochs else None
+
+    def fetch_to(self, next_offset: int, epochs: Sequence[LeaderEpoch]) -> None:
+        """What lies before `next_offset` was fetched, under these leader epochs."""
+        self._fetched_epoch = epochs[-1].epoch if epochs else self.fetched_epoch
+        self.fetched = next_offset
+
+    def send_to(self, next_offset: int, epochs: Sequence[LeaderEpoch]) -> None:
+        """What was fetched before `next_offset` is being sent."""
+        before = self._epoch_before(self.sent, self._sent_epoch)
+        self._sent_epoch = epochs[-1].epoch if epochs else before
+        self.sent = next_offset
+
+    def send_from(self, offset: int) -> None:
+        """What was sent from this offset on is void."""
+        if offset != self.sent:
+            self.sent, self._sent_epoch = offset, None
+        self.drop_queued()
 
     @property
     def takes_answers(self) -> bool:
@@ -250,7 +279,7 @@ class PartitionCopy:
     def drop_queued(self) -> None:
         """Discard what is fetched but not sent."""
         self.fetched = self.sent
-        self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs and self.is_idle else None
+        self._fetched_epoch = self._sent_epoch
         self.generation += 1
         self.held = False
         self.not_before = 0.0
@@ -265,11 +294,6 @@ class PartitionCopy:
         self.source_lost_from = None
         self.epochs = ()
         self.rewind()
-
-    def continue_epochs(self, epochs: tuple[EpochStart, ...]) -> None:
-        """The records before `committed` follow those of these leader epochs. Only while idle."""
-        self.epochs = epochs
-        self.fetched_epoch = epochs[-1].leader_epoch if epochs else None
 
     def hold(self) -> None:
         """Fetch no more until `fail` reports the fault behind what is queued, or a rewind removes it."""

@@ -17,7 +17,7 @@ from twinlog_source.preserved.append_steps import Hole, ReadEnd
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.task.loss_judge import (
-    IN_FLIGHT_SECONDS,
+    AGAIN_SECONDS,
     LATE_LOOK_SECONDS,
     TRUNCATION_DOUBT_SECONDS,
     LossJudge,
@@ -99,7 +99,7 @@ def comparing(rig: Rig, *, has_former_task: bool = False) -> PreservedPartition:
     grown again: only its leader epochs show it."""
     filled = Hole(12, 1), Hole(15, 2)
     at_target = rig.preserved.assigned(FIRST, 20, stored=10, filled=filled, has_former_task=has_former_task)
-    rig.copy.continue_epochs((EpochStart(3, 0),))
+    rig.copy.epochs = (EpochStart(3, 0),)
     rig.diverged_at = 8
     return at_target
 
@@ -199,7 +199,7 @@ async def test_what_cannot_be_judged_while_the_end_is_read_is_not_asked_for_agai
     await rig.judge()
     now = rig.preserved.clock.monotonic()
     assert not rig.copy.fetchable(now)
-    assert rig.copy.fetchable(now + IN_FLIGHT_SECONDS)
+    assert rig.copy.fetchable(now + AGAIN_SECONDS)
 
 
 async def test_a_lost_range_is_filled_only_once_no_answer_is_missing() -> None:

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from twinlog.batches.prepared import LeaderEpoch
 from twinlog.model import TopicPartition
+from twinlog_source.log.facts import EpochStart
 from twinlog_source.task.partition import PartitionCopy, State
 
 
@@ -49,6 +51,35 @@ def test_each_loss_of_the_end_of_the_target_log_is_counted() -> None:
         copy.written(12, 1, 3)
         assert (copy.target_shortened_to, copy.target_shortened_at) == (12, 3)
         assert copy.target_shortened_times == times
+
+
+def test_the_leader_epoch_before_the_next_fetch_is_known_also_after_a_pause() -> None:
+    """A source that is truncated meanwhile, and grows again, shows it by nothing else."""
+    copy = copy_at(5)
+    copy.epochs = (EpochStart(3, 0),)
+    copy.fetch_to(8, [LeaderEpoch(3, 5)])
+    copy.send_to(8, [LeaderEpoch(3, 5)])
+    copy.fetch_to(9, [LeaderEpoch(4, 8)])
+    assert copy.fetched_epoch == 4
+    copy.pause(paused=True)
+    copy.pause(paused=False)
+    assert (copy.fetched, copy.fetched_epoch) == (8, 3), "its records are in flight"
+    copy.commit(8)
+    assert copy.fetched_epoch == 3
+    copy.restart_at(8)
+    assert copy.fetched_epoch is None, "nobody knows under which leaders the records up to there were written"
+
+
+def test_a_fault_in_the_first_batches_of_a_new_leader_leaves_its_epoch_known() -> None:
+    copy = copy_at(5)
+    copy.epochs = (EpochStart(3, 0),)
+    copy.fetch_to(6, [LeaderEpoch(4, 5)])
+    copy.send_to(6, [LeaderEpoch(4, 5)])
+    copy.hold()
+    copy.commit(6)
+    copy.epochs = (EpochStart(3, 0), EpochStart(4, 5))
+    copy.fail(reason="RECORD_TOO_LARGE", message="", retriable=False, now=0.0)
+    assert (copy.fetched, copy.fetched_epoch) == (6, 4)
 
 
 def test_success_shortens_the_next_back_off() -> None:

@@ -287,13 +287,10 @@ class SourceReader:
             self._wait(copy, cut)
         if prepared.next_offset == answer.fetch_offset and prepared.fault is None:
             return
-        copy.fetched = prepared.next_offset
+        copy.fetch_to(prepared.next_offset, prepared.leader_epochs)
         now_ms = self.clock.now_ms()
         for batch in prepared.batches:
             copy.counters.record_age.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
-        if prepared.leader_epochs:
-            epoch = prepared.leader_epochs[-1].epoch
-            copy.fetched_epoch = epoch if epoch >= 0 else None
         chunk = PreparedChunk(
             copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes
         )

@@ -125,7 +125,7 @@ class PreservedCopy:
             self._outstanding.append(_Offered(prepared.next_offset, None, (), chunk))
         self.outstanding_bytes += chunk.fetched_bytes
         appends.offer(items, next_offset=prepared.next_offset)
-        self.copy.sent = self.copy.fetched
+        self.copy.send_to(self.copy.fetched, prepared.leader_epochs)
         self._settle(now)
 
     def visible_hole(self, chunk: PreparedChunk, most_markers: int) -> Hole | None:
@@ -234,11 +234,7 @@ class PreservedCopy:
             copy.target_end = min(copy.target_end, appends.acknowledged)
         if not self._outstanding:
             self.outstanding_bytes = 0
-        if self._not_copied(appends.wanted):
-            copy.sent = self.skip_to
-        else:
-            copy.sent = appends.wanted
-        copy.drop_queued()
+        copy.send_from(self.position_of(appends.wanted))
         self.fill_skipped(now)
 
     def _note_lost_tail(self, position: int) -> None:

@@ -50,7 +50,7 @@ class RoundSending:
 
     def collect(self, current: Round, chunk: PreparedChunk) -> None:
         current.chunks.append(chunk)
-        chunk.copy.sent = chunk.prepared.next_offset
+        chunk.copy.send_to(chunk.prepared.next_offset, chunk.prepared.leader_epochs)
         chunk.copy.rounds += 1
         current.size_bytes += sum([batch.size_bytes for batch in chunk.prepared.batches])
 

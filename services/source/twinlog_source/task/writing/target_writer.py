@@ -237,7 +237,6 @@ class TargetWriter:
             await self._last_committed()
             self.positions.add(ends.keys(), marks)
             self._settle(current)
-            self._take_epochs(current)
             return
         await self._put(current, ends, marks)
         self.sending.written(current)
@@ -290,14 +289,9 @@ class TargetWriter:
         self.positions.committed(current)
         self.committed_rounds += 1
         self._settle(current)
-        self._take_epochs(current)
         if current.chunks:
             self._size.passed(current.size_bytes, self.clock.monotonic() - current.began_at)
             self.source_reader.limit_buffer(self._size.size_bytes)
-
-    def _take_epochs(self, current: Round) -> None:
-        for partition, after in current.epochs.items():
-            self.copies[partition].epochs = after
 
     @property
     def _unanswered(self) -> Round | None:
@@ -324,6 +318,8 @@ class TargetWriter:
     def _settle(self, current: Round) -> None:
         """The round is committed: move positions, count, queue offset syncs, report faults behind it."""
         now, now_ms = self.clock.monotonic(), self.clock.now_ms()
+        for partition, after in current.epochs.items():
+            self.copies[partition].epochs = after
         for copy, batch, acknowledged in current.sent:
             found = settle_batch(copy, batch, acknowledged.result(), syncs=self.syncs, now_ms=now_ms)
             if found is not None:

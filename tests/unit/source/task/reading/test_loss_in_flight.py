@@ -1,16 +1,20 @@
-"""A source that lost its tail while records of a copy are on their way to the target."""
+"""A source that does not have a position, of which no leader says that anything is lost, or not yet."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from twinlog.batches import CopyPolicy
 from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.virtual_time import LoopClock
-from twinlog_source.task.loss_judge import IN_FLIGHT_SECONDS, LossJudge
+from twinlog_source.task.loss_judge import AGAIN_SECONDS, LossJudge
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
@@ -19,15 +23,30 @@ P = TopicPartition("t", 0)
 SECONDS = 10.0
 
 
-async def test_what_cannot_be_judged_yet_is_not_asked_for_again_and_again() -> None:
+class NothingLost:
+    """Leaders that have every position."""
+
+    async def offsets(self, spec: OffsetSpec, _: Sequence[PartitionCopy]) -> dict[TopicPartition, int]:
+        return {P: 0 if spec is OffsetSpec.EARLIEST else 100}
+
+    async def divergences(self, _: Sequence[PartitionCopy]) -> dict[TopicPartition, None]:
+        return {P: None}
+
+
+@pytest.mark.parametrize("in_flight", [True, False])
+async def test_a_refused_position_that_nothing_changes_is_not_fetched_again_and_again(
+    *, in_flight: bool
+) -> None:
     brokers = SimulatedBrokers({P: 1}, out_of_range={P})
     copy = PartitionCopy(partition=P, target_topic="t", committed=0, random=lambda: 1.0)
-    copy.fetched = copy.sent = 10
-    copy.rounds = 1
+    if in_flight:
+        copy.fetched = copy.sent = 10
+        copy.rounds = 1
     nothing: Any = None
+    questions: Any = NothingLost()
     judge = LossJudge(
         flow=Flow("A", "B"),
-        questions=nothing,
+        questions=questions,
         target_writer=nothing,
         preserved=None,
         on_gap=nothing,
@@ -49,6 +68,6 @@ async def test_what_cannot_be_judged_yet_is_not_asked_for_again_and_again() -> N
         )
         group.create_task(reader.run(stop), name="reader")
         await wait_or_stop(stop, SECONDS)
-        assert 1 < len(brokers.asked) <= SECONDS / IN_FLIGHT_SECONDS + 1
+        assert 1 < len(brokers.asked) <= SECONDS / AGAIN_SECONDS + 1
         stop.set()
         reader.wake()

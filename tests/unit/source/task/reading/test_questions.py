@@ -12,6 +12,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.simulated_source import SimulatedBrokers, requests_for
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog_source.log.facts import EpochStart
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
@@ -80,7 +81,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_a_leader_that_does_not_answer_holds_up_no_other_partition() -> None:
     brokers, copies = SimulatedBrokers({ONE: 1, OTHER: 1}), copies_of((ONE, OTHER))
-    copies[ONE].fetched_epoch = UNKNOWN_EPOCH
+    copies[ONE].epochs = (EpochStart(UNKNOWN_EPOCH, 0),)
     asked: list[list[TopicPartition]] = []
     answered = asyncio.Event()
 
@@ -107,7 +108,7 @@ def test_a_leader_that_does_not_answer_holds_up_no_other_partition() -> None:
 
 def test_what_was_fetched_before_a_partition_was_moved_is_not_taken_after_it() -> None:
     brokers, copies = SimulatedBrokers({ONE: 1}), copies_of((ONE,))
-    copies[ONE].fetched_epoch = UNKNOWN_EPOCH
+    copies[ONE].epochs = (EpochStart(UNKNOWN_EPOCH, 0),)
     asked, answered = asyncio.Event(), asyncio.Event()
 
     async def other_leaders(_: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
