@@ -339,7 +339,7 @@ async def test_a_position_set_after_the_source_lost_its_tail_ends_the_copy_and_c
                     state=PartitionState.FAULTED,
                     reason="DATA_LOSS",
                     message="",
-                    retry_in_ms=60_000,
+                    retry_in_seconds=60.0,
                     failures=1,
                     source_lost_from=40,
                 )

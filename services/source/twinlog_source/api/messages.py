@@ -136,7 +136,7 @@ def retry_ms(row: PartitionRow, facts: FlowFacts) -> int | None:
     """The wall-clock time at which a partition in back-off is tried again; None for others."""
     if row.blocker is not None:
         return facts.wall_ms(row.blocker.retry_at)
-    return None if row.report is None else row.report.retry_at_ms
+    return None if row.retry_at is None else facts.wall_ms(row.retry_at)
 
 
 def gap_message(flow: Flow, gap: Gap) -> pb.LedgerGap:

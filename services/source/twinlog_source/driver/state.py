@@ -311,8 +311,7 @@ class FlowState:
 
     def assignment(self, partition: TopicPartition) -> Assignment:
         """The assignment of a partition whose position is known."""
-        now, now_ms = self.clock.monotonic(), self.clock.now_ms()
-        return self.orders.assignment(partition, self.topics[partition.topic], now=now, now_ms=now_ms)
+        return self.orders.assignment(partition, self.topics[partition.topic], now=self.clock.monotonic())
 
     def _note(self, event: Event) -> None:
         self.table.apply(event, self.clock.monotonic())

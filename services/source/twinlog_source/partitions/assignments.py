@@ -32,7 +32,7 @@ class PriorFailure:
     state: PartitionState
     reason: str
     message: str
-    retry_in_ms: int
+    retry_in_seconds: float
     failures: int
     """The number of failures in a row."""
     source_lost_from: int | None = None
@@ -80,9 +80,7 @@ class TaskOrders:
     _terms_before: dict[TopicPartition, _Terms] = field(default_factory=dict)
     """How each partition was last assigned."""
 
-    def assignment(
-        self, partition: TopicPartition, topic: ReplicatedTopic, *, now: float, now_ms: int
-    ) -> Assignment:
+    def assignment(self, partition: TopicPartition, topic: ReplicatedTopic, *, now: float) -> Assignment:
         """The assignment of a partition whose position and kind of copy are known."""
         row = self.table.rows[partition]
         copy = row.copy
@@ -102,9 +100,9 @@ class TaskOrders:
             former_task_seconds=_since(row.cut_off_at, now) if row.knows_former_tasks else 0.0,
             skip_former_task_seconds=_skip_former_task_seconds(row, now=now),
             end_reason=self._end_reason(copy),
-            hole_costs=_hole_costs(row, now_ms=now_ms),
+            hole_costs=_hole_costs(row, now=now),
             paused=self.control.is_paused(partition),
-            prior_failure=_prior_failure(row, now_ms=now_ms) if terms == before else None,
+            prior_failure=_prior_failure(row, now=now) if terms == before else None,
             leader_epochs=row.leader_epochs,
             target_end=row.target_end,
             target_end_is_exact=self.exactly_once and row.target_end_is_exact,
@@ -162,25 +160,25 @@ def _skip_former_task_seconds(row: PartitionRow, *, now: float) -> float | None:
     return _since(told[1], now)
 
 
-def _hole_costs(row: PartitionRow, *, now_ms: int) -> tuple[HoleCostAgo, ...]:
+def _hole_costs(row: PartitionRow, *, now: float) -> tuple[HoleCostAgo, ...]:
     if row.report is None:
         return ()
-    older_seconds = max(0.0, (now_ms - row.reported_at_ms) / 1000)
     return tuple(
-        replace(each, ago_seconds=each.ago_seconds + older_seconds) for each in row.report.hole_costs
+        replace(each, ago_seconds=each.ago_seconds + now - row.reported_at) for each in row.report.hole_costs
     )
 
 
-def _prior_failure(row: PartitionRow, *, now_ms: int) -> PriorFailure | None:
+def _prior_failure(row: PartitionRow, *, now: float) -> PriorFailure | None:
     """Why the partition is in back-off or faulted, according to its last task."""
     report = row.report
-    if report is None or report.retry_at_ms is None or report.position != row.position:
+    retry_at = row.retry_at
+    if report is None or retry_at is None or report.position != row.position:
         return None
     return PriorFailure(
         state=report.state,
         reason=report.reason,
         message=report.message,
-        retry_in_ms=max(0, report.retry_at_ms - now_ms),
+        retry_in_seconds=max(0.0, retry_at - now),
         failures=report.failures,
         source_lost_from=report.source_lost_from,
     )

@@ -59,8 +59,8 @@ class PartitionReport:
     message: str = ""
     source_end: int | None = None
     """The end of what may be copied; None = unknown."""
-    retry_at_ms: int | None = None
-    """When the back-off ends, by the wall clock."""
+    retry_in_seconds: float | None = None
+    """How long after the report the back-off ends; None = there is none."""
     failures: int = 0
     """The number of failures in a row."""
     records: int = 0

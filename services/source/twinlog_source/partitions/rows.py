@@ -94,6 +94,8 @@ class PartitionRow:
     not seen."""
     report: PartitionReport | None = None
     """The latest report of a task, also of a former one."""
+    reported_at: float = 0.0
+    """When that was, in monotonic seconds."""
     reported_at_ms: int = 0
     foreign_write: ForeignWrite | None = None
     """The last foreign records that a task found in the copy."""
@@ -116,6 +118,13 @@ class PartitionRow:
     def shortened(self) -> Shortened | None:
         """The first loss that is not in the ledger yet."""
         return self.losses[0] if self.losses else None
+
+    @property
+    def retry_at(self) -> float | None:
+        """When its task tries it again, in monotonic seconds; None = it is not set aside."""
+        if self.report is None or self.report.retry_in_seconds is None:
+            return None
+        return self.reported_at + self.report.retry_in_seconds
 
     @property
     def is_preserved(self) -> bool:

@@ -235,7 +235,8 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):
         _set_end(row, end, now)
-    row.report, row.reported_at_ms, row.position = report, now_ms, report.position
+    row.report, row.reported_at, row.reported_at_ms = report, now, now_ms
+    row.position = report.position
     _observe_lag(row)
     if row.end is not None:
         row.catch_up.observe(report.position, row.end, now)

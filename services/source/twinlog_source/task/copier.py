@@ -18,7 +18,7 @@ from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.loss_judge import LossJudge
 from twinlog_source.task.moves import PositionMoves
 from twinlog_source.task.orders import SetPaused, TaskStart
-from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.partition import LONGEST_RETRY_SECONDS, PartitionCopy, State
 from twinlog_source.task.reading.log_questions import LogQuestions
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.reading.throttle import Throttle
@@ -196,7 +196,7 @@ class Copier:
             reason=prior_failure.reason,
             message=prior_failure.message,
             failures=prior_failure.failures,
-            retry_at=self.clock.monotonic() + prior_failure.retry_in_ms / 1000,
+            retry_at=self.clock.monotonic() + min(prior_failure.retry_in_seconds, LONGEST_RETRY_SECONDS),
         )
         if prior_failure.source_lost_from is not None:
             copy.source_lost_from = prior_failure.source_lost_from

@@ -141,8 +141,8 @@ class PartitionCopy:
     _paused: bool = False
     _fetched_epoch: int | None = None
     _sent_epoch: int | None = None
-    """The leader epochs of the records before `fetched` and `sent`, while those are ahead of `committed`; None =
-    unknown."""
+    """The leader epochs of the records before `fetched` and `sent` while those are ahead of `committed`; None
+    = unknown."""
 
     def __post_init__(self) -> None:
         self.fetched = self.sent = self.committed

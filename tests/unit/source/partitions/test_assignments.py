@@ -34,15 +34,17 @@ async def test_a_prior_failure_goes_to_the_next_task_unless_its_cause_may_be_gon
         state=PartitionState.BACKOFF,
         reason="LEADER_UNAVAILABLE",
         failures=3,
-        retry_at_ms=rig.clock.now_ms() + 4000,
+        retry_in_seconds=4.0,
     )
-    state.table.apply(Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1), 1.0)
+    told = Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1)
+    state.table.apply(told, rig.clock.monotonic())
+    rig.clock.advance(1)
     prior_failure = state.assignment(P).prior_failure
     assert prior_failure is not None
-    assert (prior_failure.reason, prior_failure.failures, prior_failure.retry_in_ms) == (
+    assert (prior_failure.reason, prior_failure.failures, prior_failure.retry_in_seconds) == (
         "LEADER_UNAVAILABLE",
         3,
-        4000,
+        3.0,
     )
     rig.target.add_topic("A.t")
     rig.say(state.watch)

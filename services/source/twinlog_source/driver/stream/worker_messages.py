@@ -187,7 +187,9 @@ def _partition_report(report: pb.PartitionReport) -> PartitionReport:
         reason=report.reason,
         message=report.message,
         source_end=_known(report.source_end_offset),
-        retry_at_ms=report.retry_at.ToMilliseconds() if report.HasField("retry_at") else None,
+        retry_in_seconds=(
+            report.retry_in.ToTimedelta().total_seconds() if report.HasField("retry_in") else None
+        ),
         failures=report.failures,
         records=report.records,
         bytes=report.bytes,
@@ -231,13 +233,11 @@ def _gap(partition: types_pb2.TopicPartition, found: pb.Gap) -> Gap:
 
 
 def _prior_failure(prior_failure: PriorFailure) -> pb.PriorFailure:
-    retry_in = Duration()
-    retry_in.FromMilliseconds(prior_failure.retry_in_ms)
     return pb.PriorFailure(
         state=state_message(prior_failure.state),
         reason=prior_failure.reason,
         message=prior_failure.message,
-        retry_in=retry_in,
+        retry_in=_duration(prior_failure.retry_in_seconds),
         failures=prior_failure.failures,
         source_lost_from=prior_failure.source_lost_from,
     )

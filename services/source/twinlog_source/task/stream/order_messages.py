@@ -130,7 +130,7 @@ def _prior_failure(told: pb.PriorFailure) -> PriorFailure:
         state=PartitionState.FAULTED if is_faulted else PartitionState.BACKOFF,
         reason=told.reason,
         message=told.message,
-        retry_in_ms=told.retry_in.ToMilliseconds(),
+        retry_in_seconds=_seconds(told.retry_in),
         failures=told.failures,
         source_lost_from=told.source_lost_from if told.HasField("source_lost_from") else None,
     )

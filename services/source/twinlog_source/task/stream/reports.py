@@ -202,7 +202,7 @@ class Reporter:
         if copy.source_lost_from is not None:
             report.source_lost_from = copy.source_lost_from
         if copy.retry_at is not None:
-            report.retry_at.CopyFrom(self._wall_clock(copy.retry_at))
+            report.retry_in.CopyFrom(_duration(max(0.0, copy.retry_at - self.clock.monotonic())))
         if copy.latency_seconds is not None:
             report.replication_latency.CopyFrom(_duration(copy.latency_seconds))
         report.gaps.extend(
@@ -218,9 +218,6 @@ class Reporter:
             foreign_write_message(write) for write in self._foreign_writes.get(copy.partition, ())
         )
         return report
-
-    def _wall_clock(self, monotonic: float) -> Timestamp:
-        return _timestamp(self.clock.now_ms() + int((monotonic - self.clock.monotonic()) * 1000))
 
 
 def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:

@@ -315,7 +315,7 @@ class PartitionReport(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
-    RETRY_AT_FIELD_NUMBER: _builtins.int
+    RETRY_IN_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
     RAW_RECORDS_FIELD_NUMBER: _builtins.int
@@ -396,8 +396,8 @@ class PartitionReport(_message.Message):
         """Source topic and partition."""
 
     @_builtins.property
-    def retry_at(self) -> _timestamp_pb2.Timestamp:
-        """When a BACKOFF ends."""
+    def retry_in(self) -> _duration_pb2.Duration:
+        """After this time a partition that was set aside is tried again: the clocks of task and driver may differ."""
 
     @_builtins.property
     def replication_latency(self) -> _duration_pb2.Duration:
@@ -451,7 +451,7 @@ class PartitionReport(_message.Message):
         state: _source_service_pb2.PartitionState.ValueType = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
-        retry_at: _timestamp_pb2.Timestamp | None = ...,
+        retry_in: _duration_pb2.Duration | None = ...,
         records: _builtins.int = ...,
         bytes: _builtins.int = ...,
         raw_records: _builtins.int = ...,
@@ -480,9 +480,9 @@ class PartitionReport(_message.Message):
         target_shortened_times: _builtins.int = ...,
         quiet: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_in", b"retry_in", "source_lost_from", b"source_lost_from", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "leader_epochs", b"leader_epochs", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "quiet", b"quiet", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_is_old", b"target_end_is_old", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_source_lost_from", b"_source_lost_from", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "at_rest", b"at_rest", "bytes", b"bytes", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "hole_costs", b"hole_costs", "lane", b"lane", "latency", b"latency", "leader_epochs", b"leader_epochs", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "quiet", b"quiet", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_in", b"retry_in", "source_end_offset", b"source_end_offset", "source_lost_from", b"source_lost_from", "state", b"state", "sync_pace", b"sync_pace", "target_end_is_old", b"target_end_is_old", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_times", b"target_shortened_times", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015

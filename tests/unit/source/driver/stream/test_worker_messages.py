@@ -85,7 +85,7 @@ def test_what_a_task_does_not_know_is_none_and_never_minus_one() -> None:
     (report,) = task_report(pb.PartitionReports(partitions=[said])).partitions
     assert (report.partition, report.position) == (P, 5)
     assert report.source_end is report.target_end is report.target_shortened_to is None
-    for absent in (report.retry_at_ms, report.lane, report.skipped, report.sync_pace, report.latency):
+    for absent in (report.retry_in_seconds, report.lane, report.skipped, report.sync_pace, report.latency):
         assert absent is None
 
 
@@ -98,10 +98,10 @@ def test_what_a_task_says_keeps_its_meaning() -> None:
         preserved=pb.PreservedCopy(skip_from=4, skip_to=9),
         gaps=[pb.Gap(from_offset=1, to_offset=3, reason="RETENTION")],
     )
-    said.retry_at.FromMilliseconds(1234)
+    said.retry_in.FromMilliseconds(1234)
     report = task_report(pb.PartitionReports(partitions=[said], failures={"X": 2}, target_throttled=True))
     (one,) = report.partitions
-    assert (one.state, one.lane, one.retry_at_ms) == (PartitionState.FAULTED, Lane.RECODE, 1234)
+    assert (one.state, one.lane, one.retry_in_seconds) == (PartitionState.FAULTED, Lane.RECODE, 1.234)
     assert (one.leader_epochs, one.skipped) == ((EpochStart(2, 5),), SkippedRange(first=4, end=9))
     assert report.gaps == (Gap(partition=P, from_offset=1, to_offset=3, reason="RETENTION", found_at_ms=0),)
     assert (report.counters.failures, report.source_throttled, report.target_throttled) == (
@@ -139,7 +139,7 @@ def test_a_task_is_told_minus_one_of_an_end_that_is_not_known() -> None:
 def test_a_task_is_told_what_a_preserved_copy_lacks_and_what_failed_before() -> None:
     copy = replace(TRANSLATED, preserved=True, since=2, skip_from=4, skip_to=9)
     prior_failure = PriorFailure(
-        state=PartitionState.BACKOFF, reason="X", message="words", retry_in_ms=1500, failures=3
+        state=PartitionState.BACKOFF, reason="X", message="words", retry_in_seconds=1.5, failures=3
     )
     message = assignment_message(
         replace(

@@ -53,7 +53,7 @@ EVERYTHING: dict[str, Any] = {
         state=PartitionState.FAULTED,
         reason="X",
         message="words",
-        retry_in_ms=1500,
+        retry_in_seconds=1.5,
         failures=3,
         source_lost_from=5,
     ),
