@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Collection, Mapping
 
+from twinlog.model import TopicPartition
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
-from twinlog_checkpoint.translation.floor import FloorTranslator
+from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
+from twinlog_checkpoint.translation.history import ReversedPairs
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 from unit.checkpoint.record_log import RecordLog
@@ -32,9 +34,27 @@ def translator(
     )
 
 
-async def translate(exact: ExactTranslator, offsets: Collection[int]) -> Mapping[int, Translation]:
+def translator_back(logs: MirroredLogs) -> ExactTranslator:
+    def pairs(_copy: TopicPartition) -> ReversedPairs | None:
+        known = logs.history.of(ORIGIN)
+        return None if known is None else ReversedPairs(known)
+
+    return ExactTranslator(
+        here=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),
+        there=LogSide(admin=logs.source, log=RecordLog(logs.source.reader())),
+        counterpart=lambda partition: ORIGIN,
+        pairs=pairs,
+        floor=ReverseFloor(lambda: True, pairs),
+        max_bytes=1 << 30,
+        on_read_bytes=lambda size: None,
+    )
+
+
+async def translate(
+    exact: ExactTranslator, offsets: Collection[int], partition: TopicPartition = ORIGIN
+) -> Mapping[int, Translation]:
     found = await exact.translate(
-        [SourcePosition(partition=ORIGIN, next_offset=offset) for offset in offsets]
+        [SourcePosition(partition=partition, next_offset=offset) for offset in offsets]
     )
     return {position.next_offset: translation for position, translation in found.items()}
 

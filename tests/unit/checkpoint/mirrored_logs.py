@@ -33,6 +33,8 @@ class MirroredLogs:
     rng: random.Random = field(init=False)
     next_name: int = 0
     copied_to: int = 0
+    retired: list[Record] = field(default_factory=list)
+    """Visible records that retention has taken from the source: a group before them has not read them."""
     _last_synced_downstream: int = -1
     _last_copied: OffsetPair | None = None
 
@@ -110,6 +112,23 @@ class MirroredLogs:
             self.copied_to = offsets[max(0, len(offsets) - 1 - back)]
             self._last_synced_downstream = -1
 
+    def retain(self, before: int) -> None:
+        """Retention takes everything before an offset from the source."""
+        self.retired += [record for record in self.visible_source() if record.offset < before]
+        self.source.log(ORIGIN, "retain").delete_before(before)
+
+    def forget_pairs(self, before: int) -> None:
+        """The syncs before an offset were compacted when the service started again."""
+        kept = self.history.of(ORIGIN)
+        condensed = None if kept is None else kept.condensed()
+        if condensed is None:
+            return
+        pairs = tuple(pair for pair in condensed.pairs if pair.upstream >= before)
+        self.history, self.store = SyncHistory(), OffsetSyncStore(must_read_to_end=False)
+        self.store.finish_reading()
+        for pair in pairs or condensed.pairs[-1:]:
+            self.send(pair)
+
     def compact(self, cluster: FakeCluster, share: float) -> None:
         """Keep the last record of each key in the log's first part, as the cleaner does."""
         partition = ORIGIN if cluster is self.source else COPY
@@ -172,7 +191,8 @@ class MirroredLogs:
         first unread one of the copy. That may be a later one of the source, where the copy holds a stretch
         twice and compaction left of others only what was copied the second time.
         """
-        unread = [int(record.value or b"") for record in self.visible_source() if record.offset >= upstream]
+        once = [*self.retired, *self.visible_source()]
+        unread = [int(record.value or b"") for record in once if record.offset >= upstream]
         on_target = [(record.offset, int(record.value or b"")) for record in self.visible_target()]
         names_there = {name for _, name in on_target}
         following = [name for offset, name in on_target if offset >= downstream]
@@ -185,7 +205,7 @@ class MirroredLogs:
             first = next(name for _, name in on_target if name in expected)
             assert following[0] == first, f"{upstream} -> {downstream} reads {following[0]} again"
         elif self.exactly_once:
-            known = {int(record.value or b"") for record in self.visible_source()}
+            known = {int(record.value or b"") for record in once}
             assert not known & set(following), f"{upstream} -> {downstream} reads what was read"
 
 

@@ -61,7 +61,19 @@ class Aligner:
             if offset not in answers:
                 await self._align_from(offset, [other for other in wanted if other >= offset], answers)
 
-    async def lowest_place(self, offset: int) -> int | None:
+    async def _before_start(self, offset: int, first: Answer) -> Answer:
+        """The answer for a record that is gone here. `first` is that of the first one left here, which is the
+        next one to read only if the copy holds none that may come before it."""
+        nearest = await self._lowest_place(offset)
+        lowest = self.there.bounds.start if nearest is None else nearest
+        if first.offset is None:
+            return first if nearest is None else Answer(Outcome.NOT_BEFORE, nearest)
+        left = await first_visible(self.there, lowest, self.budget)
+        if left is None or left.offset >= first.offset:
+            return first
+        return Answer(Outcome.NOT_BEFORE, lowest)
+
+    async def _lowest_place(self, offset: int) -> int | None:
         """Before which the copy of a record that is gone here cannot lie: the nearest known pair, if it is
         sure. Raises as `align`."""
         pair = self.pairs.at_or_below(offset)
@@ -87,10 +99,9 @@ class Aligner:
             return
         start = self.here.bounds.start
         if offset < start:
-            # The first record that can still be read is the next one.
             if start not in answers:
                 await self._align_from(start, [start, *(other for other in wanted if other > start)], answers)
-            answers[offset] = answers[start]
+            answers[offset] = await self._before_start(offset, answers[start])
             return
         entry = await self._approach(offset)
         if entry is None:

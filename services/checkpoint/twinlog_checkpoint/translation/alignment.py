@@ -53,6 +53,8 @@ class Outcome(Enum):
     """The record was found and compared."""
     AT_END = "AT_END"
     """Nothing at or after the offset has been copied: the place after the last copied record."""
+    NOT_BEFORE = "NOT_BEFORE"
+    """The record is gone from its own log, and its copy does not lie before the offset."""
     LOST = "LOST"
     """The logs differ so much that the way was not found again."""
 

@@ -31,6 +31,7 @@ _REWOUND = "the copy was truncated while its log was read; it is read again in t
 _NOT_FOUND = "the logs no longer have the records to compare"
 AT_END = "everything that has been copied lies before it"
 _BEFORE_START = "it lies before the log's start: the copy of the first record that can still be read"
+_FROM_START = "by the first record of the log there, which holds records that are gone here"
 _OTHER_COPY = (
     "the logs do not hold what the offset syncs say: the copy lost records or was created again, and no"
     " newer sync has come yet"
@@ -82,17 +83,19 @@ class _Found:
     reason: str
     """Why there is no answer where there is none."""
     answers: dict[int, Answer] = field(default_factory=dict)
-    lowest: dict[int, int | None] = field(default_factory=dict)
-    """Before which the copies of records that are gone here cannot lie."""
     other_copy: bool = False
     """The logs contradict the syncs."""
 
-    def raised(self, position: SourcePosition, floor: Translation) -> Translation:
-        """The floor, by the nearest known pair where that is higher: syncs are forgotten sooner."""
-        lowest = self.lowest.get(position.next_offset)
-        if lowest is None or floor.downstream_offset is None or lowest <= floor.downstream_offset:
+    def raised(self, position: SourcePosition, floor: Translation, there: LogBounds) -> Translation:
+        """The floor, by the logs where that is higher, or where no sync tells: syncs are forgotten sooner."""
+        answer = self.answers.get(position.next_offset)
+        if answer is None or answer.outcome is not Outcome.NOT_BEFORE or answer.offset is None:
             return floor
-        return replace(floor, downstream_offset=lowest, message="by the nearest record that was compared")
+        if floor.downstream_offset is not None and answer.offset <= floor.downstream_offset <= there.end:
+            return floor
+        at_start = answer.offset == there.start
+        message = _FROM_START if at_start else "by the nearest record that was compared"
+        return Translation(verdict=Verdict.FLOOR, downstream_offset=answer.offset, message=message)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,10 +185,8 @@ class ExactTranslator:
         if len(told) == len(floors):
             return told
         generation = pairs.generation
-        left_over = {position: floor for position, floor in floors.items() if position not in told}
-        only_there = [each.next_offset for each in left_over if _only_there(each, left_over[each], bounds)]
-        wanted = [each.next_offset for each in left_over if each.next_offset not in only_there]
-        found = await self._align(partition, wanted, only_there, pairs, bounds, budget)
+        wanted = [position.next_offset for position in floors if position not in told]
+        found = await self._align(partition, wanted, pairs, bounds, budget)
         if pairs.generation != generation:
             found = _Found(reason=_REWOUND, other_copy=found.other_copy)
         left: dict[SourcePosition, Translation] = {}
@@ -199,7 +200,7 @@ class ExactTranslator:
             elif found.other_copy:
                 told[position] = without_floor(_OTHER_COPY)
             else:
-                left[position] = found.raised(position, floor)
+                left[position] = found.raised(position, floor, bounds[1])
         told.update(await self._floors(partition, left, bounds[1], found.reason))
         return told
 
@@ -222,12 +223,11 @@ class ExactTranslator:
         self,
         partition: TopicPartition,
         wanted: Sequence[int],
-        only_there: Collection[int],
         pairs: Pairs,
         bounds: Bounds,
         budget: ByteBudget,
     ) -> _Found:
-        """What the logs say of offsets whose records can be compared, and of those that are gone here."""
+        """What the logs say of these offsets."""
         astray = self._astray.setdefault(partition, set())
         if len(astray) > MAX_ASTRAY:
             astray.clear()
@@ -240,8 +240,6 @@ class ExactTranslator:
         )
         found = _Found(reason=_NOT_FOUND)
         try:
-            for offset in only_there:
-                found.lowest[offset] = await aligner.lowest_place(offset)
             await aligner.align(wanted, found.answers)
         except BudgetSpent:
             found.reason = _BUDGET_SPENT
@@ -287,18 +285,12 @@ async def log_bounds(
 
 def _told(answer: Answer | None, before_start: bool) -> Translation | None:
     """EXACT or UP_TO_DATE; None when alignment gave no answer."""
-    if answer is None or answer.outcome is Outcome.LOST:
+    if answer is None or answer.outcome in (Outcome.LOST, Outcome.NOT_BEFORE):
         return None
     if answer.outcome is Outcome.MATCH:
         message = _BEFORE_START if before_start else ""
         return Translation(verdict=Verdict.EXACT, downstream_offset=answer.offset, message=message)
     return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=answer.offset, message=AT_END)
-
-
-def _only_there(position: SourcePosition, floor: Translation, bounds: Bounds) -> bool:
-    """The next record is gone here, but the copy may still hold it: the first one left here would skip it."""
-    offset = floor.downstream_offset
-    return position.next_offset < bounds[0].start and offset is not None and offset <= bounds[1].end
 
 
 def _because(floor: Translation, reason: str) -> Translation:

@@ -32,6 +32,7 @@ Losses = st.lists(
         st.tuples(st.just("lose_tail"), st.integers(1, 100)),
         st.tuples(st.just("create_again"), st.integers(0, 1)),
         st.tuples(st.just("retain"), st.integers(1, 100)),
+        st.tuples(st.just("forget"), st.integers(0, 100)),
     ),
     min_size=3,
     max_size=12,
@@ -52,7 +53,10 @@ async def play(logs: MirroredLogs, steps: list[tuple[str, int]]) -> None:
             logs.create_again(from_start=bool(count))
         elif name == "retain":
             log = logs.source.log(ORIGIN, "retain")
-            log.delete_before(log.start + (log.end - log.start) * count // 200)
+            logs.retain(log.start + (log.end - log.start) * count // 200)
+        elif name == "forget":
+            log = logs.source.log(ORIGIN, "forget")
+            logs.forget_pairs(log.start + (log.end - log.start) * count // 100)
         else:
             logs.rest()
     logs.produce(20)

@@ -14,7 +14,14 @@ from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_sides import COUNT_BYTES, READ_BYTES
 from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
 from unit.checkpoint.checkpoint_rig import one_turn
-from unit.checkpoint.exact_questions import GOOD, check_all, floor_translator, translate, translator
+from unit.checkpoint.exact_questions import (
+    GOOD,
+    check_all,
+    floor_translator,
+    translate,
+    translator,
+    translator_back,
+)
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 from unit.checkpoint.record_log import RecordLog
 
@@ -251,7 +258,7 @@ async def test_records_gone_from_the_source_leave_the_floor() -> None:
     logs.produce(500)
     logs.copy()
     end = logs.source.log(ORIGIN, "end").end
-    logs.source.log(ORIGIN, "expire").delete_before(300)
+    logs.retain(300)
     found = await translate(translator(logs), [100, 299, 300, 301, end - 1])
     assert [found[offset].verdict for offset in (100, 299)] == [Verdict.FLOOR, Verdict.FLOOR]
     for offset in (300, 301, end - 1):
@@ -267,7 +274,7 @@ async def test_a_record_gone_from_the_source_has_the_floor_of_the_nearest_record
     exact = translator(logs)
     offset = logs.visible_source()[2000].offset
     before = (await translate(exact, [offset]))[offset]
-    logs.source.log(ORIGIN, "expire").delete_before(offset + 10)
+    logs.retain(offset + 10)
     found = await translate(exact, [offset, offset + 5])
     assert [found[each].verdict for each in found] == [Verdict.FLOOR, Verdict.FLOOR]
     assert found[offset].downstream_offset == before.downstream_offset
@@ -281,7 +288,7 @@ async def test_no_floor_is_left_where_the_source_lost_the_records_and_the_copy_w
     logs = MirroredLogs(seed=15)
     logs.produce(600)
     logs.copy()
-    logs.source.log(ORIGIN, "expire").delete_before(300)
+    logs.retain(300)
     second = MirroredLogs(seed=15, source=logs.source)
     second.copy()
     logs.target = second.target
@@ -296,7 +303,7 @@ async def test_a_group_before_the_log_start_gets_the_first_record_that_it_could_
     """The copy began after its offset, so no sync tells of it."""
     logs = MirroredLogs(seed=8, offset_lag_max=lag_max)
     logs.produce(500)
-    logs.source.log(ORIGIN, "expire").delete_before(300)
+    logs.retain(300)
     logs.copied_to = 300
     logs.copy()
     found = await translate(translator(logs), [0, 100, 299, 300])
@@ -306,6 +313,34 @@ async def test_a_group_before_the_log_start_gets_the_first_record_that_it_could_
     )
     assert "before the log's start" in found[100].message
     assert not found[300].message
+
+
+async def test_a_group_before_the_log_start_skips_nothing_that_the_copy_still_holds() -> None:
+    """No sync tells of its place, which is normal after a start: older ones were compacted."""
+    logs = MirroredLogs(seed=8)
+    logs.produce(900)
+    logs.copy()
+    logs.forget_pairs(400)
+    logs.retain(600)
+    first = logs.visible_target()[0].offset
+    found = await translate(translator(logs), [50, 300, 500])
+    assert [found[offset].verdict for offset in found] == [Verdict.FLOOR] * 3
+    assert [found[offset].downstream_offset for offset in (50, 300)] == [first, first]
+    assert first < (found[500].downstream_offset or 0)
+    for offset, translation in found.items():
+        logs.check(offset, translation.downstream_offset or 0, exact=False)
+
+
+async def test_a_group_before_the_start_of_the_copy_skips_nothing_that_the_source_still_holds() -> None:
+    """The same on the way back."""
+    logs = MirroredLogs(seed=8)
+    logs.produce(900)
+    logs.copy()
+    logs.forget_pairs(400)
+    logs.target.log(COPY, "expire").delete_before(600)
+    found = await translate(translator_back(logs), [50, 300, 599], COPY)
+    assert [found[offset].verdict for offset in found] == [Verdict.FLOOR] * 3
+    assert [found[offset].downstream_offset for offset in (50, 300)] == [0, 0]
 
 
 @pytest.mark.slow
