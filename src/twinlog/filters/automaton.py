@@ -9,9 +9,9 @@ import re
 
 from twinlog.filters.pattern_tree import Anchor, Char, Choice, Node, Repeat, Sequence, Special
 
-MOST_STATES = 2_000
-MOST_STEPS = 4_000_000
-"""States times characters, for one name."""
+MOST_STATES = 5_000
+MOST_STEPS = 1_500_000
+"""States times characters, for one name: some tenths of a second."""
 _REMEMBERED = 20_000
 
 States = frozenset[int]

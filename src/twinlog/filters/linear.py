@@ -3,29 +3,32 @@
 Patterns come from users, also over RPC, and names from everybody who may create a topic or a group: `(a|a)*b`
 would occupy a backtracking engine for hours with a name of forty characters. Python's engine is used if an
 upper bound of its steps (`pattern_tree.effort`) is small for the length of the name, as for nearly all
-patterns and names. Otherwise the pattern becomes an automaton, which reads the name once. Patterns that fit
-neither are refused: look-arounds, atomic groups or back-references together with repetitions that multiply.
+patterns and names. The other branches of a pattern become one automaton, which reads the name once. Patterns
+that fit neither are refused: look-arounds, atomic groups or back-references together with repetitions that
+multiply, and lists of so many costly patterns that all of them together would take long.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from twinlog.filters.automaton import Automaton, NoAutomatonError
 from twinlog.filters.java_classes import RegexSyntaxError
-from twinlog.filters.pattern_tree import Node, effort, parse
+from twinlog.filters.pattern_tree import Choice, Node, effort, parse
 
 LONGEST_PATTERN = 1 << 18
 """The limit in characters for a whole list of patterns."""
 LONGEST_TOPIC_NAME = 249
-MOST_STEPS = 2_000_000
-"""Some hundredths of a second in the worst case."""
+MOST_STEPS = 20_000_000
+"""For all branches together: some tenths of a second in the worst case."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Branch:
     text: str
     tree: Node
-    automaton: Automaton | None = None
+    steps: int
+    """At most, with a topic's name."""
 
 
 class LinearPattern:
@@ -35,7 +38,7 @@ class LinearPattern:
     match.
     """
 
-    __slots__ = ("_costly", "_quick", "_quick_up_to", "_tried")
+    __slots__ = ("_automaton", "_costly", "_quick", "_quick_up_to", "_tried")
 
     def __init__(self, translated: str) -> None:
         """`translated`: a pattern for `re.compile`. Raises RegexSyntaxError for one that is refused."""
@@ -43,49 +46,52 @@ class LinearPattern:
             raise RegexSyntaxError(f"it has more than {LONGEST_PATTERN} characters")
         tree, texts, counted = parse(translated)
         # Groups are numbered across all branches, so with back-references the branches stay together.
-        branches = (
-            [_Branch(translated, tree)] if counted else [_Branch(text, parse(text)[0]) for text in texts]
-        )
+        whole = [(translated, tree)] if counted else [(text, parse(text)[0]) for text in texts]
+        branches = [_Branch(text, each, effort(each, LONGEST_TOPIC_NAME)) for text, each in whole]
+        branches.sort(key=lambda each: each.steps)
         self._tried: list[_Branch] = []
-        self._costly: list[Automaton] = []
-        for each in branches:
-            if effort(each.tree, LONGEST_TOPIC_NAME) <= MOST_STEPS:
-                self._tried.append(each)
-            else:
-                self._costly.append(_automaton(each))
+        left = MOST_STEPS
+        for branch in branches:
+            left -= branch.steps
+            if left < 0:
+                break
+            self._tried.append(branch)
+        costly = branches[len(self._tried) :]
+        self._costly = _automaton(costly) if costly else None
         self._quick = (
             re.compile("|".join(each.text for each in self._tried), re.ASCII) if self._tried else None
         )
         self._quick_up_to = _longest([each.tree for each in self._tried])
+        self._automaton: Automaton | None = None
 
     def matches(self, name: str) -> bool:
         if self._quick is not None and (
             self._quick.fullmatch(name) is not None if len(name) <= self._quick_up_to else self._slowly(name)
         ):
             return True
-        return any(automaton.matches(name) for automaton in self._costly)
+        return self._costly is not None and self._costly.matches(name)
 
     def _slowly(self, name: str) -> bool:
-        for branch in self._tried:
+        if self._automaton is None:
             try:
-                if branch.automaton is None:
-                    branch.automaton = Automaton(branch.tree)
+                self._automaton = Automaton(_choice(self._tried))
             except NoAutomatonError:
-                if len(name) <= LONGEST_TOPIC_NAME and re.compile(branch.text, re.ASCII).fullmatch(name):
-                    return True
-                continue
-            if branch.automaton.matches(name):
-                return True
-        return False
+                self._automaton = Automaton(Choice(()))
+        return self._automaton.matches(name)
 
 
-def _automaton(branch: _Branch) -> Automaton:
+def _choice(branches: Sequence[_Branch]) -> Node:
+    return Choice(tuple(branch.tree for branch in branches))
+
+
+def _automaton(branches: Sequence[_Branch]) -> Automaton:
     try:
-        return Automaton(branch.tree)
+        return Automaton(_choice(branches))
     except NoAutomatonError as error:
+        several = f" and {len(branches) - 1} others" if len(branches) > 1 else ""
         raise RegexSyntaxError(
-            f"matching {branch.text[:100]!r} could take very long: {error}, together with repetitions that"
-            " multiply; write it without"
+            f"matching {branches[-1].text[:100]!r}{several} could take very long: {error}, together with"
+            " repetitions that multiply; write fewer, or without"
         ) from error
 
 

@@ -102,7 +102,15 @@ def test_what_finds_nothing_stays_as_written_and_is_said_once() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
-    [(None, "from-env"), ("^MIRROR_", "from-env"), ("^OTHER_", "${env:MIRROR_PASSWORD}")],
+    [
+        (None, "from-env"),
+        ("MIRROR_.*", "from-env"),
+        ("MIRROR_[PA-S]+WORD", "from-env"),
+        ("OTHER_.*", "${env:MIRROR_PASSWORD}"),
+        ("MIRROR_", "${env:MIRROR_PASSWORD}"),
+        ("ROR_PASSWORD", "${env:MIRROR_PASSWORD}"),
+        (".*PASS", "${env:MIRROR_PASSWORD}"),
+    ],
 )
 def test_environment(pattern: str | None, expected: str) -> None:
     params = {} if pattern is None else {"allowlist_pattern": pattern}

@@ -173,12 +173,14 @@ class FlowPasses:
         if Scope.TOPICS in scopes:
             listed = frozenset(await self.source.list_topics())
             candidates |= listed | self.rules.named_topics
+        # Whoever may create topics also decides how long patterns take.
+        counterparts = await asyncio.to_thread(self._counterparts.of, candidates, self.rules.selector)
         now = self._clock.monotonic()
         all_configs = Scope.CONFIGS in scopes
         kept_configs = now - self._configs_seen_at >= _KEPT_CONFIGS_SECONDS
         world = await self._observer.world(
             Ask(
-                counterparts=self._counterparts.of(candidates, self.rules.selector),
+                counterparts=counterparts,
                 scopes=scopes,
                 listed=listed,
                 known=self.memory.entries,

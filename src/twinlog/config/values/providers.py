@@ -15,6 +15,9 @@ from twinlog.config.problems import Findings
 from twinlog.config.values.other_providers import other_provider
 from twinlog.config.values.precedence import Settings, strip_prefix
 from twinlog.errors import ConfigError
+from twinlog.filters.java_classes import RegexSyntaxError
+from twinlog.filters.java_regex import compile_linear
+from twinlog.filters.linear import LinearPattern
 from twinlog.properties import Property, parse
 
 _REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
@@ -46,7 +49,7 @@ class Provider(Protocol):
 
 
 class EnvVarProvider:
-    """`${env:NAME}`; `allowlist.pattern` must match a part of the name."""
+    """`${env:NAME}`; `allowlist.pattern` must match the whole name."""
 
     def __init__(self, params: Mapping[str, str], environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -55,7 +58,7 @@ class EnvVarProvider:
     def get(self, path: str, key: str) -> str | None:
         if path:
             raise ConfigError(f"an environment variable has no path: write ${{…:{key}}}")
-        return self._environ.get(key) if self._allowed.search(key) else None
+        return self._environ.get(key) if self._allowed.matches(key) else None
 
 
 class FileProvider:
@@ -94,10 +97,10 @@ class DirectoryProvider:
             raise ConfigError(f"{file} is not UTF-8") from error
 
 
-def _pattern(expression: str) -> re.Pattern[str]:
+def _pattern(expression: str) -> LinearPattern:
     try:
-        return re.compile(expression)
-    except re.error as error:
+        return compile_linear(expression)
+    except RegexSyntaxError as error:
         raise ConfigError(f"allowlist.pattern is not a regular expression: {error}") from error
 
 
