@@ -174,6 +174,7 @@ def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> Group
         target=parts.target,
         history=checkpointer.history,
         is_void=parts.is_void,
+        origin_of=parts.origin_of,
         table=checkpointer.table,
         clock=around.clock,
         wanted_groups=lambda: checkpointer.groups.groups,

@@ -4,11 +4,11 @@ Checkpoints may be older than what the failover has committed, and say nothing a
 consumers or its operator have put it on the target since.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from twinlog.model import Flow
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
+from twinlog_checkpoint.journal.record import GroupOffsets, MoveKind, MoveRecord, MoveState
 
 _NAMED = 5
 
@@ -34,6 +34,15 @@ class SyncHold:
         count, first = len(groups), ", ".join(sorted(groups)[:_NAMED])
         more = f" and {count - _NAMED} more" if count > _NAMED else ""
         return f"{count} {'group' if count == 1 else 'groups'} ({first}{more}): {self.why}"
+
+
+def put_back(last: MoveRecord | None) -> Mapping[str, GroupOffsets]:
+    """Where the last failback left each group on the source. It took these places from the target, so they
+    are no progress there: the group's own place on the target may lie before records that only the target
+    has."""
+    if last is None:
+        return {}
+    return last.left_at if last.kind is MoveKind.FAILBACK else last.left_before
 
 
 def sync_hold(flow: Flow, last: MoveRecord | None, *, running: bool) -> SyncHold:

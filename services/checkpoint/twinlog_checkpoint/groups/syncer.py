@@ -22,7 +22,7 @@ from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.deletes import GroupDeleter
 from twinlog_checkpoint.groups.progress import ProgressTable
-from twinlog_checkpoint.groups.sync_hold import SyncHold, sync_hold
+from twinlog_checkpoint.groups.sync_hold import SyncHold, put_back, sync_hold
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, plan_group_sync
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, each_at_once, in_turns
@@ -49,6 +49,8 @@ class GroupSyncer:
     history: CheckpointHistory
     is_void: Callable[[Checkpoint], bool]
     """Whether the offset syncs contradict a checkpoint."""
+    origin_of: Callable[[TopicPartition], TopicPartition | None]
+    """The partition of the source that a partition of the target is a copy of."""
     table: ProgressTable
     clock: Clock
     wanted_groups: Callable[[], frozenset[str]]
@@ -121,7 +123,7 @@ class GroupSyncer:
             self._say_nothing_is_held()
             return
         begun = self.moves_begun()
-        hold = await self._read_hold(translated)
+        hold, placed = await self._read_hold(translated)
         idle = {group: state for group, state in idle.items() if not hold.covers(group)}
         current = await self.target.group_offsets(idle) if idle else {}
         ranges = await log_ranges(self.target, {tp for group in idle for tp in self.history.latest(group)})
@@ -136,6 +138,7 @@ class GroupSyncer:
                     partition: checkpoint
                     for partition, checkpoint in self.history.latest(group).items()
                     if not self.is_void(checkpoint)
+                    and not self._was_put_back(checkpoint, placed.get(group, {}))
                 },
                 state_on_target=state,
                 current=held,
@@ -156,9 +159,16 @@ class GroupSyncer:
         else:
             self.deleter.on_held("", "")
 
-    async def _read_hold(self, groups: Collection[str]) -> SyncHold:
+    def _was_put_back(self, checkpoint: Checkpoint, placed: Mapping[TopicPartition, int]) -> bool:
+        """Whether the group still stands on the source where a failback left it (`placed`)."""
+        origin = self.origin_of(checkpoint.partition)
+        return origin is not None and placed.get(origin) == checkpoint.upstream_offset
+
+    async def _read_hold(
+        self, groups: Collection[str]
+    ) -> tuple[SyncHold, Mapping[str, Mapping[TopicPartition, int]]]:
         """Read which of the groups a move has put in charge of their offsets on the target, and tell the
-        table. Raises KafkaError, WireFormatError."""
+        table; and where a failback left groups on the source. Raises KafkaError, WireFormatError."""
         # A move that ends while the record is read may have committed more than the record says.
         running = self.moving()
         try:
@@ -169,7 +179,7 @@ class GroupSyncer:
             raise
         hold = sync_hold(self.flow, last, running=running or self.moving())
         self.table.on_hold(hold, {group for group in groups if hold.covers(group)})
-        return hold
+        return hold, put_back(last)
 
     async def _idle(self, groups: Collection[str]) -> dict[str, str]:
         """Return the groups without members on the target, with their states. The table is told about the

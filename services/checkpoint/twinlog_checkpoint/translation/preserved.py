@@ -15,7 +15,6 @@ from twinlog_checkpoint.translation.translation import SourcePosition, Translati
 EqualOffsets = Callable[[], Awaitable[Mapping[TopicPartition, int | None]]]
 """By source partition: below which offset the copy has the source's offsets; None = all of it has."""
 
-_BEFORE_START = "it lies before the log's start"
 _SAME = "the copy has the source's offsets"
 
 
@@ -69,5 +68,6 @@ def same_offset(offset: int, there: LogBounds) -> Translation:
     if offset > there.end:
         return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=there.end, message=AT_END)
     if offset < there.start:
-        return Translation(verdict=Verdict.PRESERVED, downstream_offset=there.start, message=_BEFORE_START)
+        message = f"the log there begins at {there.start}"
+        return Translation(verdict=Verdict.BEFORE_START, downstream_offset=there.start, message=message)
     return Translation(verdict=Verdict.PRESERVED, downstream_offset=offset, message=_SAME)

@@ -13,6 +13,8 @@ class Verdict(Enum):
 
     PRESERVED = "PRESERVED"
     """The same offset: the copy has the source's offsets."""
+    BEFORE_START = "BEFORE_START"
+    """The log there begins after the offset: at its first record. What lies before is gone there."""
     EXACT = "EXACT"
     """The very record the group reads next, compared on both sides."""
     FLOOR = "FLOOR"
@@ -37,7 +39,7 @@ class Verdict(Enum):
     """The offset lies past the end of the log: no record can follow it."""
 
 
-COMPARED = frozenset({Verdict.PRESERVED, Verdict.EXACT, Verdict.UP_TO_DATE})
+COMPARED = frozenset({Verdict.PRESERVED, Verdict.BEFORE_START, Verdict.EXACT, Verdict.UP_TO_DATE})
 """Verdicts of answers that are certain: records of both logs were compared, or their offsets are equal."""
 
 

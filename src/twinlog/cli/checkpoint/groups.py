@@ -48,6 +48,7 @@ The verdict says how exact the translated offset is:
 PRESERVED          the same offset: the copy has the source's offsets
 EXACT              exactly the record that the group reads next
 UP_TO_DATE         the group has read everything that is copied
+BEFORE_START       the first record of a copy that begins after the group's offset
 FLOOR              never past the next record, but some are read again
 ACTIVE_ON_TARGET   the group has members on the target
 NO_SYNC, NOT_REPLICATED, TOO_OLD, PAST_END, NOT_READY

@@ -9,7 +9,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     _GREEN: ("RUNNING", "SERVING", "ALIVE", "READY", "EXACT", "PRESERVED", "UP_TO_DATE", "EQUAL", "PROVEN"),
     _YELLOW: (
         *("PAUSED", "PAUSE", "WAITING", "BACKOFF", "FLOOR", "ACTIVE_ON_TARGET", "FENCE", "MOVE", "LIMIT"),
-        *("NOT_READY", "UNKNOWN", "INCOMPLETE"),
+        *("BEFORE_START", "NOT_READY", "UNKNOWN", "INCOMPLETE"),
     ),
     _RED: (
         *("FAULTED", "STALLED", "DOWN", "NOT_SERVING", "SILENT", "GAPS", "DIFFERS", "DIFFERENT", "FOREIGN"),

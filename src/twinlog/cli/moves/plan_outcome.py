@@ -3,7 +3,7 @@
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 
 _ACTIVE = ("SKIP_ACTIVE_BEFORE", "SKIP_ACTIVE_THERE")
-_NOWHERE = {"SKIP_NO_OFFSET", "SKIP_NO_PARTITION"}
+_NOWHERE = {"SKIP_NO_OFFSET", "SKIP_NO_PARTITION", "SKIP_UNREAD"}
 THERE = {"WRITE", "ALREADY_THERE", "KEEP_AHEAD"}
 
 

@@ -11,7 +11,7 @@ from twinlog.cli.ui.drain import DRAINING, LOSING, Drain
 
 GO, WAIT, NO_GO = "GO", "WAIT", "NO_GO"
 
-TRANSLATED = frozenset({"EXACT", "PRESERVED", "UP_TO_DATE", "FLOOR"})
+TRANSLATED = frozenset({"EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLOOR"})
 """Verdicts with which a group has a place on the target. FLOOR repeats records, and loses none."""
 _PROBLEMS_NAMED = 3
 

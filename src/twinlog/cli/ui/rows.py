@@ -47,6 +47,7 @@ _WORST_FIRST: Final = (
     "TOO_OLD",
     "PAST_END",
     "ACTIVE_ON_TARGET",
+    "BEFORE_START",
     "FLOOR",
     "EXACT",
     "UP_TO_DATE",

@@ -16,7 +16,7 @@ from twinlog_checkpoint.moves.running.events import MoveReport, StepEvent, StepS
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import NO_WAIT, actions, move_rig, offset_of, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
 
 
 async def test_a_plan_says_where_groups_would_go_on_and_what_is_not_copied() -> None:
@@ -171,6 +171,72 @@ async def test_groups_go_back_to_the_very_record() -> None:
     assert entry.translation.verdict is Verdict.EXACT
     following = [record for record in rig.logs.visible_source() if record.offset >= back]
     assert following[0].value == target_records[150].value
+
+
+async def moved_and_retired(rig: MoveRig) -> tuple[int, int]:
+    """The group has read a part of the copy after its failover, and the source has deleted what follows.
+    Returns where it stands on the copy, and how many records it has not read are there only."""
+    rig.logs.source.set_group("g", {ORIGIN: 50})
+    await run(rig.served.failover)
+    there = rig.logs.visible_target()
+    rig.logs.target.set_group("g", {COPY: there[80].offset})
+    here = rig.logs.visible_source()
+    rig.logs.retain(here[200].offset)
+    return there[80].offset, 120
+
+
+async def test_a_failback_does_not_skip_records_that_only_the_target_has() -> None:
+    async with move_rig() as rig:
+        _, unread = await moved_and_retired(rig)
+        plan = await rig.served.failback.plan(NO_WAIT)
+        with pytest.raises(StateError) as refused:
+            await run(rig.served.failback)
+        back = await offset_of(rig.logs.source, "g", ORIGIN)
+        await run(rig.served.failback, replace(NO_WAIT, accept_loss=True))
+        skipped_to = await offset_of(rig.logs.source, "g", ORIGIN)
+    assert actions(plan) == {"g": MoveAction.SKIP_UNREAD}
+    (blocker,) = plan.blockers
+    assert f"{unread} records" in blocker
+    assert "--accept-loss" in blocker
+    assert refused.value.reason == "MOVE_BLOCKED"
+    assert back == 50
+    assert skipped_to == rig.logs.visible_source()[0].offset
+
+
+async def test_a_group_that_has_read_what_the_source_deleted_goes_back() -> None:
+    async with move_rig() as rig:
+        await moved_and_retired(rig)
+        there = rig.logs.visible_target()
+        rig.logs.target.set_group("g", {COPY: there[200].offset})
+        plan = await rig.served.failback.plan(NO_WAIT)
+    assert (actions(plan), plan.blockers) == ({"g": MoveAction.WRITE}, [])
+
+
+async def test_a_failover_does_not_skip_records_that_only_the_source_has() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: rig.logs.visible_source()[20].offset})
+        rig.logs.target.log(COPY, "expire").delete_before(rig.logs.visible_target()[90].offset)
+        plan = await rig.served.failover.plan(NO_WAIT)
+    assert actions(plan) == {"g": MoveAction.SKIP_UNREAD}
+    assert "70 records" in plan.blockers[0]
+
+
+async def test_records_that_become_unread_only_there_during_a_run_leave_it_incomplete() -> None:
+    """Retention does not wait for the run."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 50})
+        rig.logs.source.set_group("other", {ORIGIN: rig.source_end})
+        events = rig.served.failover.run(NO_WAIT)
+        async for event in events:
+            if isinstance(event, StepEvent) and event.step is Step.DRAIN:
+                rig.logs.target.log(COPY, "expire").delete_before(rig.logs.visible_target()[90].offset)
+            if isinstance(event, MoveReport):
+                break
+        written = await offset_of(rig.logs.target, "g", COPY)
+    assert isinstance(event, MoveReport)
+    assert actions(event.plan) == {"g": MoveAction.SKIP_UNREAD, "other": MoveAction.WRITE}
+    assert written is None
+    assert "g on orders-0" in event.left_behind[0]
 
 
 async def test_groups_on_topics_nobody_copies_back_are_said_so() -> None:

@@ -104,6 +104,20 @@ async def test_after_the_failback_groups_are_synced_again() -> None:
         assert flow_progress(rig.parts).offsets_held == ("", "")
 
 
+async def test_a_place_on_the_target_that_a_failback_skipped_from_stays_until_the_group_goes_on() -> None:
+    """The source had deleted what follows it, and the operator accepted the loss."""
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        await run(rig.served.failover)
+        own = await offset_of(rig.logs.target, "g", COPY)
+        rig.logs.retain(200)
+        await run(rig.served.failback, MoveOptions(wait_seconds=0, accept_loss=True))
+        await next_pass(rig)
+        assert await synced(rig) == own
+        await translated(rig, g=250)
+        rig.logs.check(250, await synced(rig) or 0)
+
+
 async def test_a_failback_of_some_groups_leaves_the_others_alone() -> None:
     async with move_rig() as rig:
         await translated(rig, g=100, other=100)

@@ -89,7 +89,7 @@ async def test_the_offset_of_a_preserved_copy_is_the_sources() -> None:
 
 async def test_an_answer_is_never_ahead_of_the_copy_nor_before_its_start() -> None:
     assert await (await rig(None)).translate(0, 11, 500) == [
-        (Verdict.PRESERVED, 2),
+        (Verdict.BEFORE_START, 2),
         (Verdict.UP_TO_DATE, 10),
         (Verdict.UP_TO_DATE, 10),
     ]

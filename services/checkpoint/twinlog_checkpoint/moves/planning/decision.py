@@ -27,6 +27,9 @@ class GroupPlace:
     present_offset: int | None
     log_there: LogRange | None
     """The log on the cluster that the group moves to; None when the partition does not exist there."""
+    unread_only_here: int = 0
+    """Records that the group has not read and that lie before the log there: to continue at its first record
+    would skip them."""
     metadata: str = ""
     wrote_present: bool = False
     """Twinlog committed `present_offset` there because of a checkpoint, and that checkpoint is no later than
@@ -36,9 +39,10 @@ class GroupPlace:
     further than `from_offset`: the group was put back since, and continues where it is now."""
 
 
-def decide(place: GroupPlace, *, include_active: bool) -> MovePartition:
+def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False) -> MovePartition:
     """Decide what to do with the partition. A move never changes a group with members, never sets an offset
-    outside the log, and sets an offset back only if Twinlog committed it."""
+    outside the log, never skips records that only the other cluster has, unless that loss is accepted, and
+    sets an offset back only if Twinlog committed it."""
     place = replace(place, translation=_readable(place.translation, place.log_there))
     action, message = _action(place, include_active=include_active)
     if action is MoveAction.KEEP_AHEAD and _is_past_end(place):
@@ -46,6 +50,13 @@ def decide(place: GroupPlace, *, include_active: bool) -> MovePartition:
         place = replace(place, translation=_without_place(place))
         action, message = MoveAction.SKIP_NO_OFFSET, ""
     translation = place.translation
+    if action is MoveAction.WRITE and place.unread_only_here:
+        translation = replace(translation, verdict=Verdict.BEFORE_START)
+        action = MoveAction.WRITE if accept_loss else MoveAction.SKIP_UNREAD
+        message = (
+            f"{_records(place.unread_only_here)} that it has not read are only on the cluster that it leaves:"
+            f" the log there begins at {translation.downstream_offset}"
+        )
     return MovePartition(
         group=place.group,
         from_partition=place.from_partition,
@@ -95,6 +106,10 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
         MoveAction.KEEP_AHEAD,
         f"the group has committed {place.present_offset} there, and is never moved back",
     )
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"
 
 
 def _is_past_end(place: GroupPlace) -> bool:

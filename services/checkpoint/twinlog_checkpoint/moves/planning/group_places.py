@@ -4,16 +4,19 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.reads import group_states, readable_offsets
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
 from twinlog_checkpoint.journal.record import MoveRecord, went_on
+from twinlog_checkpoint.moves.ends import bounds_of
 from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
-from twinlog_checkpoint.translation.log_ranges import log_ranges
+from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
+from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, Side, count_visible
 from twinlog_checkpoint.translation.translation import (
     COMPARED,
     SourcePosition,
@@ -21,6 +24,8 @@ from twinlog_checkpoint.translation.translation import (
     Verdict,
 )
 
+COUNT_UNREAD_BYTES = 64 << 20
+"""The most bytes that are read to count records that only the cluster has that groups leave."""
 _NOT_REPLICATED = Translation(
     verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message="no flow copies this topic"
 )
@@ -71,6 +76,7 @@ class GroupPlaces:
             self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
         )
         committed_before = await self._committed_before(wanted, last) if from_reachable else {}
+        unread = await self._unread_only_here(wanted, ranges) if from_reachable else {}
         return [
             decide(
                 GroupPlace(
@@ -83,6 +89,7 @@ class GroupPlaces:
                     state_there=there.get(entry.group),
                     present_offset=_present(present[entry.group], entry.to_partition),
                     log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
+                    unread_only_here=unread.get((entry.group, entry.from_partition), 0),
                     metadata=entry.metadata,
                     wrote_present=self.route.wrote(
                         entry.group,
@@ -95,9 +102,37 @@ class GroupPlaces:
                     ),
                 ),
                 include_active=options.include_active,
+                accept_loss=options.accept_loss,
             )
             async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
         ]
+
+    async def _unread_only_here(
+        self, wanted: Collection[_Wanted], ranges: Mapping[TopicPartition, LogRange]
+    ) -> dict[tuple[str, TopicPartition], int]:
+        """For groups that would continue at the first record there: how many records that they have not read
+        lie before it here, because the log there begins later. Raises KafkaError."""
+        at_start = [entry async for entry in in_turns(wanted) if _is_at_start(entry, ranges)]
+        starts = {
+            entry.from_partition: ranges[entry.to_partition].start
+            for entry in at_start
+            if entry.to_partition is not None
+        }
+        first = await self.route.first_left(starts) if starts else {}
+        counts: dict[tuple[TopicPartition, int], int] = {}
+        budget, found = ByteBudget(COUNT_UNREAD_BYTES), {}
+        bounds = await bounds_of(self.route.here, first)
+        for entry in at_start:
+            log, stop = bounds.get(entry.from_partition), first.get(entry.from_partition)
+            if isinstance(log, KafkaError):
+                raise log
+            if log is None or stop is None or (start := max(entry.from_offset, log.start)) >= stop:
+                continue
+            if (entry.from_partition, start) not in counts:
+                side = Side(log=self.route.here.log, partition=entry.from_partition, bounds=log)
+                counts[entry.from_partition, start] = await _count(side, start, stop, budget)
+            found[entry.group, entry.from_partition] = counts[entry.from_partition, start]
+        return found
 
     def _wrote_further(
         self,
@@ -247,6 +282,21 @@ class GroupPlaces:
             for place in self.route.known_places()
             if place.group in (options.groups or (place.group,))
         ]
+
+
+def _is_at_start(entry: _Wanted, ranges: Mapping[TopicPartition, LogRange]) -> bool:
+    offset, log = entry.translation.downstream_offset, None
+    if entry.to_partition is not None:
+        log = ranges.get(entry.to_partition)
+    return log is not None and offset is not None and offset <= log.start
+
+
+async def _count(side: Side, start: int, stop: int, budget: ByteBudget) -> int:
+    """Records in [start, stop); the offsets where that takes too long to count. Raises KafkaError."""
+    try:
+        return await count_visible(side, start, stop, budget)
+    except BudgetSpent:
+        return stop - start
 
 
 def _present(held: Mapping[TopicPartition, CommittedOffset], partition: TopicPartition | None) -> int | None:

@@ -9,6 +9,7 @@ from twinlog_checkpoint.translation.translation import Verdict
 
 _THERE = (MoveAction.WRITE, MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
 _STAYING = (MoveAction.SKIP_ACTIVE_BEFORE, MoveAction.SKIP_ACTIVE_THERE)
+_READ_THEM_FIRST = "Read these records first where they are, or skip them (--accept-loss)"
 _LATER = frozenset({Verdict.NOT_READY, Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE})
 """Verdicts that are not final: a later translation may succeed."""
 
@@ -56,9 +57,25 @@ def lacking(partitions: Sequence[MovePartition]) -> list[MovePartition]:
     ]
 
 
+def _skipping(partitions: Sequence[MovePartition]) -> list[str]:
+    """The groups that would skip records that only the cluster has that they leave."""
+    return [
+        f"{entry.group} on {entry.from_partition}: {entry.message}"
+        for entry in partitions
+        if entry.action is MoveAction.SKIP_UNREAD
+    ]
+
+
+def unread_blockers(partitions: Sequence[MovePartition]) -> list[str]:
+    """Why no group moves before these records are read, or their loss is accepted."""
+    skipped = _skipping(partitions)
+    return [f"{_named(skipped)}. {_READ_THEM_FIRST}"] if skipped else []
+
+
 def finished_with(partitions: Sequence[MovePartition]) -> set[str]:
     """The groups that need no later run. Offsets on topics that no flow copies do not count."""
     left = {entry.group for entry in lacking(partitions)} | unread(partitions).keys()
+    left |= {entry.group for entry in partitions if entry.action is MoveAction.SKIP_UNREAD}
     return going_on(partitions) - left
 
 
@@ -107,6 +124,7 @@ def left_behind(
     if silent:
         groups = [group for group, _ in silent]
         reasons.append(f"offsets that could not be translated now: {_named(groups)}: {silent[0][1]}")
+    reasons += [f"{each}, then run it again" for each in unread_blockers(partitions)]
     nowhere = lacking(partitions)
     if nowhere and not accepted:
         reasons.append(_without_place(nowhere))

@@ -27,6 +27,7 @@ class MoveAction(StrEnum):
     SKIP_ACTIVE_THERE = "SKIP_ACTIVE_THERE"
     SKIP_NO_OFFSET = "SKIP_NO_OFFSET"
     SKIP_NO_PARTITION = "SKIP_NO_PARTITION"
+    SKIP_UNREAD = "SKIP_UNREAD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,27 @@ class OffsetRouter:
             answers.update(await self.away.forward.translate(away))
         return answers
 
+    async def first_left(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Where the records of this cluster lie with which the logs there begin. `starts` has the starts of
+        the logs there, by partition of this cluster. What is not known is left out; none is too far."""
+        there = {
+            SourcePosition(partition=destination, next_offset=start): partition
+            for partition, start in starts.items()
+            if (destination := self.destination(partition)) is not None
+        }
+        home = [position for position, here in there.items() if self._goes_home(here)]
+        away = [position for position, here in there.items() if not self._goes_home(here)]
+        answers: dict[SourcePosition, Translation] = {}
+        if self.home is not None and home:
+            answers.update(await self.home.forward.translate(home))
+        if self.away is not None and away:
+            answers.update(await self.away.back.translate(away))
+        return {
+            there[position]: answer.downstream_offset
+            for position, answer in answers.items()
+            if answer.downstream_offset is not None
+        }
+
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
         """Whether a group's offset on this cluster is its own. The flow that writes a copy may also have
         committed an offset on it (sync.group.offsets) for a group that lives on the other cluster."""

@@ -118,6 +118,11 @@ class Route(Protocol):
         self, positions: Collection[SourcePosition]
     ) -> Mapping[SourcePosition, Translation]: ...
 
+    async def first_left(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Where the first records of these logs on the other cluster lie on this one; `starts` and the answer
+        are by partition of this cluster. What is not known is left out. Raises KafkaError."""
+        ...
+
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
         """Whether a move takes this offset of the group, on the cluster that it leaves, into account."""
         ...
@@ -236,6 +241,9 @@ class FailoverRoute:
 
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
         return self._ways.destination(partition)
+
+    async def first_left(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return await self._ways.first_left(starts)
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
         return await self._ways.translate(positions)

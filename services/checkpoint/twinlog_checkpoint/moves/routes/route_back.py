@@ -114,6 +114,9 @@ class FailbackRoute:
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
         return self._ways.destination(partition)
 
+    async def first_left(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return await self._ways.first_left(starts)
+
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
         return await self._ways.translate(positions)
 

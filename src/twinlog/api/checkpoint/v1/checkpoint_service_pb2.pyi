@@ -42,6 +42,8 @@ class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.Value
     VERDICT_PAST_END: _Verdict.ValueType  # 11
     VERDICT_PRESERVED: _Verdict.ValueType  # 12
     """The same offset: the copy has the source's offsets."""
+    VERDICT_BEFORE_START: _Verdict.ValueType  # 13
+    """The log there begins after the offset: its first record."""
 
 class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
     """Verdict says what is known of a group's translated offset on one partition."""
@@ -60,6 +62,8 @@ VERDICT_TARGET_UNREADABLE: Verdict.ValueType  # 10
 VERDICT_PAST_END: Verdict.ValueType  # 11
 VERDICT_PRESERVED: Verdict.ValueType  # 12
 """The same offset: the copy has the source's offsets."""
+VERDICT_BEFORE_START: Verdict.ValueType  # 13
+"""The log there begins after the offset: its first record."""
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 class _Direction:
@@ -105,6 +109,8 @@ class _MoveActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MoveAction
     """There is no translated offset; the verdict says why."""
     MOVE_ACTION_SKIP_NO_PARTITION: _MoveAction.ValueType  # 7
     """The cluster it moves to has no such partition."""
+    MOVE_ACTION_SKIP_UNREAD: _MoveAction.ValueType  # 8
+    """Records that the group has not read are only on the cluster it comes from: it would skip them."""
 
 class MoveAction(_MoveAction, metaclass=_MoveActionEnumTypeWrapper):
     """MoveAction says what is done with one (group, partition) at a move."""
@@ -124,6 +130,8 @@ MOVE_ACTION_SKIP_NO_OFFSET: MoveAction.ValueType  # 6
 """There is no translated offset; the verdict says why."""
 MOVE_ACTION_SKIP_NO_PARTITION: MoveAction.ValueType  # 7
 """The cluster it moves to has no such partition."""
+MOVE_ACTION_SKIP_UNREAD: MoveAction.ValueType  # 8
+"""Records that the group has not read are only on the cluster it comes from: it would skip them."""
 Global___MoveAction: _TypeAlias = MoveAction  # noqa: Y015
 
 class _MoveKind:
