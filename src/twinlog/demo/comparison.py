@@ -1,11 +1,10 @@
 """Checks whether the copy is complete and exact: reads both logs to their ends and compares them record by
 record."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from twinlog.errors import KafkaError
-from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Record, TopicPartition
 
 Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -43,8 +42,8 @@ async def compare(
     async with source.reader() as source_reader, target.reader() as target_reader:
         for number in range(partition_count):
             mine, theirs = TopicPartition(source_topic, number), TopicPartition(target_topic, number)
-            left = [record async for record in _records(source, source_reader, mine)]
-            right = [record async for record in _records(target, target_reader, theirs)]
+            left = [record async for record in committed_records(source, source_reader, mine)]
+            right = [record async for record in committed_records(target, target_reader, theirs)]
             _compare_partition(left, right, mine, result)
     return result
 
@@ -86,21 +85,3 @@ def _compare_partition(
 
 def _content(record: Record) -> Content:
     return record.timestamp_ms, record.key, record.value, tuple(record.headers)
-
-
-async def _records(
-    cluster: KafkaCluster, reader: LogReader, partition: TopicPartition
-) -> AsyncIterator[Record]:
-    bounds = []
-    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LAST_STABLE):
-        answer = (await cluster.list_offsets(spec, [partition]))[partition]
-        if isinstance(answer, KafkaError):
-            raise answer
-        bounds.append(answer)
-    offset, end = bounds
-    while offset < end:
-        fetched = await reader.fetch(partition, offset, max_wait_seconds=0.5, max_bytes=FETCH_MAX_BYTES)
-        for record in fetched.records:
-            if record.offset < end:
-                yield record
-        offset = fetched.next_offset

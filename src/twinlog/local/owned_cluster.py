@@ -35,10 +35,10 @@ class OwnedCluster:
         if self._entry.is_requested(Request.STOP):
             self._cluster.stop_brokers()
             self._settle(BrokerState.STOPPED)
-            self._entry.retry_admin(Request.STOP)
+            self._entry.answer(Request.STOP)
         if self._entry.is_requested(Request.START):
             self._start()
-            self._entry.retry_admin(Request.START)
+            self._entry.answer(Request.START)
         self._see_who_died()
         return True
 

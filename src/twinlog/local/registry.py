@@ -85,7 +85,7 @@ class ClusterEntry:
         """Whether the request was made for this cluster."""
         return _request_file(self._name, request).exists()
 
-    def retry_admin(self, request: Request) -> None:
+    def answer(self, request: Request) -> None:
         """Answer the request. `publish` its result first."""
         _request_file(self._name, request).unlink(missing_ok=True)
 

@@ -9,6 +9,7 @@ from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicDescription
+from twinlog.kafka.whole_logs import read_to, records_to
 from twinlog.model import Record, TopicPartition
 from twinlog.policy.names import lease_group
 from twinlog.policy.replication import ReplicationPolicy
@@ -26,7 +27,6 @@ from twinlog.wire.source_offset import (
 )
 
 _FETCH_BYTES = 4 << 20
-_FETCH_WAIT_SECONDS = 0.5
 _OWN_RECORDS = (CONTROL_CONNECTOR, GAP_CONNECTOR)
 _DEDICATED = "mm2-offsets."
 
@@ -187,14 +187,10 @@ class _Look:
                 await self._read_from(reader, partition, begin, log.end)
 
     async def _read_from(self, reader: LogReader, partition: TopicPartition, offset: int, end: int) -> None:
-        while offset < end:
-            fetched = await reader.fetch(
-                partition, offset, max_wait_seconds=_FETCH_WAIT_SECONDS, max_bytes=_FETCH_BYTES
-            )
+        async for fetched in read_to(reader, partition, offset, end, max_bytes=_FETCH_BYTES):
             for record in fetched.records:
                 self._read.take(record)
-            offset = fetched.next_offset
-        self._next[partition] = offset
+            self._next[partition] = fetched.next_offset
 
     async def _newest_heartbeat(self) -> int | None:
         """When this flow's newest heartbeat was sent, among the last ones on the target; None without one."""
@@ -203,18 +199,15 @@ class _Look:
         if partition not in await self._partitions(topic):
             return None
         log = (await _logs(self._target, [partition]))[partition]
-        offset, newest = max(log.start, log.end - 1000), None
+        newest = None
         async with self._target.reader() as reader:
-            while offset < log.end:
-                fetched = await reader.fetch(partition, offset, max_wait_seconds=_FETCH_WAIT_SECONDS)
-                for record in fetched.records:
-                    try:
-                        beat = decode_heartbeat(record.key, record.value)
-                    except WireFormatError:
-                        continue
-                    if (beat.source, beat.target) == (self._config.flow.source, self._config.flow.target):
-                        newest = beat.timestamp_ms
-                offset = fetched.next_offset
+            async for record in records_to(reader, partition, max(log.start, log.end - 1000), log.end):
+                try:
+                    beat = decode_heartbeat(record.key, record.value)
+                except WireFormatError:
+                    continue
+                if (beat.source, beat.target) == (self._config.flow.source, self._config.flow.target):
+                    newest = beat.timestamp_ms
         return newest
 
     async def _partitions(self, topic: str) -> list[TopicPartition]:

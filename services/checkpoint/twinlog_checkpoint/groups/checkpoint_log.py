@@ -7,13 +7,12 @@ import structlog
 
 from twinlog.errors import FatalKafkaError, WireFormatError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
-from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, LogWriter
+from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.offsets import CheckpointHistory
 from twinlog.wire import Checkpoint, decode_checkpoint, encode_checkpoint
-from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
-
-_FETCH_WAIT_SECONDS = 0.5
+from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -39,11 +38,9 @@ class CheckpointLog:
         loaded = 0
         try:
             async with self.reader_cluster.reader() as reader:
-                scan = LogScan(admin=self.admin, reader=reader, topic=self.topic, end=OffsetSpec.LAST_STABLE)
-                await scan.begin()
-                while not scan.first_pass_done:
-                    for record in await scan.more(max_wait_seconds=_FETCH_WAIT_SECONDS):
-                        loaded += self._remember(record, history)
+                place = TopicPartition(self.topic, INTERNAL_PARTITION)
+                async for record in committed_records(self.admin, reader, place):
+                    loaded += self._remember(record, history)
         except FatalKafkaError as error:
             _log.warning(
                 "checkpoints_not_restored",

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
-from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, LogWriter
+from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Flow, TopicPartition
 from twinlog_checkpoint.journal.record import MoveRecord
 from twinlog_checkpoint.journal.record_format import (
@@ -25,9 +26,8 @@ from twinlog_checkpoint.journal.record_format import (
 )
 from twinlog_checkpoint.journal.record_parts import part_key, part_of
 from twinlog_checkpoint.side_by_side import each_at_once
-from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
+from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION
 
-_FETCH_WAIT_SECONDS = 0.5
 _APPENDS_AT_ONCE = 500
 _PARTS_AT_ONCE = 4
 
@@ -69,23 +69,21 @@ class MoveJournal:
         groups: dict[str, MovedGroup] = {}
         parts: dict[str, bytes] = {}
         async with self.cluster.reader() as reader:
-            scan = LogScan(admin=self.cluster, reader=reader, topic=self.topic, end=OffsetSpec.LAST_STABLE)
-            await scan.begin()
-            while not scan.first_pass_done:
-                for record in await scan.more(max_wait_seconds=_FETCH_WAIT_SECONDS):
-                    if record.key is None:
-                        continue
-                    if (part := part_of(self.flow, record.key)) is not None:
-                        if record.value is None:
-                            parts.pop(part, None)
-                        else:
-                            parts[part] = record.value
-                    elif record.value is None:
-                        continue
-                    elif record.key == record_key(self.flow):
-                        newest = record.value
-                    elif (found := decode_group(self.flow, record.key, record.value)) is not None:
-                        groups[found.group] = found
+            place = TopicPartition(self.topic, INTERNAL_PARTITION)
+            async for record in committed_records(self.cluster, reader, place):
+                if record.key is None:
+                    continue
+                if (part := part_of(self.flow, record.key)) is not None:
+                    if record.value is None:
+                        parts.pop(part, None)
+                    else:
+                        parts[part] = record.value
+                elif record.value is None:
+                    continue
+                elif record.key == record_key(self.flow):
+                    newest = record.value
+                elif (found := decode_group(self.flow, record.key, record.value)) is not None:
+                    groups[found.group] = found
         self._parts = set(parts)
         if newest is None:
             return None

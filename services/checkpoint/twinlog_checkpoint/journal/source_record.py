@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from twinlog.errors import WireFormatError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
-from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Flow, TopicPartition
 from twinlog_checkpoint.journal.moves_log import failover_topic
-from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
+from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION
 
-_FETCH_WAIT_SECONDS = 0.5
 MOST_GONE = 2_000
 """Most groups in the record, which has to fit into one message. For other groups a new process starts the
 grace period again."""
@@ -43,12 +43,10 @@ class SourceRecordLog:
             return None
         newest: bytes | None = None
         async with self.cluster.reader() as reader:
-            scan = LogScan(admin=self.cluster, reader=reader, topic=topic, end=OffsetSpec.LAST_STABLE)
-            await scan.begin()
-            while not scan.first_pass_done:
-                for record in await scan.more(max_wait_seconds=_FETCH_WAIT_SECONDS):
-                    if record.key == _key(self.flow):
-                        newest = record.value
+            place = TopicPartition(topic, INTERNAL_PARTITION)
+            async for record in committed_records(self.cluster, reader, place):
+                if record.key == _key(self.flow):
+                    newest = record.value
         return None if newest is None else decode(newest)
 
     async def store(self, record: SourceRecord) -> None:

@@ -1,16 +1,16 @@
-"""Reads the one partition of an internal topic from its beginning, then on."""
+"""Follows the one partition of an internal topic from its beginning."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from twinlog.errors import TwinlogError
+from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.whole_logs import FETCH_BYTES, Progress, log_bounds
 from twinlog.model import Record, TopicPartition
 
 INTERNAL_PARTITION = 0
 """MM2 writes syncs and checkpoints to this partition of their topics."""
-FETCH_BYTES = 1 << 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class LogScan:
     end_at_begin: int = 0
     """The end of the log when reading began: the first pass is done when it is reached."""
     lost_position: bool = False
+    _progress: Progress = field(init=False)
 
     @property
     def partition(self) -> TopicPartition:
@@ -43,9 +44,14 @@ class LogScan:
         """Go to the first record there is. Raises KafkaError (TOPIC_UNKNOWN when there is no such topic)."""
         start, end = await log_bounds(self.admin, self.partition, self.end)
         self.next_offset, self.end_at_begin, self.lost_position = start, end, False
+        self._progress = Progress(partition=self.partition, end=end)
 
     async def more(self, *, max_wait_seconds: float) -> Sequence[Record]:
-        """The next records; waits up to `max_wait_seconds` when there are none. Raises KafkaError."""
+        """The next records; waits up to `max_wait_seconds` when there are none.
+
+        Raises KafkaError; TransientKafkaError (KAFKA_UNAVAILABLE) when the first pass does not reach the end
+        that the log had when it began: the log has lost records, and the caller begins again.
+        """
         try:
             fetched = await self.reader.fetch(
                 self.partition, self.next_offset, max_wait_seconds=max_wait_seconds, max_bytes=FETCH_BYTES
@@ -53,16 +59,10 @@ class LogScan:
         except TwinlogError as error:
             self.lost_position = error.reason == KafkaReason.OFFSET_OUT_OF_RANGE
             raise
+        try:
+            fetched = self._progress.of(fetched, self.next_offset, waited_seconds=max_wait_seconds)
+        except TransientKafkaError:
+            self.lost_position = True
+            raise
         self.next_offset = fetched.next_offset
         return fetched.records
-
-
-async def log_bounds(admin: LogAdmin, partition: TopicPartition, end: OffsetSpec) -> tuple[int, int]:
-    """First offset and end of a log. Raises KafkaError."""
-    bounds: list[int] = []
-    for spec in (OffsetSpec.EARLIEST, end):
-        answer = (await admin.list_offsets(spec, [partition]))[partition]
-        if isinstance(answer, TwinlogError):
-            raise answer
-        bounds.append(answer)
-    return bounds[0], bounds[1]

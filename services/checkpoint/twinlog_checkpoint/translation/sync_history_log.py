@@ -12,11 +12,12 @@ import structlog
 
 from twinlog.errors import FatalKafkaError, KafkaError, WireFormatError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
-from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, LogWriter
+from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Flow, TopicPartition
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.history import OffsetPair, SyncHistory
-from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
+from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION
 from twinlog_checkpoint.translation.sync_history_record import (
     Head,
     PartitionRecord,
@@ -28,7 +29,6 @@ from twinlog_checkpoint.translation.sync_history_record import (
 SAVE_AFTER_SYNCS = 20_000
 """New ones; fewer are read in less than a second."""
 _APPENDS_AT_ONCE = 500
-_FETCH_WAIT_SECONDS = 0.5
 _CONFIGS = {"segment.bytes": str(16 << 20), "min.cleanable.dirty.ratio": "0.2"}
 """Small segments are compacted soon: the newest one never is."""
 
@@ -77,17 +77,15 @@ class SyncHistoryLog:
             if self.topic not in await self.admin.list_topics():
                 return None
             async with self.reader_cluster.reader() as reader:
-                scan = LogScan(admin=self.admin, reader=reader, topic=self.topic, end=OffsetSpec.LAST_STABLE)
-                await scan.begin()
-                while not scan.first_pass_done:
-                    for record in await scan.more(max_wait_seconds=_FETCH_WAIT_SECONDS):
-                        match decode(record.key, record.value):
-                            case Head() as newest:
-                                head = newest
-                            case PartitionRecord() as kept:
-                                found[kept.partition] = kept
-                            case None:
-                                pass
+                place = TopicPartition(self.topic, INTERNAL_PARTITION)
+                async for record in committed_records(self.admin, reader, place):
+                    match decode(record.key, record.value):
+                        case Head() as newest:
+                            head = newest
+                        case PartitionRecord() as kept:
+                            found[kept.partition] = kept
+                        case None:
+                            pass
         except (FatalKafkaError, WireFormatError) as error:
             _log.warning(
                 "sync_history_unreadable",

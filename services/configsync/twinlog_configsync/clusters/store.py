@@ -4,14 +4,14 @@ A decision about a flow is stored there before anybody is told, so that a restar
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
+from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
-from twinlog.kafka.ports import KafkaCluster, LogReader, ManagedWriter, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, ManagedWriter, OffsetSpec
+from twinlog.kafka.whole_logs import log_bounds, records_to
 from twinlog.model import Record, TopicPartition
 from twinlog_configsync.model.observation import is_absent
 from twinlog_configsync.model.reasons import Reason
@@ -27,7 +27,6 @@ from twinlog_configsync.model.records import (
 Change = tuple[RecordKey, RecordValue | None]
 
 _IN_FLIGHT: Final = 200
-_FETCH_WAIT_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,37 +111,15 @@ class RegistryStore:
 
     async def _catch_up(self, topic_id: str) -> None:
         """Read from the end of the last read to the present end of the log."""
-        end = await self._offset(OffsetSpec.LATEST)
-        start = await self._offset(OffsetSpec.EARLIEST)
+        start, end = await log_bounds(self.cluster, self._partition, OffsetSpec.LATEST)
         position, stored = self._next_offset, dict(self._stored)
         if topic_id != self._topic_id or not start <= position <= end:
             position, stored = start, {}
         if position < end:
-            async with (
-                self.cluster.reader() as reader,
-                aclosing(self._records(reader, position, end)) as records,
-            ):
-                async for record in records:
+            async with self.cluster.reader() as reader:
+                async for record in records_to(reader, self._partition, position, end):
                     self._replay(record, stored)
         self._stored, self._topic_id, self._next_offset = stored, topic_id, end
-
-    async def _records(self, reader: LogReader, position: int, end: int) -> AsyncGenerator[Record, None]:
-        while position < end:
-            fetched = await reader.fetch(self._partition, position, max_wait_seconds=_FETCH_WAIT_SECONDS)
-            if fetched.next_offset <= position:
-                raise TransientKafkaError(
-                    f"{self.topic} returned no records from offset {position} on, although it ends at {end}",
-                    metadata={"topic": self.topic, "offset": str(position)},
-                )
-            for record in fetched.records:
-                yield record
-            position = fetched.next_offset
-
-    async def _offset(self, spec: OffsetSpec) -> int:
-        answer = (await self.cluster.list_offsets(spec, [self._partition]))[self._partition]
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer
 
     def _replay(self, record: Record, stored: dict[RecordKey, RecordValue]) -> None:
         try:

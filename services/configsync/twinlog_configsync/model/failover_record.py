@@ -8,15 +8,13 @@ which they work. A run that was given up before it committed an offset holds not
 """
 
 import json
-from typing import Final
 
 from twinlog.errors import KafkaError, WireFormatError
-from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.internal_topics import failover_topic
 from twinlog_configsync.model.observation import is_absent
-
-_FETCH_WAIT_SECONDS: Final = 0.5
 
 
 async def failover_in_effect(target: KafkaCluster, flow: Flow) -> str:
@@ -58,23 +56,11 @@ def words(flow: Flow, record: bytes | None) -> str:
 
 
 async def _newest(target: KafkaCluster, flow: Flow, partition: TopicPartition) -> bytes | None:
-    bounds: list[int] = []
-    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LAST_STABLE):
-        answer = (await target.list_offsets(spec, [partition]))[partition]
-        if isinstance(answer, KafkaError):
-            raise answer
-        bounds.append(answer)
-    position, end = bounds
     newest: bytes | None = None
     async with target.reader() as reader:
-        while position < end:
-            fetched = await reader.fetch(partition, position, max_wait_seconds=_FETCH_WAIT_SECONDS)
-            for record in fetched.records:
-                if _is_of(record.key, flow):
-                    newest = record.value
-            if fetched.next_offset <= position:
-                raise WireFormatError(f"{partition} gave no records from offset {position} on")
-            position = fetched.next_offset
+        async for record in committed_records(target, reader, partition):
+            if _is_of(record.key, flow):
+                newest = record.value
     return newest
 
 

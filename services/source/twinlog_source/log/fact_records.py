@@ -170,25 +170,6 @@ def parse_control(source_alias: str, key: bytes | None, value: bytes | None) -> 
     return ControlRecord(kind=kind, topic=topic, partition=partition, fact=fact)
 
 
-KINDS = frozenset(
-    [
-        "claim",
-        "owner",
-        "topic",
-        "restore",
-        "writer",
-        "pause",
-        "throttle",
-        "zero",
-        "epochs",
-        "target",
-        "copy",
-        "proof",
-    ]
-)
-"""The keys of all facts that this version knows."""
-
-
 def kind_of(key: bytes | None) -> str | None:
     """The kind of a fact, also of one that this version does not know; None for every other record."""
     decoded = decode_connect_key(key)

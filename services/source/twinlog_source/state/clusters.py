@@ -1,17 +1,18 @@
 """The requests of export and import to the two clusters of a flow."""
 
-import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from twinlog.clock import Clock
 from twinlog.config import Configuration, FlowConfig
 from twinlog.config.client_settings import ClientConfig
-from twinlog.errors import ConfigError, KafkaError, StateError, TransientKafkaError
+from twinlog.errors import ConfigError, KafkaError, StateError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.whole_logs import records_to
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.policy.internal_topics import HostedTopic, configsync_topic, failover_topic
 from twinlog.policy.names import lease_group
@@ -20,7 +21,6 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.state.state_file import Role
 
 _TIMEOUT_SECONDS = 30.0
-_READ_SECONDS = 60.0
 """The longest wait for the next record of a topic that has more."""
 OWNERS = ("source", "checkpoint", "configsync")
 """The services that write what is exported and imported."""
@@ -111,33 +111,19 @@ async def partition_count(cluster: KafkaCluster, topic: str) -> int:
     return found.partition_count
 
 
-async def all_records(cluster: KafkaCluster, topic: str) -> list[Record]:
+async def all_records(cluster: KafkaCluster, topic: str) -> AsyncIterator[Record]:
     """The committed records of a topic, partition by partition. Raises KafkaError."""
-    found: list[Record] = []
     partitions = [TopicPartition(topic, number) for number in range(await partition_count(cluster, topic))]
     starts = await known_offsets(cluster, OffsetSpec.EARLIEST, partitions)
     ends = await known_offsets(cluster, OffsetSpec.LATEST, partitions)
     async with cluster.reader(read_committed=True) as reader:
         for partition in partitions:
-            offset, end = starts[partition], ends[partition]
-            try:
-                async with asyncio.timeout(_READ_SECONDS) as bound:
-                    while offset < end:
-                        fetched = await reader.fetch(
-                            partition, offset, max_wait_seconds=0.5, max_bytes=4 << 20
-                        )
-                        found += fetched.records
-                        if fetched.next_offset > offset:
-                            bound.reschedule(asyncio.get_running_loop().time() + _READ_SECONDS)
-                        offset = fetched.next_offset
-            except TimeoutError:
-                raise TransientKafkaError(
-                    f"{partition}: no records from offset {offset} on for {_READ_SECONDS:g} s, though the log"
-                    f" ends at {end}: a transaction is open there",
-                    reason="KAFKA_TIMEOUT",
-                    metadata={"topic": topic},
-                ) from None
-    return found
+            async for record in patient_records(reader, partition, starts[partition], ends[partition]):
+                yield record
+
+
+patient_records = partial(records_to, max_bytes=4 << 20, patience_seconds=60.0)
+"""Waits for as long as a transaction may be open."""
 
 
 async def known_offsets(
@@ -152,9 +138,9 @@ async def known_offsets(
     return found
 
 
-def newest(records: Iterable[Record]) -> list[Record]:
+async def newest(records: AsyncIterator[Record]) -> list[Record]:
     """The newest record of each key; deleted keys are left out."""
-    found = {record.key: record for record in records}
+    found = {record.key: record async for record in records}
     return [record for record in found.values() if record.value is not None]
 
 

@@ -91,11 +91,13 @@ class StateExport:
 
     async def _records(self, role: Role) -> list[StateRecord]:
         hosted = self.clusters.topics()[role]
-        found = await all_records(self.clusters.cluster_of(hosted), hosted.topic)
+        records = all_records(self.clusters.cluster_of(hosted), hosted.topic)
+        if role is Role.OFFSET_SYNCS:  # Each of these tells something.
+            found = [record async for record in records]
+        else:
+            found = await newest(records)
         if role is Role.POSITIONS:
-            found = [record for record in newest(found) if self._is_ours(record.key)]
-        elif role is not Role.OFFSET_SYNCS:  # Each of these tells something.
-            found = newest(found)
+            found = [record for record in found if self._is_ours(record.key)]
         return [
             StateRecord(role=role, key=record.key, value=record.value, timestamp_ms=record.timestamp_ms)
             for record in found

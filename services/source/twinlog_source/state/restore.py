@@ -92,7 +92,7 @@ class StateImport:
             if role is Role.POSITIONS:
                 plans.append(TopicPlan(role=role, topic=topic, records=records))
                 continue
-            there = await all_records(self.clusters.cluster_of(topic), topic.topic)
+            there = await newest(all_records(self.clusters.cluster_of(topic), topic.topic))
             kept = bool(there) and not is_continued
             if role is Role.MOVES and not kept:
                 self._require_finished_moves(records)
@@ -139,7 +139,7 @@ class StateImport:
         """Whether an import of this file was interrupted here. Raises StateError (STATE_PRESENT)."""
         flow, topic = self.clusters.flow, self.clusters.topics()[Role.POSITIONS]
         alias = flow.flow.source
-        there = newest(await all_records(self.clusters.target, topic.topic))
+        there = await newest(all_records(self.clusters.target, topic.topic))
         ours = [each for each in there if of_flow(each.key, alias, flow.settings.connector_name)]
         facts = [parse_control(alias, each.key, each.value) for each in ours]
         mark = next((each.fact for each in facts if each is not None and each.kind == "restore"), None)
@@ -242,9 +242,9 @@ class StateImport:
     async def _has_changed_rules(self) -> bool:
         """Whether rules were changed while the flow ran: they may select more topics than the file."""
         topic = self.clusters.topics()[Role.CONFIGSYNC]
-        there = await all_records(self.clusters.cluster_of(topic), topic.topic)
+        there = all_records(self.clusters.cluster_of(topic), topic.topic)
         stored = [(each.key, each.value) for each in self.state.of(Role.CONFIGSYNC)]
-        stored += [(each.key, each.value) for each in newest(there)]
+        stored += [(each.key, each.value) for each in await newest(there)]
         return any(key == _RULES_KEY and not _is_reset(value) for key, value in stored)
 
     async def _logs_now(self, lines: Sequence[CopyLine]) -> dict[TopicPartition, LogsNow]:

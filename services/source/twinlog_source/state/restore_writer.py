@@ -75,7 +75,7 @@ class RestoreWriter:
         if not plan.records:
             return
         cluster = self.clusters.cluster_of(plan.topic)
-        there = {(each.key, each.value) for each in await all_records(cluster, plan.topic.topic)}
+        there = {(each.key, each.value) async for each in all_records(cluster, plan.topic.topic)}
         missing = [each for each in plan.records if (each.key, each.value) not in there]
         count = await partition_count(cluster, plan.topic.topic)
         async with cluster.writer() as writer:

@@ -6,17 +6,13 @@ committed record of the source, in order. So the records before it are on the co
 behind it are not.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import LogReader
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Record, TimestampType, TopicPartition
-
-_FETCH_BYTES = 4 << 20
-_PATIENCE_SECONDS = 60.0
+from twinlog_source.state.clusters import patient_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +43,10 @@ class Walk:
 
 async def walk(way: Walk, source: LogReader, target: LogReader) -> Reached | Differs:
     """Raises KafkaError when a log cannot be read."""
-    here = _records(source, way.source, way.source_from, way.source_end)
+    here = patient_records(source, way.source, way.source_from, way.source_end)
     position, count = way.source_from, 0
     try:
-        async for copied in _records(target, way.copy, way.copy_from, way.copy_end):
+        async for copied in patient_records(target, way.copy, way.copy_from, way.copy_end):
             original = await anext(here, None)
             if original is None:
                 return Differs(why=f"{way.copy} has at offset {copied.offset} what the source has not")
@@ -71,24 +67,3 @@ def _same(original: Record, copied: Record) -> bool:
     return (
         original.timestamp_ms == copied.timestamp_ms or copied.timestamp_type is TimestampType.LOG_APPEND_TIME
     )
-
-
-async def _records(
-    reader: LogReader, partition: TopicPartition, offset: int, end: int
-) -> AsyncIterator[Record]:
-    loop = asyncio.get_running_loop()
-    give_up_at = loop.time() + _PATIENCE_SECONDS
-    while offset < end:
-        fetched = await reader.fetch(partition, offset, max_wait_seconds=0.5, max_bytes=_FETCH_BYTES)
-        for record in fetched.records:
-            if offset <= record.offset < end:
-                yield record
-        if fetched.next_offset > offset:
-            give_up_at = loop.time() + _PATIENCE_SECONDS
-        elif loop.time() > give_up_at:
-            raise TransientKafkaError(
-                f"{partition}: no records from offset {offset} on, though the log ends at {end}",
-                reason="KAFKA_TIMEOUT",
-                metadata={"topic": partition.topic},
-            )
-        offset = fetched.next_offset

@@ -8,6 +8,7 @@ from twinlog.cli.common.failures import tell
 from twinlog.errors import NotFoundError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.whole_logs import records_to
 from twinlog.model import Record, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 
@@ -35,14 +36,13 @@ async def read_topic(
     positions = await _offsets(cluster, OffsetSpec.EARLIEST, partitions) if from_beginning else ends
     async with cluster.reader(read_committed=True) as reader:
         for partition in partitions:
-            positions[partition] = await _read_to(
-                reader, partition, positions[partition], ends[partition], on_record
-            )
+            async for record in records_to(reader, partition, positions[partition], ends[partition]):
+                on_record(partition, record)
         if follow:
             async with asyncio.TaskGroup() as group:
                 for partition in partitions:
                     group.create_task(
-                        _follow(reader, partition, positions[partition], on_record),
+                        _follow(reader, partition, ends[partition], on_record),
                         name=f"follow {partition}",
                     )
 
@@ -56,20 +56,6 @@ async def _offsets(
             raise offset
         offsets[partition] = offset
     return offsets
-
-
-async def _read_to(
-    reader: ManagedReader, partition: TopicPartition, offset: int, end: int, on_record: OnRecord
-) -> int:
-    while offset < end:
-        fetched = await reader.fetch(partition, offset, max_wait_seconds=_MAX_WAIT_SECONDS)
-        for record in fetched.records:
-            if record.offset < end:
-                on_record(partition, record)
-        if fetched.next_offset == offset:
-            return offset
-        offset = min(fetched.next_offset, end)
-    return offset
 
 
 async def _follow(reader: ManagedReader, partition: TopicPartition, offset: int, on_record: OnRecord) -> None:

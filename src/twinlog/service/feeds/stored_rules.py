@@ -6,16 +6,15 @@ They are the record `["rules"]` of `mm2-configsync.<A>.internal`, which only con
 import json
 from collections.abc import Mapping
 
-from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError, WireFormatError
+from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.whole_logs import log_bounds, records_to
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import configsync_topic
 
 _KEY = b'["rules"]'
 _VERSION = 1
-_FETCH_WAIT_SECONDS = 0.5
-_UNKNOWN_TOPIC = "TOPIC_UNKNOWN"
-_OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 
 
 async def stored_rules(cluster: KafkaCluster, source: str) -> Mapping[str, str]:
@@ -25,38 +24,18 @@ async def stored_rules(cluster: KafkaCluster, source: str) -> Mapping[str, str]:
     WireFormatError for a record of a newer version.
     """
     partition = TopicPartition(configsync_topic(source), 0)
-    bounds: list[int] = []
-    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
-        answer = (await cluster.list_offsets(spec, [partition]))[partition]
-        if isinstance(answer, KafkaError):
-            if answer.reason == _UNKNOWN_TOPIC:
-                return {}
-            raise answer
-        bounds.append(answer)
-    position, end = bounds
+    try:
+        start, end = await log_bounds(cluster, partition, OffsetSpec.LATEST)
+    except KafkaError as error:
+        if error.reason == KafkaReason.TOPIC_UNKNOWN:
+            return {}
+        raise
     newest: bytes | None = None
     async with cluster.reader() as reader:
-        while position < end:
-            try:
-                fetched = await reader.fetch(partition, position, max_wait_seconds=_FETCH_WAIT_SECONDS)
-            except FatalKafkaError as error:
-                if error.reason == _OUT_OF_RANGE:
-                    raise _shows_less(partition, position, end) from error
-                raise
-            for record in fetched.records:
-                if record.key == _KEY:
-                    newest = record.value
-            if fetched.next_offset <= position:
-                raise _shows_less(partition, position, end)
-            position = fetched.next_offset
+        async for record in records_to(reader, partition, start, end):
+            if record.key == _KEY:
+                newest = record.value
     return {} if newest is None else _values(newest)
-
-
-def _shows_less(partition: TopicPartition, position: int, end: int) -> TransientKafkaError:
-    return TransientKafkaError(
-        f"{partition.topic} returned no records from offset {position} on, although it ends at {end}",
-        metadata={"topic": partition.topic, "offset": str(position)},
-    )
 
 
 def _values(raw: bytes) -> Mapping[str, str]:

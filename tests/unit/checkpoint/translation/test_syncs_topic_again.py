@@ -1,8 +1,11 @@
 """An offset-syncs topic that was deleted and created again is another one, also where it is longer."""
 
+import asyncio
+
 import pytest
 
 from twinlog.errors import TransientKafkaError
+from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
@@ -10,6 +13,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, CheckpointFlowRig, turns
 
 ORDERS = TopicPartition("orders", 0)
+SYNCS = TopicPartition(SYNCS_TOPIC, 0)
 
 
 def pairs(parts: FlowParts) -> list[tuple[int, int]]:
@@ -73,3 +77,25 @@ async def test_a_look_at_the_topic_that_fails_loses_no_sync() -> None:
         await fakes.write_sync("orders", 10, 10)
         await eventually(lambda: (10, 10) in pairs(parts))
         assert refused
+
+
+async def test_syncs_that_a_new_leader_does_not_have_are_not_waited_for() -> None:
+    """They were lost while they were read; without new syncs their offsets never come again."""
+    fakes = CheckpointFlowRig()
+    for number in range(3):
+        await fakes.write_sync("orders", number * 10, number * 10)
+
+    def tell_more(call: Call) -> None:
+        if call.arguments["spec"] is OffsetSpec.LATEST and SYNCS in call.result:
+            call.result[SYNCS] += 5
+
+    undo = fakes.source.intercept("list_offsets", tell_more, after=True)
+    parts, stop = fakes.parts(), asyncio.Event()
+    tail = parts.checkpointer.tail
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tail.run(stop), name="tail")
+        await eventually(lambda: "returned no records" in tail.problem)
+        assert not parts.syncs_are_read
+        undo()
+        await eventually(lambda: (20, 20) in pairs(parts) and parts.syncs_are_read)
+        stop.set()
