@@ -13,6 +13,7 @@ from twinlog.imports.documents import Tree
 from twinlog.imports.draft import Draft
 from twinlog.imports.references import References
 from twinlog.imports.report import Setting
+from twinlog.imports.topic_lists import is_internal
 
 CLASS = "io.confluent.connect.replicator.ReplicatorSourceConnector"
 _SAME_NAME = "${topic}"
@@ -77,7 +78,12 @@ class ReplicatorImport:
     def _names(self, config: Mapping[str, Setting], whole: Setting) -> bool:
         """Which topics are copied, and the names of their copies; False when Twinlog cannot do that."""
         report, flow = self.draft.report, self.flow
-        included = [*_literal(config, "topic.whitelist")]
+        listed = [*_literal(config, "topic.whitelist")]
+        included = [name for name in listed if not is_internal(name)]
+        if internal := [name.replace("\\.", ".") for name in listed if is_internal(name)]:
+            report.impossible(
+                config["topic.whitelist"], f"{', '.join(internal)}: internal topics are never copied"
+            )
         expression = config.get("topic.regex")
         if expression is not None and "," in expression.value:
             report.impossible(expression, "a comma ends a pattern here: write the expression without one")
@@ -87,8 +93,9 @@ class ReplicatorImport:
             ("topic.whitelist", included, "topics"),
             ("topic.blacklist", [*_literal(config, "topic.blacklist")], "topics.exclude"),
         ):
+            # The default of topics.exclude would leave out listed topics, such as orders.replica.
+            self.draft.decide_flow(flow, becomes, ", ".join(dict.fromkeys(names)))
             if names:
-                self.draft.decide_flow(flow, becomes, ", ".join(dict.fromkeys(names)))
                 report.mapped(config.get(key) or config["topic.regex"], f"{flow}.{becomes}")
         if not included:
             report.impossible(whole, "it has neither topic.whitelist nor topic.regex")

@@ -164,26 +164,32 @@ class _MirrorMaker2:
         _require_cluster(mirror.get("source"))
         source = self._cluster(mirror, "source", "sourceCluster")
         target = self._spec.get("target")
-        if not target.is_there:
+        is_v1 = target.is_there
+        if not is_v1:
             target = self._cluster(mirror, "target", "targetCluster")
         if not source.is_there or not target.is_there:
             self._report.impossible(mirror.setting, "its source or its target is none of the clusters here")
             return
         worker = self._spec.text("connectCluster")
-        if worker and not self._spec.get("target").is_there and target.text("alias") != worker:
+        if worker and not is_v1 and target.text("alias") != worker:
             self._report.impossible(
                 mirror.setting,
                 f"its target is not {worker} (connectCluster), where a worker writes and keeps positions: the"
                 " operator refuses it, and older ones copied to another cluster than it says",
             )
             return
+        if _CONNECTORS[Kind.CHECKPOINT] not in mirror.fields:
+            for name, key in _PATTERNS.items():
+                if key.startswith("groups") and mirror.get(name).is_there:
+                    why = "without checkpointConnector the operator copies no groups"
+                    self._report.ignored(mirror.get(name).setting, why)
         for name in mirror.fields.keys() - _MIRROR_FIELDS:
             self._report.ignored(mirror.get(name).setting, "not a field of a mirror; the operator ignores it")
         self._draft.add_cluster(source.text("alias"))
         offsets_topic = self._worker(target)
         converters = target.get("config").settings()
-        both = {
-            **{key: converters[key] for key in _CONVERTERS if key in converters},
+        of_worker = {key: converters[key] for key in _CONVERTERS if key in converters}
+        of_clusters = {
             **self._of_cluster(target, "target.cluster."),
             **self._of_cluster(source, "source.cluster."),
         }
@@ -194,7 +200,10 @@ class _MirrorMaker2:
             spec.require(texts=_CONNECTOR_TEXTS, tables=("config",))
             for name in spec.fields.keys() - _CONNECTOR_FIELDS:
                 self._report.ignored(spec.get(name).setting, "about the operator's handling of a connector")
-            own = _with_tasks(spec, {**both, **spec.get("config").settings()})
+            config = spec.get("config").settings()
+            # The operator of v1 lets a connector's config win, earlier ones the clusters' settings.
+            top, base = (config, of_clusters) if is_v1 else (of_clusters, config)
+            own = _with_tasks(spec, {**of_worker, **base, **top})
             own |= {
                 key: mirror.get(name).setting
                 for name, key in _PATTERNS.items()

@@ -50,7 +50,8 @@ def security_settings(cluster: Tree, alias: str, references: References) -> dict
 class _Security:
     def __init__(self, cluster: Tree, alias: str, references: References) -> None:
         self._tls, self._login = cluster.get("tls"), cluster.get("authentication")
-        self._has_tls = "tls" in cluster.fields
+        # `tls: {}` switches it on; null does not, as a rendered chart may have it.
+        self._has_tls = "tls" in cluster.fields and not self._tls.is_null
         self._alias, self._references = alias, references
         self._report = references.draft.report
         self._cluster = cluster

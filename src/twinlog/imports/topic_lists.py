@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from twinlog.imports.documents import Tree
 from twinlog.imports.draft import Draft
 from twinlog.imports.report import Setting
+from twinlog.policy.replication import IdentityReplicationPolicy
 
 _IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 _SERVING = re.compile(r"^\s*Current serving topics:\s*\[(.*)\]\s*$", re.DOTALL)
@@ -54,6 +55,10 @@ class TopicListImport:
                 self._draft.report.impossible(
                     topic, "a comma ends a pattern in a properties file: write the expression without one"
                 )
+            elif is_internal(topic.value):
+                self._draft.report.impossible(
+                    topic, f"{topic.value} is an internal topic: it is never copied"
+                )
             elif topic.value:
                 patterns.setdefault(topic.value, topic)
         flow = f"{self._source.alias}->{self._target.alias}"
@@ -75,11 +80,16 @@ class TopicListImport:
         for pattern in patterns.values():
             self._draft.report.mapped(pattern, f"{flow}.topics")
         self._draft.decide_flow(flow, "topics", ", ".join(patterns))
+        # The default would leave out listed topics, such as orders.replica.
+        self._draft.decide_flow(flow, "topics.exclude", "")
         if renames:
             self._draft.decide_flow(flow, "twinlog.topic.rename", "; ".join(rule.value for rule in renames))
             for rule in renames:
                 self._draft.report.mapped(rule, f"{flow}.twinlog.topic.rename")
         self._draft.decide_flow(flow, "replication.policy.class", _IDENTITY)
+        self._draft.decide_flow(flow, "heartbeats.replication.enabled", "false")
+        # Topics on the target have configs of their own, which a first sync would overwrite.
+        self._draft.decide_flow(flow, "sync.topic.configs.enabled", "false")
         self._draft.decide_flow(flow, "sync.topic.acls.enabled", "false")
         self._draft.decide_flow(flow, "emit.checkpoints.enabled", "false")
 
@@ -155,6 +165,11 @@ def _is_topic(setting: Setting, draft: Draft) -> bool:
 def is_topic_json(tree: Tree) -> bool:
     items = tree.items or (tree,)
     return all(item.is_scalar or "topic" in item.fields for item in items)
+
+
+def is_internal(pattern: str) -> bool:
+    """Whether a pattern names one topic that no flow copies, such as `__consumer_offsets`."""
+    return IdentityReplicationPolicy().is_internal_topic(pattern.replace("\\.", "."))
 
 
 def _escaped(setting: Setting) -> Setting:

@@ -6,6 +6,7 @@ import pytest
 
 from twinlog.imports import Fate, Format
 from twinlog.policy.rename import parse_renames
+from twinlog.selection_configured import topic_selector
 from unit.imports.estates import imported, read_back, texts
 
 CONFIG = {
@@ -84,3 +85,13 @@ def test_a_format_of_names_is_a_rule_that_gives_the_same_names(format_: str, cop
     [flow] = read_back(found).flows
     assert flow.enabled
     assert parse_renames(flow.policy_config["twinlog.topic.rename"]).apply("a.b") == copy
+
+
+def test_every_topic_that_it_lists_is_copied_and_an_internal_one_is_told() -> None:
+    found = imported(
+        as_rest(**{"topic.whitelist": "orders.replica, mm2x.internal, __consumer_offsets"}), **ALIASES
+    )
+
+    [flow] = read_back(found).flows
+    assert topic_selector(flow).selects("orders.replica")
+    assert "mm2x.internal, __consumer_offsets: internal topics" in texts(found, Fate.IMPOSSIBLE)

@@ -341,3 +341,21 @@ def test_aliases_cannot_make_a_small_file_large() -> None:
 
     with pytest.raises(ConfigError, match="make too much of this file"):
         imported(f"apiVersion: kafka.strimzi.io/v1\n{bomb}")
+
+
+def test_the_clusters_of_v1beta2_come_before_a_connectors_config_and_those_of_v1_after_it() -> None:
+    text = V1BETA2.replace("sourceConnector: {}", 'sourceConnector: {config: {source.cluster.alias: ""}}')
+    assert [str(flow.flow) for flow in read_back(imported(text)).enabled_flows] == ["east->west"]
+
+
+def test_tls_that_is_null_is_no_tls() -> None:
+    text = V1BETA2.replace(
+        "    bootstrapServers: west:9092\n", "    bootstrapServers: west:9092\n    tls: null\n"
+    )
+    assert "SSL" not in imported(text).properties
+    assert "west.security.protocol=SSL" in imported(text.replace("tls: null", "tls: {}")).properties
+
+
+def test_patterns_of_groups_that_nothing_reads_have_a_line() -> None:
+    text = V1BETA2.replace("    checkpointConnector:\n      pause: true\n", "")
+    assert "groupsBlacklistPattern" in "".join(places(imported(text), Fate.IGNORED))

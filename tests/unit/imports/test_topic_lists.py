@@ -7,6 +7,7 @@ import pytest
 from twinlog.errors import ConfigError
 from twinlog.filters import topic_filter_from_config
 from twinlog.imports import Fate, Format
+from twinlog.selection_configured import topic_selector
 from unit.imports.estates import imported, read_back, texts
 
 PLACES = {"source": "A=a:9092", "target": "B=b:9092", "group": "ureplicator"}
@@ -116,3 +117,16 @@ def test_what_is_no_topic_is_told_with_its_line() -> None:
 def test_a_plain_list_has_to_be_named() -> None:
     with pytest.raises(ConfigError, match="--format"):
         imported("orders\npayments\n")
+
+
+def test_an_import_changes_nothing_on_the_target_but_what_was_copied() -> None:
+    """The old tool synced no configs: a first sync would set the retention of an archive back."""
+    found = imported("orders\norders.replica\n__consumer_offsets\n", format=Format.UREPLICATOR, **PLACES)
+
+    [flow] = read_back(found).flows
+    assert not flow.configsync.sync_configs_enabled
+    assert not flow.configsync.sync_acls_enabled
+    rules = topic_selector(flow)
+    names = ("orders", "orders.replica", "heartbeats", "__consumer_offsets")
+    assert [name for name in names if rules.selects(name)] == ["orders", "orders.replica"]
+    assert "__consumer_offsets is an internal topic" in texts(found, Fate.IMPOSSIBLE)
