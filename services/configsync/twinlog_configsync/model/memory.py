@@ -21,7 +21,7 @@ from twinlog_configsync.model.records import (
     audit_key,
     quota_key,
 )
-from twinlog_configsync.model.wanted import ACLS, QUOTAS, wanted_ids, wanted_records
+from twinlog_configsync.model.wanted import ACLS, QUOTAS, WERE_THERE, wanted_ids, wanted_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,10 @@ class Memory:
     """The id of the source cluster at the last read; "" before the first."""
     rules: RulesRecord | None = None
     """The changes to the flow's rules while it ran; None when there never were any."""
-    listed: frozenset[str] = frozenset()
-    """Topics that the source listed last, selected or not. Not stored: after a restart they count as new."""
+    were_there: frozenset[str] | None = None
+    """The ids of the source's topics that were there when the selection was first complete, and that no rule
+    has selected so far. An unknown topic that is not among them is newer than the flow. None = not known: an
+    earlier release did not store them."""
     last_plan: PlanRecord | None = None
     """The plan that was last requested."""
     settled_at_ms: int | None = None
@@ -110,6 +112,8 @@ class Memory:
             records |= wanted_records(ACLS, self.wanted_acls)
         if self.wanted_quotas is not None:
             records |= wanted_records(QUOTAS, self.wanted_quotas)
+        if self.were_there is not None:
+            records |= wanted_records(WERE_THERE, self.were_there)
         if self.rules is not None:
             records[RecordKey(Kind.RULES)] = self.rules
         if self.last_plan is not None:
@@ -161,6 +165,7 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
         made_quotas=made_quotas,
         wanted_acls=wanted_ids(ACLS, records),
         wanted_quotas=wanted_ids(QUOTAS, records),
+        were_there=wanted_ids(WERE_THERE, records),
         deleted_at_ms=() if flow is None else flow.deleted_at_ms,
         source_cluster_id="" if flow is None else flow.source_cluster_id,
         forgotten_generation=0 if flow is None else flow.forgotten_generation,

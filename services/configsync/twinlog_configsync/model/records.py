@@ -9,6 +9,7 @@ versioned.
 | `["acl","TOPIC A.orders …"]` | AclRecord: an ACL on the target that Twinlog creates or has created |
 | `["quota","user alice"]` | QuotaRecord: the quotas of an entity that Twinlog sets or has set |
 | `["wanted","acls 0"]` | WantedRecord: ids of ACLs (or quotas) that a flow with a shared target wants |
+| `["wanted","were_there 0"]` | WantedRecord: ids of topics that are older than the flow and not selected |
 | `["rules"]` | RulesRecord: the rules that were changed while the flow ran |
 | `["plan"]` | PlanRecord: the plan that was last requested |
 | `["audit","017"]` | AuditRecord: who changed what; the newest 200 changes stay |

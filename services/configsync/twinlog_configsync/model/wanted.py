@@ -1,7 +1,8 @@
-"""The ACLs and quotas that a flow wants on its target, as ids in its registry for other processes. Pure.
+"""Large sets in a flow's registry, as ids: the ACLs and quotas that it wants on its target, for other
+processes, and the topics that were there when the flow began. Pure.
 
 A flow wants more than it made: what another flow into the same target created first, or what was there
-before. Such a set may have many thousands of members, and others only ask whether one is in it, so it is
+before. Such a set may have many thousands of members, and readers only ask whether one is in it, so it is
 stored as short hashes. Two members with the same hash would only keep something for longer.
 """
 
@@ -21,6 +22,7 @@ from twinlog_configsync.model.records import (
 
 ACLS: Final = "acls"
 QUOTAS: Final = "quotas"
+WERE_THERE: Final = "were_there"
 
 _ID_DIGITS: Final = 16
 _MOST_IDS: Final = 10_000
@@ -41,6 +43,10 @@ def quota_id(entity: QuotaEntity, key: str) -> str:
 
 def quota_ids(quotas: Iterable[tuple[QuotaEntity, str]]) -> frozenset[str]:
     return frozenset(quota_id(entity, key) for entity, key in quotas)
+
+
+def topic_id(name: str) -> str:
+    return _id(name)
 
 
 def wanted_records(what: str, ids: frozenset[str]) -> dict[RecordKey, RecordValue]:

@@ -15,9 +15,11 @@ from twinlog_configsync.model.actions import (
     SetConfig,
     SetQuota,
 )
+from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, TopicPair
 from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.model.wanted import topic_id
 from twinlog_configsync.planning.blockers import Blockers
 from twinlog_configsync.planning.config_rules import creation_configs
 from twinlog_configsync.planning.delete_plan import HOUR_MS
@@ -40,7 +42,7 @@ def learn(
         before.entries,
         outcome.world.topics,
         blockers.by_topic(),
-        created_after_start=lambda name: before.settled and name not in before.listed,
+        created_after_start=lambda name: before.settled and topic_id(name) not in (before.were_there or ()),
         now_ms=now_ms,
         loss=source_loss(
             before.entries,
@@ -65,11 +67,21 @@ def learn(
         deleted_at_ms=_deleted_at_ms(before, outcome, now_ms=now_ms),
         source_cluster_id=outcome.world.topics.source_cluster_id or before.source_cluster_id,
         rules=before.rules,
-        listed=outcome.world.topics.listed or before.listed,
+        were_there=_were_there(before, outcome.world.topics, entries),
         last_plan=before.last_plan,
         changes=before.changes,
         settled_at_ms=settled_at_ms,
     )
+
+
+def _were_there(
+    before: Memory, observation: Observation, entries: Mapping[str, TopicEntry]
+) -> frozenset[str] | None:
+    """One that is deleted and created again is new."""
+    if not observation.listed:
+        return before.were_there
+    present = frozenset(map(topic_id, observation.listed - entries.keys()))
+    return present if before.were_there is None else present & before.were_there
 
 
 def _last_set(before: Memory, plan: Plan, outcome: Outcome, rules: FlowRules) -> dict[str, Mapping[str, str]]:

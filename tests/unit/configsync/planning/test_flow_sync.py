@@ -411,3 +411,25 @@ async def test_a_change_that_a_broker_does_not_show_yet_is_no_drift(flow: Config
     await flow.refresh([Scope.CONFIGS])
     assert await flow.target_overrides("A.orders") == {"retention.ms": "2000"}
     assert flow.sync.status.scopes[Scope.CONFIGS].drift_reverted == 0
+
+
+async def test_a_topic_that_the_file_names_later_is_new_only_if_it_is_newer_than_the_flow(
+    tmp_path: Path,
+) -> None:
+    """Such a topic would otherwise be copied from its first record, whatever the start says."""
+    flow = make_flow(tmp_path, {"topics": "orders"})
+    for name in ("orders", "older", "replaced"):
+        flow.source.add_topic(name)
+    await flow.refresh()
+    flow.source.add_topic("newer")
+    await flow.refresh()
+    await flow.source.delete_topics(["replaced"])
+    flow.restart()
+    await flow.refresh()
+    flow.source.add_topic("replaced")
+
+    later = make_flow(tmp_path, {"topics": ".*"}, source=flow.source, target=flow.target)
+    await later.refresh()
+
+    new = {name for name, entry in later.topics().items() if entry.created_after_start}
+    assert new == {"newer", "replaced"}
