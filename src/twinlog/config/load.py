@@ -166,17 +166,19 @@ class _Base:
     def whole_file(self) -> Configuration:
         return self.rebuild(overrides=self.overrides, only_flows=None, only_targets=None)
 
-    def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
+    def written_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
         written = precedence.connector_properties(self.raw, flow, Connector.SOURCE)
-        values: dict[str, str] = {}
-        for key in keys:
-            spec = BY_NAME[key]
-            prop = next((written[name] for name in (key, *spec.aliases) if name in written), None)
-            if prop is not None:
-                values[key] = self.resolver.resolve(prop).value.strip()
-            elif spec.default is not None:
-                values[key] = spec.default
-        return values
+        found = {
+            key: next((written[name] for name in (key, *BY_NAME[key].aliases) if name in written), None)
+            for key in keys
+        }
+        return {
+            key: self.resolver.resolve(prop).value.strip() for key, prop in found.items() if prop is not None
+        }
+
+    def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
+        defaults = {key: spec.default for key in keys if (spec := BY_NAME[key]).default is not None}
+        return {**defaults, **self.written_values(flow, keys)}
 
 
 def _clusters(top: SettingsReader, findings: Findings) -> tuple[ClusterAlias, ...]:

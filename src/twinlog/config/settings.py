@@ -28,6 +28,10 @@ class ConfigurationBase(Protocol):
         ConfigError. Blocks as `load` does."""
         ...
 
+    def written_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
+        """The values of those of these keys that the file has for a flow."""
+        ...
+
     def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
         """The values of these keys for a flow: as written, or their defaults; keys without either are left
         out."""

@@ -39,6 +39,7 @@ def judge(facts: Facts) -> list[Finding]:
         if source.unreachable is not None or target.unreachable is not None:
             continue
         findings += check_ends(flow, source, target)
+        findings += check_rules(flow)
         findings += check_renames(flow, source)
         findings += check_factors(flow, source, target)
         for topic in flow.topics:
@@ -126,6 +127,14 @@ def check_ends(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> I
             "the rules select no topic of the source",
             "check topics and topics.exclude, and the right to DESCRIBE the topics: --acls prints it",
         )
+
+
+def check_rules(flow: FlowFacts) -> Iterator[Finding]:
+    """Rules that were changed while the flow ran: everything else is checked with those in force."""
+    if flow.rules_unknown is not None:
+        yield error(str(flow.flow), "live rules", f"{flow.rules_unknown}. The file was checked without them")
+    for sentence in flow.rules:
+        yield warning(str(flow.flow), "live rules", sentence)
 
 
 def check_factors(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> Iterator[Finding]:

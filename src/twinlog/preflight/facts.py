@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from twinlog.config import Address, FlowConfig, Notice
 from twinlog.config.security import SecuritySettings
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.ports import ConfigEntry, TopicDescription
 from twinlog.model import ClusterAlias, Flow
 from twinlog.selection import TopicSelector
@@ -86,6 +86,7 @@ class GroupRights:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowFacts:
     config: FlowConfig
+    """With the rules in force that were changed live."""
     selector: TopicSelector
     topics: Sequence[TopicFacts] = ()
     internal: Sequence[InternalTopic] = ()
@@ -100,6 +101,10 @@ class FlowFacts:
     groups: GroupRights = field(default_factory=GroupRights)
     transactions: bool | KafkaError = True
     """Whether the flow may write with its transactional ids; the error when this could not be asked."""
+    rules: Sequence[str] = ()
+    """Each rule that was changed live, and replaces the file's or is put aside, as a sentence."""
+    rules_unknown: StateError | None = None
+    """Why the rules that were changed live are not known: the facts follow the file then."""
 
     @property
     def flow(self) -> Flow:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec, TopicDescription
@@ -19,6 +19,7 @@ from twinlog.preflight.gather_groups import group_rights, transaction_rights
 from twinlog.preflight.own_topics import own_topics
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
+from twinlog.service.feeds.rules_in_force import flow_in_force
 
 _USER: Final = re.compile(r'username\s*=\s*"?([^"\s;]+)')
 
@@ -38,7 +39,7 @@ async def gather_facts(configuration: Configuration, *, timeout_seconds: float) 
     clusters = {alias: look.result() for alias, look in looks.items()}
     return Facts(
         clusters=clusters,
-        flows=[await _flow(config, clusters, timeout_seconds) for config in flows],
+        flows=[await _flow(configuration, config, clusters, timeout_seconds) for config in flows],
         security=configuration.security,
         listens={str(service): entry.listen for service, entry in configuration.endpoints.items()},
         file=configuration.file,
@@ -75,26 +76,36 @@ async def _broker_configs(cluster: KafkaCluster, node_id: int) -> Mapping[str, s
 
 
 async def _flow(
-    config: FlowConfig, clusters: Mapping[ClusterAlias, ClusterFacts], timeout_seconds: float
+    configuration: Configuration,
+    config: FlowConfig,
+    clusters: Mapping[ClusterAlias, ClusterFacts],
+    timeout_seconds: float,
 ) -> FlowFacts:
-    selector = topic_selector(config)
     source, target = config.clients.source_admin, config.clients.target_admin
     ends = (clusters[config.flow.source], clusters[config.flow.target])
     facts = FlowFacts(
         config=config,
-        selector=selector,
+        selector=topic_selector(config),
         source_principal=principal_of(source),
         target_principal=principal_of(target),
     )
     if any(end.unreachable is not None for end in ends):
         return facts
-    selected = sorted(name for name in ends[0].topics if selector.selects(name))
     async with AsyncExitStack() as stack:
+        on_target = await stack.enter_async_context(_open(target, timeout_seconds))
+        try:
+            in_force = await flow_in_force(configuration, config.flow, on_target, starting=True)
+        except StateError as error:
+            facts = replace(facts, rules_unknown=error)
+        else:
+            config, selector = in_force.config, topic_selector(in_force.config)
+            facts = replace(facts, config=config, selector=selector, rules=in_force.told)
+        selected = sorted(name for name in ends[0].topics if facts.selector.selects(name))
         look = _FlowLook(
             config=config,
-            selector=selector,
+            selector=facts.selector,
             source=await stack.enter_async_context(_open(source, timeout_seconds)),
-            target=await stack.enter_async_context(_open(target, timeout_seconds)),
+            target=on_target,
             source_rights=await stack.enter_async_context(_inspect(source, timeout_seconds)),
             target_rights=await stack.enter_async_context(_inspect(target, timeout_seconds)),
         )

@@ -16,6 +16,7 @@ from twinlog.policy.replication import ReplicationPolicy
 from twinlog.preflight.adoption import AdoptionFacts, Log, Signs, StoredPositions
 from twinlog.preflight.own_topics import own_topics
 from twinlog.selection_configured import topic_selector
+from twinlog.service.feeds.rules_in_force import flow_in_force
 from twinlog.service.waiting import wait_or_stop
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION, decode_heartbeat
 from twinlog.wire.source_offset import (
@@ -37,17 +38,19 @@ async def gather_adoption(
     """One result for each enabled flow.
 
     `connect_group` is the group of MirrorMaker 2's workers; empty = that of the dedicated mode, if its
-    positions topic is used. `look_seconds` lie between the two looks. Raises KafkaError: a flow whose state
-    cannot be read is not taken over.
+    positions topic is used. `look_seconds` lie between the two looks. Raises KafkaError, and StateError for
+    rules that cannot be read: a flow whose state is not known is not taken over.
     """
     facts: list[AdoptionFacts] = []
     for config in configuration.enabled_flows:
         async with AsyncExitStack() as stack:
+            target = await stack.enter_async_context(_open(config.clients.target_admin, timeout_seconds))
+            in_force = await flow_in_force(configuration, config.flow, target, starting=True)
             look = _Look(
-                config=config,
+                config=in_force.config,
                 connect_group=connect_group or _dedicated_group(config),
                 source=await stack.enter_async_context(_open(config.clients.source_admin, timeout_seconds)),
-                target=await stack.enter_async_context(_open(config.clients.target_admin, timeout_seconds)),
+                target=target,
             )
             facts.append(await look.facts(look_seconds))
     return facts

@@ -34,6 +34,8 @@ class FlowReport:
     """With --show: contents of the differing records, by source partition, side and offset."""
     writers: "Mapping[tuple[TopicPartition, int], Writer]" = field(default_factory=dict)
     """Writers of the first differing records, by source partition and target offset."""
+    rules: "RulesUsed | None" = None
+    """None: they could not be read."""
 
     @property
     def verdict(self) -> Verdict:
@@ -42,6 +44,16 @@ class FlowReport:
         if self.failures or not all(proof.is_complete for proof in self.proofs):
             return Verdict.INCOMPLETE
         return Verdict.EQUAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesUsed:
+    """The rules by which the topics were chosen: those of the file, and those that were changed live."""
+
+    version: int
+    """As `twinlog rules get` shows it; 0 = only the file's."""
+    told: Sequence[str] = ()
+    """Each rule that is not the file's, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +85,7 @@ def document(report: FlowReport) -> dict[str, Any]:
         "verdict": str(report.verdict),
         "began_at_ms": report.began_at_ms,
         "ended_at_ms": report.ended_at_ms,
+        "rules": rules_used(report),
         "records": sum(proof.records for proof in report.proofs),
         "bytes": sum(proof.bytes for proof in report.proofs),
         "differences_by_kind": dict(sorted(kinds.items())),
@@ -87,6 +100,11 @@ def document(report: FlowReport) -> dict[str, Any]:
             *(_not_compared(proof, each) for proof in report.proofs for each in proof.not_compared),
         ],
     }
+
+
+def rules_used(report: FlowReport) -> dict[str, Any] | None:
+    used = report.rules
+    return None if used is None else {"version": used.version, "not_of_the_file": list(used.told)}
 
 
 def state_of(proof: PartitionProof) -> Verdict:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from twinlog.config import Address
-from twinlog.errors import FatalKafkaError
+from twinlog.errors import FatalKafkaError, StateError
 from twinlog.kafka.admin.inspector import release_of
 from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic
@@ -55,6 +55,19 @@ def test_a_key_without_effect_is_mentioned_and_no_trouble(configure: Configure) 
     facts = replace(facts_of(configuration), notices=configuration.notices)
     assert troubles(facts) == []
     assert any(found.message.startswith("tasks.max.enforce") for found in judge(facts))
+
+
+def test_rules_that_were_changed_live_are_named_and_unknown_ones_are_an_error(configure: Configure) -> None:
+    facts = facts_of(configure({}))
+    [flow] = facts.flows
+    ruled = replace(facts, flows=[replace(flow, rules=("topics: the file has 'acct'",))])
+    found = the_trouble(ruled)
+    assert (found.level, found.check) == (Level.WARNING, "live rules")
+    assert found.message == "topics: the file has 'acct'"
+    unknown = replace(facts, flows=[replace(flow, rules_unknown=StateError("allow READ"))])
+    found = the_trouble(unknown)
+    assert (found.level, found.check) == (Level.ERROR, "live rules")
+    assert "allow READ" in found.message
 
 
 def test_refused_credentials_do_not_send_anybody_to_the_addresses(configure: Configure) -> None:

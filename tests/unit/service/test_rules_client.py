@@ -16,7 +16,8 @@ from twinlog.model import Flow
 from twinlog.service.errors_wire import PeerUnavailableError
 from twinlog.service.feeds import rules as rules_feed
 from twinlog.service.feeds.client import Lost, Received, Restarted
-from twinlog.service.feeds.rules import AppliedRules, RulesWatch, flow_in_effect
+from twinlog.service.feeds.rules import AppliedRules, RulesWatch
+from twinlog.service.feeds.rules_in_force import flow_in_effect
 from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock

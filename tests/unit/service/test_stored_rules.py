@@ -6,6 +6,7 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError, WireFormatError
 from twinlog.model import TopicPartition
+from twinlog.service.feeds.rules_record import NO_RULES
 from twinlog.service.feeds.stored_rules import stored_rules
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 
@@ -38,14 +39,14 @@ async def test_the_newest_rules_count() -> None:
         (b'["topic","orders"]', b"{}"),
         rules({"sync.group.offsets.enabled": "false"}),
     )
-    assert await stored_rules(cluster, "A") == {"sync.group.offsets.enabled": "false"}
+    assert (await stored_rules(cluster, "A")).values == {"sync.group.offsets.enabled": "false"}
 
 
 async def test_no_rules_are_none() -> None:
-    assert await stored_rules(FakeCluster("B"), "A") == {}
-    assert await stored_rules(await cluster_with(), "A") == {}
+    assert await stored_rules(FakeCluster("B"), "A") == NO_RULES
+    assert await stored_rules(await cluster_with(), "A") == NO_RULES
     gone = await cluster_with(rules({"groups.exclude": "a"}), (b'["rules"]', None))
-    assert await stored_rules(gone, "A") == {}
+    assert await stored_rules(gone, "A") == NO_RULES
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ async def test_a_new_leader_that_shows_less_for_a_moment_is_asked_again() -> Non
         await stored_rules(cluster, "A")
     assert shown.value.reason == "KAFKA_UNAVAILABLE"
     undo()
-    assert await stored_rules(cluster, "A") == {"groups.exclude": "a"}
+    assert (await stored_rules(cluster, "A")).values == {"groups.exclude": "a"}
 
 
 async def test_a_new_leader_that_ends_before_the_position_is_asked_again() -> None:
@@ -77,7 +78,7 @@ async def test_a_new_leader_that_ends_before_the_position_is_asked_again() -> No
     with pytest.raises(TransientKafkaError):
         await stored_rules(cluster, "A")
     undo()
-    assert await stored_rules(cluster, "A") == {"groups.exclude": "a"}
+    assert (await stored_rules(cluster, "A")).values == {"groups.exclude": "a"}
 
 
 async def test_a_target_that_is_away_is_asked_again() -> None:

@@ -24,6 +24,7 @@ from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import WireFormatError
 from twinlog.kafka.security.jks import JksFormatError, JksPasswordError, read_jks, unprotect
 from twinlog.model import Flow
+from twinlog.service.feeds.rules_record import RulesRecord
 from twinlog.testing.jks_files import jks_keystore
 from twinlog.testing.source_batches import source_batch, transaction_marker
 from twinlog.wire.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
@@ -48,7 +49,6 @@ from twinlog_checkpoint.journal.record_format import decode_record as decode_mov
 from twinlog_configsync.model.records import (
     Kind,
     RecordKey,
-    RulesRecord,
     decode_key,
     decode_value,
     encode_key,

@@ -9,8 +9,8 @@ import structlog
 from twinlog.backoff import backoff_seconds
 from twinlog.config import Configuration
 from twinlog.errors import ConfigError, FatalKafkaError, TransientKafkaError, WireFormatError
-from twinlog.policy.internal_topics import configsync_topic
 from twinlog.service.feeds.rules import AppliedRules, RulesWatch
+from twinlog.service.feeds.rules_in_force import heeding_file, rules_remedy
 from twinlog.service.feeds.stored_rules import stored_rules
 from twinlog.service.runtime import finish_or_cancel, wait_or_stop
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow
@@ -74,13 +74,13 @@ class RulesFollower:
         flow = self.checkpointer.entry.flow
         try:
             stored = await stored_rules(self.checkpointer.target, flow.source)
-            self.rules.seed(flow, stored)
+            self.rules.seed(flow, heeding_file(self.configuration, flow, stored).values)
             await self._applied.apply()
         except TransientKafkaError as error:
             self._unread = str(error)
             raise
         except (FatalKafkaError, WireFormatError) as error:
-            said, self._unread = self._unread, f"{error}. {_remedy(error, self.checkpointer)}"
+            said, self._unread = self._unread, f"{error}. {rules_remedy(error, flow)}"
             if said != self._unread:
                 _log.warning("stored_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
         except ConfigError:
@@ -104,11 +104,3 @@ class RulesFollower:
             enabled=entry.settings.sync_group_offsets_enabled,
             interval_seconds=entry.settings.sync_group_offsets_interval_seconds,
         )
-
-
-def _remedy(error: FatalKafkaError | WireFormatError, checkpointer: Checkpointer) -> str:
-    flow = checkpointer.entry.flow
-    topic = configsync_topic(flow.source)
-    if isinstance(error, FatalKafkaError):
-        return f"Allow this service to READ {topic} on {flow.target}"
-    return f"Run the newer release, or delete {topic} on {flow.target}: then the rules of the file apply"

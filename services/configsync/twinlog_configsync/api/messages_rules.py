@@ -7,9 +7,9 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.config.keys.table import BY_NAME
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
+from twinlog.service.feeds.rules_record import RulesRecord
 from twinlog.service.feeds.server import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
 from twinlog_configsync.api.messages import flow_message, timestamp_message
-from twinlog_configsync.model.records import RulesRecord
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation, RulesView, is_list
 
 _OPERATIONS: Final = {

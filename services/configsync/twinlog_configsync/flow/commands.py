@@ -11,13 +11,14 @@ from twinlog.clock import Clock
 from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.policy.expected_offsets import ExpectedOffsets, NewTopic, expected_offsets
+from twinlog.service.feeds.rules_record import RulesRecord
 from twinlog_configsync.access.acl_listing import AclEntry, list_acls
 from twinlog_configsync.access.acl_rules import Translation
 from twinlog_configsync.flow.passes import ANSWER_SECONDS, FlowPasses
 from twinlog_configsync.model.actions import CreateTopic
 from twinlog_configsync.model.observation import AclObservation, World, is_absent
 from twinlog_configsync.model.reasons import Reason
-from twinlog_configsync.model.records import PlanRecord, RulesRecord
+from twinlog_configsync.model.records import PlanRecord
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.explain import Explanation, Verdict, explain
 from twinlog_configsync.planning.live_rules import RuleChange, RulesView, change_rules, view_rules

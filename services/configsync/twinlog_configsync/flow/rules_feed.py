@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from opentelemetry.metrics import Meter
 
 from twinlog.model import Flow
+from twinlog.service.feeds.rules_record import RulesRecord
 from twinlog.service.feeds.server import Event, ResumableRegistry
-from twinlog_configsync.model.records import RulesRecord
 
 
 class RulesBoard:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog.service.feeds.rules_record import RulesRecord
 from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.records import (
     AUDIT_PLACES,
@@ -16,7 +17,6 @@ from twinlog_configsync.model.records import (
     QuotaRecord,
     RecordKey,
     RecordValue,
-    RulesRecord,
     acl_key,
     audit_key,
     quota_key,

@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog.service.feeds.rules_record import RULES_VERSION, RulesRecord, decode_rules
 from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
 
 Fields = Mapping[str, Any]
@@ -91,15 +92,6 @@ class WantedRecord:
     """From 0."""
     part_count: int
     ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RulesRecord:
-    revision: int
-    """Increases by one with each change, from 1."""
-    updated_at_ms: int
-    values: Mapping[str, str]
-    """The keys that differ from the file, with their values as written; empty when everything was reset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,14 +256,6 @@ def _decode_wanted(fields: Fields) -> WantedRecord:
     )
 
 
-def _decode_rules(fields: Fields) -> RulesRecord:
-    return RulesRecord(
-        revision=int(fields["revision"]),
-        updated_at_ms=int(fields["updated_at_ms"]),
-        values={str(key): str(value) for key, value in fields["values"].items()},
-    )
-
-
 def _decode_plan(fields: Fields) -> PlanRecord:
     return PlanRecord(
         plan_id=str(fields["plan_id"]),
@@ -305,7 +289,7 @@ _CODECS: Final[Mapping[Kind, _Codec]] = {
     Kind.ACL: _Codec(1, _decode_acl),
     Kind.QUOTA: _Codec(1, _decode_quota),
     Kind.WANTED: _Codec(1, _decode_wanted),
-    Kind.RULES: _Codec(1, _decode_rules),
+    Kind.RULES: _Codec(RULES_VERSION, decode_rules),
     Kind.PLAN: _Codec(1, _decode_plan),
     Kind.AUDIT: _Codec(1, _decode_audit),
 }

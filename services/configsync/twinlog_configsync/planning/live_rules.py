@@ -10,7 +10,7 @@ from twinlog.config.keys.table import BY_NAME
 from twinlog.config.values.live import LIVE_KEYS
 from twinlog.errors import ConfigError
 from twinlog.filters import split_list
-from twinlog_configsync.model.records import RulesRecord
+from twinlog.service.feeds.rules_record import RulesRecord
 
 MAX_RULE_CHARACTERS = 1 << 16
 """The limit for one change, because all rules are stored in one record of the registry."""

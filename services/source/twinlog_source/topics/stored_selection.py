@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 import structlog
 
 from twinlog.config import Configuration
-from twinlog.errors import ConfigError, FatalKafkaError, WireFormatError
+from twinlog.errors import ConfigError, StateError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
-from twinlog.service.feeds.rules import flow_in_effect
-from twinlog.service.feeds.stored_rules import stored_rules
+from twinlog.service.feeds.rules_in_force import flow_in_force
 from twinlog_source.config import SourceFlow
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -27,7 +26,7 @@ class StoredSelection:
     flow: SourceFlow
     target: KafkaCluster
     retry_seconds: float = 30.0
-    """How long the file applies before rules that cannot be used are tried again."""
+    """How long the file applies before rules that cannot be read or used are tried again."""
     _selector: TopicSelector | None = field(default=None)
     _due_at: float = float("-inf")
     _problem: str = ""
@@ -35,8 +34,8 @@ class StoredSelection:
     async def selector(self) -> TopicSelector:
         """Return the selection. Raises KafkaError while the target does not answer.
 
-        If the stored rules cannot be read, this is logged and the file applies. It applies for the moment if
-        they cannot be used, because it may be a secret that cannot be read now.
+        Rules that this process's file puts aside do not count. If the stored rules cannot be read or used,
+        this is logged, and the file applies for the moment: it may be a secret that cannot be read now.
         """
         now = asyncio.get_running_loop().time()
         if self._selector is None and now < self._due_at:
@@ -44,17 +43,14 @@ class StoredSelection:
         if self._selector is None:
             flow = self.flow.flow
             try:
-                values = await stored_rules(self.target, flow.source)
-                config = await asyncio.to_thread(flow_in_effect, self.configuration, flow, values)
-                self._selector = topic_selector(config)
-            except (FatalKafkaError, WireFormatError, ConfigError) as error:
+                found = await flow_in_force(self.configuration, flow, self.target, starting=True)
+                self._selector = topic_selector(found.config)
+            except (StateError, ConfigError) as error:
                 if str(error) != self._problem:
                     self._problem = str(error)
                     _log.warning(
                         "stored_rules_unusable", flow=str(flow), reason=error.reason, message=self._problem
                     )
-                if isinstance(error, ConfigError):
-                    self._due_at = now + self.retry_seconds
-                    return self.flow.selector
-                self._selector = self.flow.selector
+                self._due_at = now + self.retry_seconds
+                return self.flow.selector
         return self._selector

@@ -4,13 +4,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from twinlog.config import Configuration
+from twinlog.config import ClientConfig, Configuration
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
+from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
+from twinlog.service.feeds.rules_in_force import flow_in_force
 
 _TIMEOUT_SECONDS = 30.0
 
@@ -46,19 +48,18 @@ class Ends:
 
 
 async def find_ends(configuration: Configuration, flow: Flow, topics: Collection[str], until: Until) -> Ends:
-    """Return the ends of all partitions of these topics; without names, of all topics of the flow.
+    """Return the ends of all partitions of these topics; without names, of all topics that the flow would
+    copy if its services started now.
 
-    Raises ConfigError for a topic that the flow does not have, KafkaError.
+    Raises ConfigError for a topic that the flow does not have, KafkaError, and as `flow_in_force`.
     """
-    configured = configuration.flow(flow)
-    client = configured.clients.source_admin
-    selector = topic_selector(configured)
+    clients = configuration.flow(flow).clients
+    client = clients.source_admin
     async with AsyncExitStack() as stack:
-        source = await stack.enter_async_context(
-            open_cluster(
-                client.alias, client.properties, timeout_seconds=_TIMEOUT_SECONDS, client_id_suffix="copy"
-            )
-        )
+        target = await stack.enter_async_context(_open(clients.target_admin))
+        configured = (await flow_in_force(configuration, flow, target, starting=True)).config
+        selector = topic_selector(configured)
+        source = await stack.enter_async_context(_open(client))
         there = await source.list_topics()
         asked = {partition.topic for partition in until.offsets} or set(topics)
         for topic in sorted(asked):
@@ -90,25 +91,20 @@ async def find_ends(configuration: Configuration, flow: Flow, topics: Collection
         elif until.timestamp_ms is not None:
             found = await source.offsets_for_times(dict.fromkeys(partitions, until.timestamp_ms))
             ends = {partition: _earlier(found[partition], end) for partition, end in ends.items()}
+        without_copy = await _without_copy(target, selector, ends)
     ids = {name: topic.topic_id for name, topic in described.items()}
-    without_copy = await _without_copy(configuration, flow, ends)
     return Ends(ends=ends, starts=starts, topic_ids=ids, without_copy=without_copy)
 
 
 async def _without_copy(
-    configuration: Configuration, flow: Flow, partitions: Collection[TopicPartition]
+    target: KafkaCluster, selector: TopicSelector, partitions: Collection[TopicPartition]
 ) -> frozenset[TopicPartition]:
-    configured = configuration.flow(flow)
-    client, policy = configured.clients.target_admin, topic_selector(configured).policy
     copies = {
-        topic: policy.format_remote_topic(flow.source, topic)
+        topic: selector.policy.format_remote_topic(selector.flow.source, topic)
         for topic in {partition.topic for partition in partitions}
     }
     try:
-        async with open_cluster(
-            client.alias, client.properties, timeout_seconds=_TIMEOUT_SECONDS, client_id_suffix="copy"
-        ) as target:
-            found = await target.describe_topics(list(copies.values()))
+        found = await target.describe_topics(list(copies.values()))
     except KafkaError:
         return frozenset(partitions)
     return frozenset(
@@ -126,9 +122,7 @@ async def watched_topics(
     """Yield a function that returns the topics that were recreated or deleted since their ends were found;
     call it during the copy. A source that does not answer has lost none."""
     client = configuration.flow(flow).clients.source_admin
-    async with open_cluster(
-        client.alias, client.properties, timeout_seconds=_TIMEOUT_SECONDS, client_id_suffix="copy"
-    ) as source:
+    async with _open(client) as source:
 
         async def gone() -> frozenset[str]:
             try:
@@ -138,6 +132,12 @@ async def watched_topics(
             return frozenset(name for name, topic in found.items() if _is_gone(topic, ends.topic_ids[name]))
 
         yield gone
+
+
+def _open(client: ClientConfig) -> KafkaCluster:
+    return open_cluster(
+        client.alias, client.properties, timeout_seconds=_TIMEOUT_SECONDS, client_id_suffix="copy"
+    )
 
 
 def _is_gone(found: TopicDescription | KafkaError, topic_id: str) -> bool:

@@ -11,7 +11,7 @@ from twinlog.config import Configuration
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
 from twinlog.verify.report import FlowFailure, FlowReport, name_moved_records
-from twinlog_source.verify.gathering.flow import GatheredFlow, open_gathering
+from twinlog_source.verify.gathering.flow import GatheredFlow, OpenClient, open_gathering
 from twinlog_source.verify.progress import OnProgress, ProgressBoard
 from twinlog_source.verify.proving.failures import first_of
 from twinlog_source.verify.proving.in_process import InProcess
@@ -28,7 +28,7 @@ LARGE_OFFSETS = 20_000_000
 
 @dataclass(slots=True, kw_only=True)
 class Verification:
-    """One run. Once the bounds are known, `run` does not raise for failures of a cluster."""
+    """One run. `run` does not raise for failures of a cluster."""
 
     configuration: Configuration
     request: VerifyRequest
@@ -36,15 +36,20 @@ class Verification:
     on_progress: OnProgress = lambda _: None
     memory: dict[str, str] | None = None
     """Keeps what is proven from one run to the next, instead of the request's directory."""
+    open_client: OpenClient | None = None
+    """Connects to a cluster; None = over the network."""
 
     async def run(self) -> FlowReport:
         """Raises ConfigError if the requested topics or partitions do not exist."""
         began_at_ms = self.clock.now_ms()
         async with AsyncExitStack() as stack:
-            gathered = await open_gathering(self.configuration, self.request, stack)
+            gathered: GatheredFlow | None = None
             failure: TwinlogError | None = None
             report: FlowReport | None = None
             try:
+                gathered = await open_gathering(
+                    self.configuration, self.request, stack, open_client=self.open_client
+                )
                 report = await self._run(gathered, stack, began_at_ms)
             except* TwinlogError as failures:  # Also those of a task group.
                 failure = first_of(failures)
@@ -81,17 +86,20 @@ class Verification:
     def _report(
         self,
         began_at_ms: int,
-        gathered: GatheredFlow,
+        gathered: GatheredFlow | None,
         proofs: Sequence[PartitionProof],
         failures: Sequence[FlowFailure],
     ) -> FlowReport:
-        ordered = sorted((*proofs, *gathered.topics.refused), key=lambda proof: proof.source)
+        topics = None if gathered is None else gathered.topics
+        refused = () if topics is None else topics.refused
+        ordered = sorted((*proofs, *refused), key=lambda proof: proof.source)
         return FlowReport(
             flow=self.request.flow,
             began_at_ms=began_at_ms,
             ended_at_ms=self.clock.now_ms(),
             proofs=ordered,
-            failures=[*failures, *gathered.topics.failures],
+            failures=[*failures, *(() if topics is None else topics.failures)],
+            rules=None if gathered is None else gathered.rules,
         )
 
     async def _prove_all(

@@ -137,7 +137,14 @@ class StandingProof:
             self._found = {each: standing for each, standing in self._found.items() if each in there}
         self.tell(self._found)
         for failure in report.failures:
-            log.debug("standing_proof_incomplete", flow=str(self.flow), reason=failure.reason)
+            # A whole flow that is not compared keeps its proofs, which grow older in silence.
+            tell = log.warning if failure.topic is None else log.debug
+            tell(
+                "standing_proof_incomplete",
+                flow=str(self.flow),
+                reason=failure.reason,
+                message=failure.detail,
+            )
         for proof in report.proofs:
             known = before.get(proof.source)
             # A difference stays, and is found in each run: log it when it is new.

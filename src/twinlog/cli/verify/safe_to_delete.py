@@ -55,6 +55,8 @@ def safe_to_delete_command(
     isolation: IsolationOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
+    from twinlog.cli.verify.tables import print_rules
+    from twinlog.verify.report import rules_used
     from twinlog.verify.safety import safe_range
 
     with reported_failures():
@@ -81,6 +83,7 @@ def safe_to_delete_command(
                     "flow": str(report.flow),
                     "safe": is_safe,
                     "at_ms": report.began_at_ms,
+                    "rules": rules_used(report),
                     "partitions": [_as_json(each) for each in found],
                     "problems": failures,
                 }
@@ -94,6 +97,7 @@ def safe_to_delete_command(
                 Column(title="why not more"),
             ]
             print_table("", columns, [_cells(each) for each in found], empty="no partition was compared")
+            print_rules(rules_used(report))
             for failure in failures:
                 typer.echo(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
 

@@ -59,7 +59,16 @@ def print_report(told: dict[str, Any]) -> None:
             ],
             [_not_compared_row(each) for each in told["not_compared"][:_MOST_ROWS]],
         )
+    print_rules(told["rules"])
     typer.secho(_summary(told), fg=_COLOURS[told["verdict"]], bold=True)
+
+
+def print_rules(rules: dict[str, Any] | None) -> None:
+    """The rules that are not the file's: they have chosen the topics, too."""
+    if rules is not None and rules["not_of_the_file"]:
+        typer.echo(f"by version {rules['version']} of the rules:")
+        for sentence in rules["not_of_the_file"]:
+            typer.echo(printable(f"  {sentence}"))
 
 
 def _partition_row(told: dict[str, Any], each: dict[str, Any]) -> list[str]:

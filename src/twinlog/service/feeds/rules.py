@@ -13,11 +13,11 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServ
 from twinlog.backoff import backoff_seconds
 from twinlog.clock import Clock
 from twinlog.config import Configuration, FlowConfig
-from twinlog.config.values.live import live_overrides
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent
 from twinlog.service.feeds.followed import FollowedWatch
+from twinlog.service.feeds.rules_in_force import flow_in_effect
 from twinlog.service.interceptors import PEER_METADATA
 from twinlog.service.runtime import Backoff, wait_for_any
 
@@ -169,20 +169,6 @@ class AppliedRules:
                 failures += 1
             else:
                 failures = 0
-
-
-def flow_in_effect(configuration: Configuration, flow: Flow, values: Mapping[str, str]) -> FlowConfig:
-    """A flow's configuration with changed rules on top of the file.
-
-    Blocks as `load` does. Raises ConfigError when the rules do not fit this process's file, which may differ
-    from configsync's.
-    """
-    if not values:
-        return configuration.flow(flow)
-    if configuration.base is None:
-        raise ConfigError("this configuration was put together by hand: it has no file to change")
-    changed = configuration.base.with_overrides(live_overrides(flow, values))
-    return changed.flow(flow)
 
 
 def _flow(message: types_pb2.Flow) -> Flow:

@@ -20,7 +20,8 @@ from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog.service.feeds.client import Received
-from twinlog.service.feeds.rules import RulesWatch, flow_in_effect
+from twinlog.service.feeds.rules import RulesWatch
+from twinlog.service.feeds.rules_in_force import flow_in_effect
 from twinlog.service.runtime import Backoff
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
@@ -160,7 +161,9 @@ async def store_rules(
     """As configsync stores them for the flow from cluster `of`."""
     topic = configsync_topic(of)
     target.add_topic(topic, 1, {"cleanup.policy": "compact"})
-    value = json.dumps({"version": version, "values": dict(values)}).encode()
+    value = json.dumps(
+        {"version": version, "revision": 1, "updated_at_ms": 1, "values": dict(values)}
+    ).encode()
     async with target.writer() as writer:
         await writer.append(TopicPartition(topic, 0), key=b'["rules"]', value=value)
 

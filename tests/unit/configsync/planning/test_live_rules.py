@@ -9,6 +9,7 @@ from twinlog.config import load
 from twinlog.config.values.live import LIVE_KEYS
 from twinlog.errors import ConfigError, ConflictError, TransientKafkaError
 from twinlog.model import TopicPartition
+from twinlog.service.feeds.rules_record import RulesRecord
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.config import configsync_flows
@@ -19,7 +20,6 @@ from twinlog_configsync.model.records import (
     AUDIT_PLACES,
     Kind,
     RecordKey,
-    RulesRecord,
     decode_value,
     encode_key,
     encode_value,

@@ -45,7 +45,9 @@ def known_topics(target: FakeCluster, file: Path | None = None) -> KnownTopics:
 async def store_rules(target: FakeCluster, values: Mapping[str, str], *, version: int = 1) -> None:
     """As configsync stores them."""
     target.add_topic(configsync_topic("A"), 1, {"cleanup.policy": "compact"})
-    value = json.dumps({"version": version, "values": dict(values)}).encode()
+    value = json.dumps(
+        {"version": version, "revision": 1, "updated_at_ms": 1, "values": dict(values)}
+    ).encode()
     async with target.writer() as writer:
         await writer.append(TopicPartition(configsync_topic("A"), 0), key=b'["rules"]', value=value)
 

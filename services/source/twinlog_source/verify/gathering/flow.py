@@ -8,7 +8,7 @@ The order distinguishes loss from lag:
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
@@ -21,13 +21,17 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
+from twinlog.service.feeds.rules_in_force import flow_in_force
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Range, Reason, Side
+from twinlog.verify.report import RulesUsed
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.verify.gathering.bounds import bounds_of_nothing, narrowed, with_truncations
 from twinlog_source.verify.gathering.recorded import AFTER_ALL, RecordedCopies
 from twinlog_source.verify.gathering.topics import VerifiedTopics
 from twinlog_source.verify.request import Instant, VerifyRequest
+
+OpenClient = Callable[[ClientConfig], KafkaCluster]
 
 _TIMEOUT_SECONDS = 30.0
 _POLL_SECONDS = 0.5
@@ -43,6 +47,7 @@ class GatheredFlow:
     target: KafkaCluster
     positions: PositionsLog
     selector: TopicSelector
+    rules: RulesUsed | None = None
     topics: VerifiedTopics = field(init=False)
     recorded: RecordedCopies = field(init=False)
     open_copies: dict[TopicPartition, NotCompared] = field(default_factory=dict)
@@ -242,14 +247,21 @@ def _hidden(end: int | KafkaError, wanted: int | KafkaError) -> NotCompared | No
 
 
 async def open_gathering(
-    configuration: Configuration, request: VerifyRequest, stack: AsyncExitStack
+    configuration: Configuration,
+    request: VerifyRequest,
+    stack: AsyncExitStack,
+    *,
+    open_client: OpenClient | None = None,
 ) -> GatheredFlow:
-    """Open connections to both clusters of a flow; they close with the stack. Raises ConfigError."""
-    flow = configuration.flow(request.flow)
-    clients = flow.clients
-    source = await stack.enter_async_context(_open(clients.source_admin))
-    target = await stack.enter_async_context(_open(clients.target_admin))
-    reading = await stack.enter_async_context(_open(clients.target_consumer))
+    """Open connections to both clusters of a flow; they close with the stack. Its topics are those of the
+    rules in force. Raises ConfigError, and as `flow_in_force`."""
+    connect = open_client or _open
+    clients = configuration.flow(request.flow).clients
+    source = await stack.enter_async_context(connect(clients.source_admin))
+    target = await stack.enter_async_context(connect(clients.target_admin))
+    reading = await stack.enter_async_context(connect(clients.target_consumer))
+    in_force = await flow_in_force(configuration, request.flow, target)
+    flow = in_force.config
     positions = PositionsLog(
         list_offsets=target.list_offsets,
         reader=await stack.enter_async_context(reading.reader(read_committed=True)),
@@ -265,6 +277,7 @@ async def open_gathering(
         target=target,
         positions=positions,
         selector=topic_selector(flow),
+        rules=RulesUsed(version=in_force.record.revision, told=in_force.told),
     )
 
 
