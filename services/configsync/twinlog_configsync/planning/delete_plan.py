@@ -53,6 +53,8 @@ def plan_deletes(
             planned.append(_left(entry, f"{entry.kept}: {entry.message}; its copy is kept"))
         elif hold is not None:
             planned.append(_left(entry, f"{hold.reason}: {hold.message}"))
+        elif not pair.target.topic_id:
+            planned.append(_left(entry, "the target has no topic ids, by which a copy is known (Kafka 2.8)"))
         elif pair.target.topic_id != entry.target_topic_id:
             planned.append(_left(entry, "the target topic is another one than the registry knows"))
         elif now_ms - since_ms < rules.grace_seconds * 1000:

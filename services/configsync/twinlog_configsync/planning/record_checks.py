@@ -78,12 +78,15 @@ def _acl_problem(binding: AclBinding, rules: FlowRules) -> str:
 
 def _is_copys_name(binding: AclBinding, rules: FlowRules) -> bool:
     """Also a pattern, as earlier releases created them, because it has to be removed."""
-    name, policy = binding.resource_name, rules.selector.policy
-    if binding.pattern_type == LITERAL and name != WILDCARD and is_mirror_topic(policy, name):
+    name, policy, source = binding.resource_name, rules.selector.policy, rules.flow.source
+    if binding.pattern_type != LITERAL or name == WILDCARD:
+        return not policy.tracks_topic_sources or name.startswith(policy.format_remote_topic(source, ""))
+    if is_mirror_topic(policy, name):
         return False
-    return not policy.tracks_topic_sources or name.startswith(
-        policy.format_remote_topic(rules.flow.source, "")
-    )
+    upstream = policy.upstream_topic(name)
+    if not policy.tracks_topic_sources and upstream is None:
+        return True
+    return upstream is not None and policy.format_remote_topic(source, upstream) == name
 
 
 def _with_its_copy(entry: TopicEntry, rules: FlowRules) -> TopicEntry:

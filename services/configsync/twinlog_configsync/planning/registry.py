@@ -15,8 +15,9 @@ D. A topic that no rule selects any more, or that is gone from both sides, stays
 of its generation; the latter for FORGET_AFTER_MS. New topics begin above the generations that were forgotten,
 so A holds for names that return.
 
-E. A topic that is missing because the source as a whole was lost is kept: its copy is never deleted, until
-the topic is back.
+E. When the source as a whole is lost, every known topic that is not seen on it is kept: its copy is never
+deleted, until the topic is back. That also holds for one that cannot be read at that moment, or that no rule
+selects then.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,7 +59,7 @@ def fold(
     entries: dict[str, TopicEntry] = {}
     for name, known in previous.items():
         if name not in observation.pairs:
-            entries[name] = replace(known, selected=False)
+            entries[name] = replace(known, selected=False, kept=_kept(known, loss))
     for name, pair in observation.pairs.items():
         entry = _fold_one(
             previous.get(name),
@@ -152,24 +153,29 @@ def _with_target(entry: TopicEntry, target: TopicDescription, configs: Configs) 
 
 
 def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int, loss: Hold | None) -> TopicEntry:
+    if entry.partition_count:
+        entry = replace(entry, kept=_kept(entry, loss))
     if is_absent(error):
         message = f"{entry.source_topic} is gone from the source"
         if loss is not None:
-            kept, message = str(loss.reason), f"{message}: {loss.message}"
-        else:
-            kept, message = entry.kept, entry.message if entry.kept else message
+            message = f"{message}: {loss.message}"
+        elif entry.kept and entry.state is TopicState.DELETED_AT_SOURCE:
+            message = entry.message
         return replace(
             entry,
             selected=entry.target_partition_count > 0,
             state=TopicState.DELETED_AT_SOURCE,
-            reason=kept or Reason.DELETED_AT_SOURCE,
+            reason=entry.kept or Reason.DELETED_AT_SOURCE,
             message=message,
-            kept=kept,
             deleted_at_ms=now_ms if entry.deleted_at_ms is None else entry.deleted_at_ms,
         )
     if error.retriable and entry.partition_count:
         return entry
     return replace(entry, state=TopicState.WAITING, reason=error.reason, message=str(error))
+
+
+def _kept(entry: TopicEntry, loss: Hold | None) -> str:
+    return entry.kept or ("" if loss is None else str(loss.reason))
 
 
 def _with_state(entry: TopicEntry, pair: TopicPair, blocker: Blocker | None) -> TopicEntry:

@@ -36,6 +36,7 @@ def source_loss(
         name: entry
         for name, entry in entries.items()
         if entry.partition_count
+        and not entry.kept
         and entry.state is not TopicState.DELETED_AT_SOURCE
         and name in observation.pairs
         and not is_heartbeats(name)
@@ -60,8 +61,8 @@ def kept_copies(entries: Mapping[str, TopicEntry]) -> Hold | None:
     replaced = kept[0][1].kept == Reason.SOURCE_REPLACED
     return Hold(
         reason=Reason.SOURCE_REPLACED if replaced else Reason.SOURCE_LOST,
-        message=f"the source lost the topics of {names}{more}: their copies are kept. Restore the topics on "
-        "the source, or delete the copies",
+        message=f"the source was lost, and the topics of {names}{more} are not seen on it again: their copies"
+        " are kept. Restore the topics on the source, or delete the copies",
     )
 
 

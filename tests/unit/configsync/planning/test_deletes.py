@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.kafka.ports import TopicDescription
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.model.entry import TopicState
@@ -229,6 +231,77 @@ async def test_nothing_is_deleted_after_a_source_that_is_another_cluster(tmp_pat
     await flow.source.delete_topics(["c"])
     flow.source.add_topic("d")
     await flow.refresh(TOPICS)
+
+
+@pytest.mark.parametrize("rebuilt", ["a", "c"])
+async def test_a_topic_that_cannot_be_read_while_the_source_is_replaced_is_kept(
+    tmp_path: Path, rebuilt: str
+) -> None:
+    """Brokers refuse a topic that does not exist, too, as long as rights are missing."""
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    refusal = FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)
+
+    def hide(call: Call) -> None:
+        if "a" in call.result:
+            call.result["a"] = refusal
+
+    flow.source.replace_id("another")
+    await flow.source.delete_topics(["a", "b", "c"])
+    undo = flow.source.intercept("describe_topics", hide, after=True)
+    await flow.refresh(TOPICS)
+    undo()
+    for name in ("c", "d", rebuilt):
+        if name not in flow.source.topics:
+            flow.source.add_topic(name)
+    for _ in range(4):
+        await flow.refresh(TOPICS)
+        flow.clock.advance(100_000)
+    assert copies(flow) == ["A.a", "A.b", "A.c", "A.d"]
+    assert flow.topics()["a"].reason == ("" if rebuilt == "a" else Reason.SOURCE_REPLACED)
+    assert flow.sync.status.reason == Reason.SOURCE_REPLACED
+
+
+async def test_a_topic_that_no_rule_selects_while_the_source_is_replaced_is_kept(tmp_path: Path) -> None:
+    settings = {
+        "twinlog.sync.topic.deletes.enabled": "true",
+        "twinlog.sync.topic.deletes.grace.seconds": "0",
+    }
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    less = make_flow(tmp_path, {**settings, "topics": "b, c"}, source=flow.source, target=flow.target)
+    flow.source.replace_id("another")
+    await flow.source.delete_topics(["a"])
+    await less.refresh(TOPICS)
+    flow.restart()
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+        flow.clock.advance(100_000)
+    assert copies(flow) == ["A.a", "A.b", "A.c"]
+    assert flow.topics()["a"].reason == Reason.SOURCE_REPLACED
+
+
+async def test_nothing_is_deleted_on_a_target_without_topic_ids(tmp_path: Path) -> None:
+    flow = following(tmp_path, grace_seconds=0)
+
+    def without_ids(call: Call) -> None:
+        call.result.update(
+            {
+                name: replace(found, topic_id="")
+                for name, found in call.result.items()
+                if isinstance(found, TopicDescription)
+            }
+        )
+
+    flow.target.intercept("describe_topics", without_ids, after=True)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+        flow.clock.advance(100_000)
+    assert copies(flow) == ["A.a", "A.b", "A.c"]
+    plan, _ = await flow.commands.preview(TOPICS)
+    assert any("no topic ids" in str(action) for action in plan.actions)
 
 
 async def record_move(flow: ConfigSyncRig, kind: str, state: str, **more: bool) -> None:

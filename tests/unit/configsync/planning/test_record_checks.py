@@ -7,6 +7,7 @@ import pytest
 
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import TopicPartition
+from twinlog.policy import DefaultReplicationPolicy
 from twinlog_configsync.model.entry import TopicEntry, TopicState
 from twinlog_configsync.model.records import (
     AclRecord,
@@ -123,3 +124,29 @@ def test_a_record_must_be_about_what_its_key_says(flow: ConfigSyncRig) -> None:
     assert not refused(flow, quota_key(user), QuotaRecord(entity=user, values={}))
     assert refused(flow, quota_key(user), QuotaRecord(entity=address, values={}))
     assert refused(flow, quota_key(address), QuotaRecord(entity=address, values={}))
+
+
+class Suffix(DefaultReplicationPolicy):
+    """orders of A is orders.from-A."""
+
+    def format_remote_topic(self, source: str, topic: str) -> str:
+        return f"{topic}.from-{source}"
+
+    def topic_source(self, topic: str) -> str | None:
+        name, mark, source = topic.rpartition(".from-")
+        return source if mark and name else None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return topic.rpartition(".from-")[0] or None
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_copy"), [("orders.from-A", True), ("orders.from-B", False), ("A.orders", False)]
+)
+def test_the_policy_says_which_topic_is_a_copy(flow: ConfigSyncRig, topic: str, is_copy: bool) -> None:
+    """Otherwise an ACL that the source revokes would stay on the target after a restart."""
+    rules = flow.passes.rules
+    rules = replace(rules, selector=replace(rules.selector, policy=Suffix()))
+    binding = replace(COPY, resource_name=topic)
+    checked = check_records({acl_key(binding): AclRecord(binding=binding)}, rules)
+    assert (not checked.refused) is is_copy
