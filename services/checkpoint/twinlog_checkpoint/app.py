@@ -11,6 +11,7 @@ from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.reader import BatchReader
+from twinlog.kafka.raw.transactions.open_transactions import open_transactions
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.feeds.rules import RulesWatch
@@ -136,4 +137,5 @@ async def _log_side(
         admin=await context.clusters.get(client),
         log=BatchLog(BatchReader(session, read_committed=read_committed)),
         end=OffsetSpec.LAST_STABLE if read_committed else OffsetSpec.LATEST,
+        open_transactions=partial(open_transactions, session),
     )

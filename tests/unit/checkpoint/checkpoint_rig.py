@@ -1,14 +1,16 @@
 """One flow A->B on two fake clusters, with everything the checkpoint service builds for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from opentelemetry.metrics import NoOpMeter
 
 from twinlog.config import CheckpointSettings, ClientConfig, Configuration, OffsetSyncsLocation, Selection
+from twinlog.errors import KafkaError
 from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter
+from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
 from twinlog.selection import TopicSelector
@@ -98,6 +100,8 @@ class CheckpointFlowRig:
     syncs_topic: str = SYNCS_TOPIC
     translation_max_bytes: int = 0
     """0 = MM2's rule alone."""
+    open_transactions: dict[TopicPartition, list[OpenTransaction]] = field(default_factory=dict)
+    """What the leaders of the source say of them."""
     configuration: Configuration | None = None
     """The rules and settings of a file; without one, all topics and groups are selected."""
 
@@ -131,10 +135,19 @@ class CheckpointFlowRig:
             syncs=self.source,
             checkpoints_reader=self.target,
             checkpoints_writer=self.target,
-            source_log=LogSide(admin=self.source, log=RecordLog(self.source.reader())),
+            source_log=LogSide(
+                admin=self.source,
+                log=RecordLog(self.source.reader()),
+                open_transactions=self._open_transactions,
+            ),
             target_log=LogSide(admin=self.target, log=RecordLog(self.target.reader())),
         )
         return assemble_flow(self._entry(), clusters, self.around())
+
+    async def _open_transactions(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, list[OpenTransaction] | KafkaError]:
+        return {each: self.open_transactions.get(each, []) for each in partitions}
 
     def reverse_parts(self) -> FlowParts:
         """The parts of the flow B->A: it copies nothing yet, and its offset syncs are read."""

@@ -18,8 +18,6 @@ class FinalEnds:
     """Where the logs end on the cluster that a move leaves."""
 
     ends: Mapping[TopicPartition, int]
-    open_transactions: frozenset[TopicPartition] = frozenset()
-    """Partitions with a transaction that was still open behind the fence. Its records may follow the ends."""
     still_written: frozenset[TopicPartition] = frozenset()
     """Partitions that kept growing behind the fence, for as long as it was waited for."""
 
@@ -57,14 +55,29 @@ async def bounds_of(
     }
 
 
+async def written_ends(
+    side: LogSide, partitions: Collection[TopicPartition]
+) -> Mapping[TopicPartition, int | KafkaError]:
+    """Return the end of each log with the records of open transactions and those behind them, or why it
+    cannot be looked up; partitions that do not exist are left out. Raises KafkaError."""
+    if not partitions:
+        return {}
+    ends = await side.admin.list_offsets(OffsetSpec.LATEST, partitions)
+    return {
+        partition: end
+        for partition, end in ends.items()
+        if not isinstance(end, KafkaError) or end.reason != _UNKNOWN
+    }
+
+
 async def ends_now(side: LogSide, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the ends of what may be copied. Raises KafkaError if one cannot be read, because all of them
-    belong to the move."""
+    """Return the ends of all that is written: also what lies behind an open transaction was acknowledged.
+    Raises KafkaError if one cannot be read, because all of them belong to the move."""
     ends: dict[TopicPartition, int] = {}
-    for partition, bounds in (await bounds_of(side, partitions)).items():
-        if isinstance(bounds, KafkaError):
-            raise bounds
-        ends[partition] = bounds.end
+    for partition, end in (await written_ends(side, partitions)).items():
+        if isinstance(end, KafkaError):
+            raise end
+        ends[partition] = end
     return ends
 
 
@@ -79,23 +92,15 @@ async def ends_behind_fence(
     """Wait until the logs no longer grow, at most `FENCE_SETTLE_SECONDS`, then return their ends. Raises
     KafkaError.
 
-    Brokers apply a fence with a delay, and a fence does not keep an open transaction from being committed.
+    Brokers apply a fence with a delay. A fence does not keep an open transaction from being committed: its
+    records lie before the ends.
     """
     before = ends = await ends_now(side, partitions)
-    latest: Mapping[TopicPartition, int | KafkaError] = {}
     give_up_at = clock.monotonic() + FENCE_SETTLE_SECONDS
     while clock.monotonic() < give_up_at and not stop.is_set():
         await wait_or_stop(stop, look_seconds)
-        before, latest = ends, await side.admin.list_offsets(OffsetSpec.LATEST, ends)
-        ends = await ends_now(side, partitions)
-        if before == ends == dict(latest):
+        before, ends = ends, await ends_now(side, ends)
+        if before == ends:
             break
-    waiting = {
-        partition
-        for partition, end in latest.items()
-        if isinstance(end, int) and end > ends.get(partition, end)
-    }
     growing = {partition for partition, end in ends.items() if end != before.get(partition)}
-    return FinalEnds(
-        ends=ends, open_transactions=frozenset(waiting), still_written=frozenset(growing - waiting)
-    )
+    return FinalEnds(ends=ends, still_written=frozenset(growing))

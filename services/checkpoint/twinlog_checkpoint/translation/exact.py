@@ -3,11 +3,12 @@ done."""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.ports import LogAdmin, OffsetSpec
+from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
@@ -38,6 +39,15 @@ _OTHER_COPY = (
 )
 
 
+AskOpenTransactions = Callable[
+    [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Sequence[OpenTransaction] | KafkaError]]
+]
+
+
+async def _not_known(_partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSide:
     """One cluster: its log ends and its records."""
@@ -46,6 +56,8 @@ class LogSide:
     log: AlignedLog
     end: OffsetSpec = OffsetSpec.LAST_STABLE
     """LATEST where what no transaction has committed is copied as well."""
+    open_transactions: AskOpenTransactions = _not_known
+    """Asks the leaders of partitions."""
 
 
 Bounds = tuple[LogBounds, LogBounds]

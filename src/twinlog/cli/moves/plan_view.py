@@ -64,8 +64,9 @@ def print_plan_table(plan: pb2.MovePlan, title: str) -> None:
 def _backlog_line(plan: pb2.MovePlan) -> str:
     if not plan.from_reachable:
         return f"not copied: unknown, {plan.from_cluster} does not answer"
-    if plan.counting and plan.HasField("at_most_not_copied"):
-        return f"not copied yet: at most {plan.at_most_not_copied} records; they are still being counted"
+    if not plan.HasField("records_not_copied") and plan.HasField("at_most_not_copied"):
+        counting = "; they are still being counted" if plan.counting else ""
+        return f"not copied yet: at most {plan.at_most_not_copied} records{counting}"
     if not plan.HasField("records_not_copied"):
         return "not copied yet: an unknown number of records"
     if not plan.records_not_copied:

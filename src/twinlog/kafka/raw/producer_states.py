@@ -47,6 +47,8 @@ class ProducerEntry(NamedTuple):
     """The epoch of the coordinator that wrote its last marker there; -1 = there is none."""
     open_from: int
     """The first offset of its open transaction; -1 = none is open."""
+    last_timestamp_ms: int = -1
+    """The timestamp of its last batch there; -1 = unknown."""
 
 
 ProducerStates = dict[int, ProducerEntry]
@@ -115,9 +117,11 @@ def _read_entries(data: Frame, position: int) -> tuple[list[ProducerEntry], int]
     entries = []
     count, position = take_compact_length(data, position)
     for _ in range(count):
-        producer_id, epoch, last_sequence, _, coordinator_epoch, open_from = _PRODUCER.unpack_from(
+        producer_id, epoch, last_sequence, timestamp_ms, coordinator_epoch, open_from = _PRODUCER.unpack_from(
             data, position
         )
         position = skip_tags(data, position + _PRODUCER.size)
-        entries.append(ProducerEntry(producer_id, epoch, last_sequence, coordinator_epoch, open_from))
+        entries.append(
+            ProducerEntry(producer_id, epoch, last_sequence, coordinator_epoch, open_from, timestamp_ms)
+        )
     return entries, position

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from twinlog.errors import StateError, TransientKafkaError
+from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call
+from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.journal.moves_log import MoveJournal
@@ -155,6 +157,34 @@ async def test_records_that_are_never_copied_stop_the_run_unless_accepted() -> N
         assert refused.value.reason == "BACKLOG_NOT_COPIED"
         report = await wait(MoveOptions(wait_seconds=1e-9, accept_loss=True))
     assert report.plan.records_not_copied
+
+
+async def test_records_behind_an_open_transaction_are_not_copied_and_are_waited_for() -> None:
+    """They were acknowledged; only the end of the transaction lets the copy read them."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        log, begun = rig.logs.source.log(ORIGIN, "produce"), rig.source_end
+        transaction = log.begin()
+        log.append(rig.logs.visible_target()[0], transaction)
+        for record in rig.logs.visible_target()[:5]:
+            log.append(record)
+        rig.fakes.open_transactions[ORIGIN] = [OpenTransaction(7, 0, begun, 1_700_000_000_000)]
+        plan = await rig.served.failover.plan(NO_WAIT)
+        (backlog,) = plan.backlog
+        assert (plan.records_not_copied, backlog.at_most, backlog.counting) == (None, 6, False)
+        assert "producer id 7" in backlog.message
+        assert "2023-11-14T22:13:20Z" in backlog.message
+        undo = rig.logs.source.intercept("list_offsets", lambda _call: rig.fakes.clock.advance(10))
+        with pytest.raises(StateError, match="producer id 7") as refused:
+            await run(rig.served.failover, MoveOptions(wait_seconds=5))
+        undo()
+        assert refused.value.reason == "BACKLOG_NOT_COPIED"
+        _, report = await run(rig.served.failover, NO_WAIT)
+        assert "producer id 7" in report.left_behind[0]
+        log.finish(transaction, Transaction.ABORTED)
+        await rig.copy()
+        _, over = await run(rig.served.failover, MoveOptions(wait_seconds=5))
+    assert over.left_behind == []
 
 
 async def test_groups_go_back_to_the_very_record() -> None:

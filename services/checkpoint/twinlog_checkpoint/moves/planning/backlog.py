@@ -5,13 +5,13 @@ offset sync. Only if they do not decide are logs read, several at a time and wit
 the budget does not reach are counted by the next call.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
-from twinlog_checkpoint.moves.ends import bounds_of
+from twinlog_checkpoint.moves.ends import bounds_of, written_ends
 from twinlog_checkpoint.moves.planning.copy_states import CopyReport, CopyStates
 from twinlog_checkpoint.moves.routes.route import CopiedPartition, Route
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
@@ -33,12 +33,14 @@ class _Place:
     here: LogBounds
     there: LogBounds | None
     stop: int
-    """Records before this offset have to be copied."""
+    """Records before this offset have to be copied. Past `here.end` they lie behind an open transaction."""
     copied_to: int | None
     """Everything before this offset is copied or recorded as a gap; known without reading a log."""
     position: int | None
     """The position that the source service reports. It may belong to an earlier topic of this name."""
     cause: str
+    held_by: str = ""
+    """The open transaction that keeps records before `stop` from being read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,20 +85,36 @@ class BacklogMeter:
         written = await self.route.written()
         written = [entry for entry in written if until is None or entry.here in until]
         here = await bounds_of(self.route.here, {entry.here for entry in written})
+        stops = await written_ends(self.route.here, here) if until is None else until
         there = await bounds_of(self.route.there, {entry.there for entry in written})
         for partition, bounds in here.items():
             if isinstance(bounds, KafkaError):
                 found[partition] = TopicBacklog(
                     partition=partition, end_offset=None, records_not_copied=None, message=str(bounds)
                 )
-        return list(self._placed(written, here, there, until, report))
+        places = list(self._placed(written, here, there, stops, report))
+        held = {place.entry.here for place in places if place.stop > place.here.end}
+        words = await self._open_transactions(held)
+        return [replace(place, held_by=words.get(place.entry.here, "")) for place in places]
+
+    async def _open_transactions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """Describe the open transactions of these partitions as far as their leaders tell."""
+        words = dict.fromkeys(partitions, "a transaction is open before them")
+        try:
+            found = await self.route.here.open_transactions(partitions) if partitions else {}
+        except KafkaError:
+            return words
+        for partition, transactions in found.items():
+            if not isinstance(transactions, KafkaError) and transactions:
+                words[partition] = str(min(transactions, key=lambda each: each.first_offset))
+        return words
 
     def _placed(
         self,
         written: Iterable[CopiedPartition],
         here: Mapping[TopicPartition, LogBounds | KafkaError],
         there: Mapping[TopicPartition, LogBounds | KafkaError],
-        until: Mapping[TopicPartition, int] | None,
+        stops: Mapping[TopicPartition, int | KafkaError],
         report: CopyReport,
     ) -> Iterable[_Place]:
         for entry in written:
@@ -104,6 +122,7 @@ class BacklogMeter:
             if bounds is None or isinstance(bounds, KafkaError):
                 continue
             copy = None if isinstance(copy, KafkaError) else copy
+            stop = stops.get(entry.here)
             state = report.partitions.get(entry.here)
             position = None if state is None else state.position
             if position is not None and not bounds.start <= position <= bounds.end:
@@ -112,7 +131,7 @@ class BacklogMeter:
                 entry=entry,
                 here=bounds,
                 there=copy,
-                stop=bounds.end if until is None else until[entry.here],
+                stop=stop if isinstance(stop, int) else bounds.end,
                 copied_to=_copied_to(entry, bounds, copy, position),
                 position=position,
                 cause=report.cause(entry.here),
@@ -138,14 +157,22 @@ class BacklogMeter:
                 copied_to = await self._end_of_copy(place, side, budget)
             if copied_to is None:
                 return _told(place, missing=None, message=f"{_LOST}; {place.cause}")
-            missing = await count_visible(side, copied_to, place.stop, budget)
+            missing = await count_visible(side, copied_to, min(place.stop, place.here.end), budget)
+            if place.stop > place.here.end:
+                at_most = missing + place.stop - place.here.end
+                return _told(place, missing=None, copied_to=copied_to, message=place.held_by, at_most=at_most)
             if not missing:
                 copied_to = max(copied_to, place.stop)
             return _told(place, missing=missing, copied_to=copied_to)
         except BudgetSpent:
             at_most = place.stop - max(place.here.start, copied_to or 0)
             return _told(
-                place, missing=None, copied_to=copied_to, message=f"counting; {place.cause}", at_most=at_most
+                place,
+                missing=None,
+                copied_to=copied_to,
+                message=f"counting; {place.cause}",
+                at_most=at_most,
+                counting=True,
             )
         except (KafkaError, WireFormatError) as error:
             return _told(place, missing=None, copied_to=copied_to, message=str(error))
@@ -192,6 +219,7 @@ def _told(
     copied_to: int | None = None,
     message: str | None = None,
     at_most: int | None = None,
+    counting: bool = False,
 ) -> TopicBacklog:
     if message is None:
         message = place.cause if missing else ""
@@ -201,6 +229,6 @@ def _told(
         records_not_copied=missing,
         copied_to=copied_to,
         message=message,
-        counting=missing is None and at_most is not None,
+        counting=counting,
         at_most=missing if at_most is None else at_most,
     )

@@ -106,7 +106,6 @@ def left_behind(
     *,
     drained: bool,
     accepted: bool,
-    open_transactions: Collection[TopicPartition] = (),
     still_written: Collection[TopicPartition] = (),
     unfenced_topics: Collection[str] = (),
 ) -> list[str]:
@@ -131,12 +130,6 @@ def left_behind(
     if not drained and not accepted:
         reasons.append(
             f"not copied: {blocking(backlog) or 'records that were written before the move ended'}"
-        )
-    if open_transactions and not accepted:
-        names = _named([str(partition) for partition in sorted(open_transactions)])
-        reasons.append(
-            f"transactions were still open when the ends of the logs were read, so their records may not be"
-            f" copied: {names}: run it again when they have ended"
         )
     if still_written and not accepted:
         names = _named([str(partition) for partition in sorted(still_written)])

@@ -34,9 +34,6 @@ class Departed:
     """A fence was created by this run."""
     drained: bool
     """Everything before the final offsets is copied."""
-    open_transactions: Collection[TopicPartition] = ()
-    """Partitions with a transaction that was still open behind the fence. Its records may follow the final
-    offsets."""
     still_written: Collection[TopicPartition] = ()
     """Partitions that somebody still wrote to behind the fence."""
     unfenced_topics: Collection[str] = ()
@@ -99,7 +96,6 @@ class Departure:
             record=record,
             fenced=fenced,
             drained=drained,
-            open_transactions={each for each in found.open_transactions if each.topic in kept_out},
             still_written={each for each in found.still_written if each.topic in kept_out},
             unfenced_topics=removed,
         )

@@ -306,7 +306,6 @@ class MoveRunner:
                 plan.backlog,
                 drained=departed.drained,
                 accepted=options.accept_loss,
-                open_transactions=departed.open_transactions,
                 still_written=departed.still_written,
                 unfenced_topics=departed.unfenced_topics,
             ),

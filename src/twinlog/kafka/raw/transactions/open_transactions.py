@@ -1,6 +1,7 @@
 """The open transactions of a partition, according to its leader (DescribeProducers, KIP-664)."""
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from twinlog.errors import KafkaError
@@ -18,6 +19,19 @@ class OpenTransaction(NamedTuple):
     producer_epoch: int
     """The producer epoch of its last batch there."""
     first_offset: int
+    last_timestamp_ms: int = -1
+    """The timestamp of its last batch there: it is open at least since then. -1 = unknown."""
+
+    def __str__(self) -> str:
+        """
+        >>> str(OpenTransaction(7, 0, 5, 1_795_870_164_688))
+        'producer id 7 has a transaction open from offset 5, at least since 2026-11-28T12:49:24Z'
+        """
+        told = f"producer id {self.producer_id} has a transaction open from offset {self.first_offset}"
+        if self.last_timestamp_ms < 0:
+            return told
+        since = datetime.fromtimestamp(self.last_timestamp_ms / 1000, UTC)
+        return f"{told}, at least since {since:%Y-%m-%dT%H:%M:%SZ}"
 
 
 async def open_transactions(
@@ -43,7 +57,7 @@ def describe_producers_request(
 
 def _open(entries: list[ProducerEntry]) -> list[OpenTransaction]:
     return [
-        OpenTransaction(entry.producer_id, entry.producer_epoch, entry.open_from)
+        OpenTransaction(entry.producer_id, entry.producer_epoch, entry.open_from, entry.last_timestamp_ms)
         for entry in entries
         if entry.open_from >= 0
     ]
