@@ -111,6 +111,8 @@ class FlowPasses:
         self._target_cluster: TargetCluster | None = None
         """As read by the last pass that asked the target's brokers."""
         self._source_id = ""
+        self._last_failover = ""
+        """The failover that was in effect when the record of moves was last read."""
 
     @property
     def flow(self) -> Flow:
@@ -193,7 +195,7 @@ class FlowPasses:
         world = replace(
             world,
             topics=replace(world.topics, source_cluster_id=self._source_id),
-            failover=await self._failover() if self._may_delete(scopes) else "",
+            failover=await self._failover() if self._may_take_away(scopes) else "",
         )
         self._target_cluster = world.topics.target_cluster
         if all_configs or kept_configs:
@@ -279,8 +281,10 @@ class FlowPasses:
             else:
                 self._claims.claim_quotas(self.flow, memory.wanted_quotas)
 
-    def _may_delete(self, scopes: Collection[Scope]) -> bool:
-        return (
+    def _may_take_away(self, scopes: Collection[Scope]) -> bool:
+        """Whether a pass may delete topics, rights or quotas, or change configs, with which applications work
+        after a failover."""
+        return any(scope is not Scope.TOPICS for scope in scopes) or (
             Scope.TOPICS in scopes
             and self.rules.deletes.enabled
             and any(
@@ -292,9 +296,10 @@ class FlowPasses:
     async def _failover(self) -> str:
         """A record that cannot be read counts as a failover, because deletions cannot be undone."""
         try:
-            return await failover_in_effect(self.target, self.flow)
+            self._last_failover = await failover_in_effect(self.target, self.flow)
         except TwinlogError as error:
-            return f"the record of the last failover cannot be read ({error.reason}: {error})"
+            self._last_failover = f"the record of the last failover cannot be read ({error.reason}: {error})"
+        return self._last_failover
 
     def _syncs(self, scope: Scope) -> bool:
         return scope in self.rules.intervals_seconds
@@ -385,8 +390,8 @@ class FlowPasses:
         self._journal.entries(before.entries, after.entries)
         self._publish()
         hold = kept_copies(after.entries)
-        if hold is None and outcome.world.failover:
-            hold = Hold(reason=Reason.FAILED_OVER, message=outcome.world.failover)
+        if hold is None and self._last_failover:
+            hold = Hold(reason=Reason.FAILED_OVER, message=self._last_failover)
         status = after_success(
             self.status, plan, outcome, topic_count=after.selected_count, now_ms=now_ms, hold=hold
         )

@@ -91,7 +91,7 @@ class World:
     """None when it was not read."""
     quotas: QuotaObservation | Problem | None = None
     failover: str = ""
-    """Which failover is running or in effect; only read if a copy may be deleted."""
+    """Which failover is running or in effect; only read if the pass may take something away."""
 
     def problem(self, scope: Scope) -> Problem | None:
         """Why this part could not be read, or has nothing to do."""

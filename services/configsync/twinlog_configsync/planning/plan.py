@@ -13,10 +13,12 @@ from twinlog_configsync.access.quota_plan import plan_quotas
 from twinlog_configsync.model.actions import (
     Action,
     Change,
+    ConfigAction,
     CreateAcl,
     DeleteTopic,
     Omission,
     SetQuota,
+    Skip,
     SkipUser,
 )
 from twinlog_configsync.model.entry import TopicEntry
@@ -99,6 +101,7 @@ def make_plan(
         known_cluster_id=memory.source_cluster_id,
         is_heartbeats=rules.selector.policy.is_heartbeats_topic,
     )
+    failover = _failed_over(world)
     if Scope.TOPICS in scopes:
         actions += plan_topics(world.topics, rules.topics)
         actions += plan_deletes(
@@ -107,9 +110,9 @@ def make_plan(
             rules.deletes,
             deleted_at_ms=memory.deleted_at_ms,
             now_ms=now_ms,
-            hold=loss or _failed_over(world),
+            hold=loss or failover,
         )
-    hold = loss or kept_copies(memory.entries)
+    hold = loss or kept_copies(memory.entries) or failover
     if Scope.ACLS in scopes and isinstance(world.acls, AclObservation):
         actions += plan_acls(
             world.acls,
@@ -130,12 +133,25 @@ def make_plan(
         )
     if Scope.CONFIGS in scopes:
         for _, pair in sorted(world.topics.pairs.items()):
-            actions += _plan_configs(pair, world.topics, rules, memory)
+            planned = _plan_configs(pair, world.topics, rules, memory)
+            actions += planned if failover is None else [_held(each, failover) for each in planned]
     return Plan(flow=rules.flow, scopes=frozenset(scopes), actions=tuple(actions))
 
 
 def _failed_over(world: World) -> Hold | None:
     return Hold(reason=Reason.FAILED_OVER, message=world.failover) if world.failover else None
+
+
+def _held(action: ConfigAction | Skip, hold: Hold) -> Skip:
+    """The applications work with the copy now: what happens to the abandoned source must not reach it."""
+    if isinstance(action, Skip):
+        return action
+    return Skip(
+        source_topic=action.source_topic,
+        target_topic=action.target_topic,
+        what=action.name,
+        rule=f"{hold.reason}: {hold.message}",
+    )
 
 
 def replicated_topics(observation: Observation, memory: Memory) -> frozenset[str]:
@@ -170,7 +186,7 @@ def _is_replicated(pair: TopicPair, entry: TopicEntry | None, *, is_granted: boo
 
 def _plan_configs(
     pair: TopicPair, observation: Observation, rules: FlowRules, memory: Memory
-) -> list[Action]:
+) -> list[ConfigAction | Skip]:
     """Nothing for a topic that exists on one side only, or whose configs cannot be read."""
     if isinstance(pair.source, KafkaError) or isinstance(pair.target, KafkaError):
         return []

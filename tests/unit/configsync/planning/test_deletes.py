@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
-from twinlog.kafka.ports import TopicDescription
+from twinlog.kafka.ports import ConfigChange, TopicDescription
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.registry import FORGET_AFTER_MS
-from unit.configsync.configsync_rig import ConfigSyncRig, make_flow
+from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
 
 TOPICS = [Scope.TOPICS]
+ALL = [Scope.TOPICS, Scope.CONFIGS, Scope.ACLS]
 
 
 def following(directory: Path, *, grace_seconds: int = 3600, per_hour: int = 2) -> ConfigSyncRig:
@@ -334,6 +335,33 @@ async def test_nothing_is_deleted_while_a_failover_is_under_way_or_in_effect(
     await record_move(flow, "failback", "DONE")
     await flow.refresh(TOPICS)
     assert copies(flow) == ["A.b", "A.c"]
+    assert flow.sync.status.reason == ""
+
+
+async def test_what_happens_to_the_abandoned_source_does_not_reach_the_applications_on_the_target(
+    tmp_path: Path,
+) -> None:
+    flow = make_flow(tmp_path, {"twinlog.sync.topic.acls.mode": "full"})
+    flow.source.add_topic("orders", 1, {"retention.ms": "5000"})
+    flow.source.acls.add(READ_ORDERS)
+    await flow.refresh(ALL)
+    await record_move(flow, "failover", "DONE", on_target=True)
+    flow.source.acls.clear()
+    flow.source.acls.add(replace(READ_ORDERS, principal="User:new"))
+    await flow.source.alter_topic_configs({"orders": [ConfigChange(name="retention.ms", value="1000")]})
+    for _ in range(2):
+        await flow.refresh(ALL)
+    copy = replace(READ_ORDERS, resource_name="A.orders")
+    assert flow.target.acls == {copy, replace(copy, principal="User:new")}
+    assert await flow.target_overrides("A.orders") == {"retention.ms": "5000"}
+    assert flow.sync.status.reason == Reason.FAILED_OVER
+    plan, _ = await flow.commands.preview(ALL)
+    assert any(str(each).startswith("SKIP A.orders retention.ms: FAILED_OVER") for each in plan.actions)
+
+    await record_move(flow, "failback", "DONE")
+    await flow.refresh(ALL)
+    assert flow.target.acls == {replace(copy, principal="User:new")}
+    assert await flow.target_overrides("A.orders") == {"retention.ms": "1000"}
     assert flow.sync.status.reason == ""
 
 
