@@ -19,6 +19,10 @@ FETCH_WAIT_SECONDS = 0.5
 FETCH_BYTES = 1 << 20
 
 
+class StandsStillError(TransientKafkaError):
+    """The reader does not reach an end that the log was seen to have."""
+
+
 async def log_bounds(admin: LogAdmin, partition: TopicPartition, end: OffsetSpec) -> tuple[int, int]:
     """First offset and end of a log. Raises KafkaError."""
     bounds: list[int] = []
@@ -69,7 +73,7 @@ async def read_to(
 ) -> AsyncIterator[FetchedRecords]:
     """Fetch until `end`, which the log was seen to reach; the last fetch may bring more.
 
-    Raises TransientKafkaError (KAFKA_UNAVAILABLE) when the reader stands still for `patience_seconds`; and
+    Raises StandsStillError when the reader stands still for `patience_seconds`, and TransientKafkaError
     (OFFSET_OUT_OF_RANGE) when the log does not have the offset any more, or not yet again. Raises KafkaError
     as `LogReader.fetch` otherwise.
     """
@@ -82,7 +86,9 @@ async def read_to(
         except KafkaError as error:
             if error.reason != KafkaReason.OFFSET_OUT_OF_RANGE:
                 raise
-            raise _shows_less(partition, offset, end, error.reason) from error
+            raise TransientKafkaError(
+                _shows_less(partition, offset, end), reason=error.reason, metadata={"topic": partition.topic}
+            ) from error
         fetched = progress.of(fetched, offset, waited_seconds=FETCH_WAIT_SECONDS)
         yield fetched
         offset = fetched.next_offset
@@ -100,8 +106,8 @@ class Progress:
     def of(self, fetched: FetchedRecords, offset: int, *, waited_seconds: float) -> FetchedRecords:
         """What was fetched at `offset`, in a fetch that waited for records this long.
 
-        Raises TransientKafkaError (KAFKA_UNAVAILABLE) when the reader has stood still for too long. If
-        nothing follows because compaction has removed the last records of the log, the end is reached then.
+        Raises StandsStillError when the reader has stood still for too long. If nothing follows because
+        compaction has removed the last records of the log, the end is reached then.
         """
         if fetched.next_offset > offset or offset >= self.end:
             self._stands_still_seconds = 0.0
@@ -110,16 +116,14 @@ class Progress:
         if self._stands_still_seconds < self.patience_seconds:
             return fetched
         if fetched.high_watermark < self.end:
-            raise _shows_less(self.partition, offset, self.end)
+            raise StandsStillError(
+                _shows_less(self.partition, offset, self.end), metadata={"topic": self.partition.topic}
+            )
         return replace(fetched, next_offset=self.end)
 
 
-def _shows_less(
-    partition: TopicPartition, offset: int, end: int, reason: str | None = None
-) -> TransientKafkaError:
-    return TransientKafkaError(
-        f"{partition} returned no records from offset {offset} on, although it ends at {end}:"
-        " its replicas are not in sync, or a transaction is open there",
-        reason=reason,
-        metadata={"topic": partition.topic, "offset": str(offset)},
+def _shows_less(partition: TopicPartition, offset: int, end: int) -> str:
+    return (
+        f"{partition} returned no records from offset {offset} on, although it ends at {end}: its replicas"
+        " are not in sync, or a transaction is open there"
     )

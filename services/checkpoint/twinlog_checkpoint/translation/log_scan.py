@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.kafka.whole_logs import FETCH_BYTES, Progress, log_bounds
+from twinlog.kafka.whole_logs import FETCH_BYTES, Progress, StandsStillError, log_bounds
 from twinlog.model import Record, TopicPartition
 
 INTERNAL_PARTITION = 0
@@ -49,8 +49,8 @@ class LogScan:
     async def more(self, *, max_wait_seconds: float) -> Sequence[Record]:
         """The next records; waits up to `max_wait_seconds` when there are none.
 
-        Raises KafkaError; TransientKafkaError (KAFKA_UNAVAILABLE) when the first pass does not reach the end
-        that the log had when it began: the log has lost records, and the caller begins again.
+        Raises KafkaError; StandsStillError when the first pass does not reach the end that the log had when
+        it began: the log has lost records, and the caller begins again.
         """
         try:
             fetched = await self.reader.fetch(
@@ -61,7 +61,7 @@ class LogScan:
             raise
         try:
             fetched = self._progress.of(fetched, self.next_offset, waited_seconds=max_wait_seconds)
-        except TransientKafkaError:
+        except StandsStillError:
             self.lost_position = True
             raise
         self.next_offset = fetched.next_offset

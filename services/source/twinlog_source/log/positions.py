@@ -14,13 +14,14 @@ grown past what was read before it is looked at again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
 
 from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import LogReader, OffsetSpec
+from twinlog.kafka.whole_logs import StandsStillError, read_to
 from twinlog.model import Record, TopicPartition
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
 from twinlog_source.log.control import ControlRecord, ControlState
@@ -31,8 +32,7 @@ from twinlog_source.log.newest_records import NewestRecords
 from twinlog_source.log.retractions import Retractions
 
 FETCH_MAX_BYTES = 4 << 20
-FETCH_WAIT_SECONDS = 0.5
-REFRESH_SECONDS = 60.0
+OPEN_SECONDS = 60.0
 """Longer than the open transaction of a dead owner can last."""
 
 log = structlog.get_logger(__name__)
@@ -61,6 +61,8 @@ class PositionsLog:
     retractions: Retractions = field(default_factory=Retractions)
     """Records to ignore, because they belong to commands that failed: until another process claims the
     flow."""
+    parsed: int = 0
+    """How many records were parsed so far; those that a later one of the same fetch supersedes are not."""
     _ignored: dict[bytes, tuple[Record, int]] = field(default_factory=dict)
     """The newest records of their keys that were ignored, with their partition numbers."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
@@ -76,13 +78,17 @@ class PositionsLog:
     _read_again_to: dict[int, int] = field(default_factory=dict)
     """Partitions that lost their tail and are being read again, with their ends when that was noticed."""
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
+    _subjects: dict[bytes, TopicPartition] = field(default_factory=dict)
+    """The decoded keys of positions."""
 
     async def refresh(self) -> Mapping[TopicPartition, int]:
-        """Read new records up to the end; return the next offset to copy of each partition.
+        """Read new records up to the end, however long that takes; return the next offset to copy of each
+        partition.
 
         Waits for transactions that were open at the call, because what they commit counts. Raises KafkaError
-        when a partition cannot be read: a position is never guessed. Raises WireFormatError (WIRE_VERSION)
-        for a record of a later release.
+        when a partition cannot be read: a position is never guessed; and TransientKafkaError
+        (POSITIONS_UNSTABLE) when a transaction stays open for `OPEN_SECONDS`. Raises WireFormatError
+        (WIRE_VERSION) for a record of a later release.
         """
         async with self._reading:
             # The log's end, not the last stable offset: an open transaction of another slot would hide what
@@ -115,17 +121,9 @@ class PositionsLog:
         starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
         ends = await self.list_offsets(end, partitions)
         await self._notice_lost_tails({each: _known(ends[each]) for each in partitions}, end)
-        try:
-            async with asyncio.timeout(REFRESH_SECONDS):
-                for partition in partitions:
-                    await self._read(partition, _known(starts[partition]), _known(ends[partition]))
-                self.is_read = bool(partitions)
-        except TimeoutError as error:
-            raise TransientKafkaError(
-                f"{self.topic}: a transaction stayed open for {REFRESH_SECONDS:g} s",
-                reason="POSITIONS_UNSTABLE",
-                metadata={"topic": self.topic},
-            ) from error
+        for partition in partitions:
+            await self._read(partition, _known(starts[partition]), _known(ends[partition]))
+        self.is_read = bool(partitions)
 
     async def _notice_lost_tails(self, ends: Mapping[TopicPartition, int], spec: OffsetSpec) -> None:
         short = [each for each, end in ends.items() if end < self._next.get(each.partition, end)]
@@ -154,39 +152,67 @@ class PositionsLog:
             self._ignored = {key: kept for key, kept in self._ignored.items() if kept[1] != number}
 
     async def _read(self, partition: TopicPartition, start: int, end: int) -> None:
-        offset = max(start, self._next.get(partition.partition, start))
-        while offset < end:
-            fetched = await self.reader.fetch(
-                partition, offset, max_wait_seconds=FETCH_WAIT_SECONDS, max_bytes=FETCH_MAX_BYTES
-            )
-            for record in fetched.records:
-                if not self.newest.is_superseded(
-                    record.key,
-                    partition.partition,
-                    record.timestamp_ms,
-                    partition_count=self.partition_count,
-                ):
-                    self._apply(record, partition.partition)
-            offset = fetched.next_offset
-            self._next[partition.partition] = offset
+        number = partition.partition
+        offset = max(start, self._next.get(number, start))
+        reading = read_to(
+            self.reader, partition, offset, end, max_bytes=FETCH_MAX_BYTES, patience_seconds=OPEN_SECONDS
+        )
+        try:
+            async for fetched in reading:
+                self._take_all(fetched.records, number)
+                offset = self._next[number] = fetched.next_offset
+        except StandsStillError as error:
+            latest = _known((await self.list_offsets(OffsetSpec.LATEST, [partition]))[partition])
+            if latest < end:
+                raise  # The log has lost its tail meanwhile.
+            raise TransientKafkaError(
+                f"{partition}: a transaction stayed open for {OPEN_SECONDS:g} s, before offset {latest}",
+                reason="POSITIONS_UNSTABLE",
+                metadata={"topic": self.topic},
+            ) from error
         # A last stable offset is not enough: a transaction whose end was lost is open again, and hides old
         # records.
-        if offset >= self._read_again_to.get(partition.partition, offset + 1):
-            del self._read_again_to[partition.partition]
-            self.newest.was_read_again(partition.partition)
+        if offset >= self._read_again_to.get(number, offset + 1):
+            del self._read_again_to[number]
+            self.newest.was_read_again(number)
+
+    def _take_all(self, records: Iterable[Record], number: int) -> None:
+        """Take what was fetched: of each key only the newest record is parsed, because a position is
+        superseded soon. Of claims and of keys with records that were given up each one counts."""
+        claim_key = control_key(self.source_alias, "claim")
+        kept: dict[tuple[bytes | None, int], Record] = {}
+        for record in records:
+            key = record.key
+            if not self.newest.is_superseded(
+                key, number, record.timestamp_ms, partition_count=self.partition_count
+            ):
+                is_single = key is None or key == claim_key or self.retractions.concern(key)
+                kept[key, record.offset if is_single else -1] = record
+        for record in kept.values():
+            self._apply(record, number)
+
+    def _subject(self, key: bytes | None) -> TopicPartition | None:
+        """The partition of a position of this flow; None for every other record."""
+        known = self._subjects.get(key or b"")
+        if known is None:
+            decoded = decode_source_offset_key(key, connector=self.connector_name)
+            if key is not None and decoded is not None and decoded.cluster == self.source_alias:
+                known = self._subjects[key] = decoded.partition
+        return known
 
     def _apply(self, record: Record, number: int) -> None:
-        key = decode_source_offset_key(record.key, connector=self.connector_name)
+        self.parsed += 1
+        partition = self._subject(record.key)
         try:
             if record.key is not None:
                 if self.retractions.is_given_up(record.key, record.value):
                     self._ignored[record.key] = record, number
                     return
                 self._ignored.pop(record.key, None)
-            if key is not None and key.cluster == self.source_alias:
-                self._take(key.partition, decode_source_offset(record.value))
-                self.written_at_ms[key.partition] = record.timestamp_ms
-                self.written_at[key.partition] = number, record.offset
+            if partition is not None:
+                self._take(partition, decode_source_offset(record.value))
+                self.written_at_ms[partition] = record.timestamp_ms
+                self.written_at[partition] = number, record.offset
             elif (identity := parse_gap_identity(self.source_alias, record.key)) is not None:
                 self._take_gap(identity, record)
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:
@@ -196,8 +222,8 @@ class PositionsLog:
                 # A pause or a loss that cannot be parsed must not be ignored.
                 raise
             log.warning("position_unreadable", topic=self.topic, offset=record.offset, error=str(error))
-            if key is not None:
-                self.unreadable[key.partition] = str(error)
+            if partition is not None:
+                self.unreadable[partition] = str(error)
 
     def _take_control(self, control: ControlRecord) -> None:
         before = self.control.claim

@@ -31,6 +31,10 @@ class Retractions:
         values.add(value)
         self.due[key] = subject
 
+    def concern(self, key: bytes) -> bool:
+        """Whether a record with this key was given up."""
+        return key in self._given_up
+
     def is_given_up(self, key: bytes | None, value: bytes | None) -> bool:
         """Whether a record of the log was given up. Its key is then due again."""
         subject, values = self._given_up.get(key or b"", (None, frozenset()))

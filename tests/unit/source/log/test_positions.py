@@ -11,6 +11,7 @@ from twinlog.batches.header import read_batches
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import decode_batch
 from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
+from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import FetchedRecords, NewTopic, OffsetSpec
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
@@ -422,3 +423,86 @@ async def test_a_transaction_that_is_open_again_after_a_loss_brings_no_old_posit
     assert positions.known() == {A: 9, B: 7}
     log.stable = None
     assert await positions.refresh() == {A: 9, B: 7}
+
+
+@dataclass(slots=True)
+class SlowLog(Log):
+    """Each fetch brings one record, and takes so long."""
+
+    fetch_seconds: float = 30.0
+
+    async def fetch(
+        self, partition: TopicPartition, offset: int, *, max_wait_seconds: float, max_bytes: int = 1 << 20
+    ) -> FetchedRecords:
+        await pause(self.fetch_seconds)
+        return FetchedRecords(
+            records=self.records[offset : offset + 1],
+            next_offset=offset + 1,
+            log_start_offset=0,
+            high_watermark=len(self.records),
+        )
+
+
+async def test_a_long_log_is_read_for_as_long_as_it_takes() -> None:
+    log = SlowLog()
+    for position in range(1, 100):
+        log.store(A, encode_source_offset(position))
+    assert await positions_log(log).refresh() == {A: 99}
+
+
+async def test_a_transaction_that_stays_open_is_named() -> None:
+    log = Log(stable=1, stable_after_fetches=10_000)
+    log.store(A, encode_source_offset(5))
+    log.store(A, encode_source_offset(9))
+    positions = positions_log(log)
+    with pytest.raises(TransientKafkaError, match="a transaction stayed open for 60 s") as unstable:
+        await positions.refresh()
+    assert unstable.value.reason == "POSITIONS_UNSTABLE"
+    log.stable = None
+    assert await positions.refresh() == {A: 9}
+
+
+async def test_a_leader_that_shows_less_is_not_taken_for_an_open_transaction(target: Target) -> None:
+    """Nobody has to be fenced for that."""
+    for position in range(1, 9):
+        await target.store(A, position)
+    await target.positions.refresh()
+
+    def tell_more(call: Call) -> None:
+        if call.arguments["spec"] is OffsetSpec.LATEST:
+            call.result[TOPIC] += 5
+            undo()
+
+    undo = target.cluster.intercept("list_offsets", tell_more, after=True)
+    with pytest.raises(TransientKafkaError, match="returned no records from offset 8 on") as short:
+        await target.positions.refresh()
+    assert short.value.reason == "KAFKA_UNAVAILABLE"
+    assert await target.positions.refresh() == {A: 8}
+
+
+async def test_of_what_a_fetch_brings_only_the_newest_record_of_each_key_is_parsed() -> None:
+    log = Log()
+    for position in range(1, 1000):
+        log.store(A, encode_source_offset(position))
+        log.store(B, encode_source_offset(position + 7))
+    positions = positions_log(log)
+    assert await positions.refresh() == {A: 999, B: 1006}
+    assert positions.parsed == 2
+    assert positions.written_at == {A: (0, 1996), B: (0, 1997)}
+
+
+async def test_a_record_that_was_given_up_hides_no_earlier_one_of_the_same_fetch(target: Target) -> None:
+    await target.record(PAUSED)
+    lifted = control_key("A", "pause")
+    target.positions.retractions.give_up(("pause", None, None), lifted, None)
+    await target.put(lifted, None)
+    await target.positions.refresh()
+    assert target.positions.control.pauses == {(None, None): PAUSED}
+
+
+async def test_each_claim_of_a_fetch_counts(target: Target) -> None:
+    for instance in ("1", "2", "3"):
+        await target.record(ClaimFact(instance=instance, at_ms=1))
+    await target.positions.refresh()
+    control = target.positions.control
+    assert [claim.instance for claim in (control.former_claim, control.claim) if claim] == ["2", "3"]
