@@ -165,8 +165,9 @@ class PreservedRig:
         """A task that copies; at the end it is told to stop, or is gone with what it has in flight."""
         self.tasks += 1
 
-        async def go_on() -> None:
-            """It may."""
+        async def go_on() -> Mapping[TopicPartition, int]:
+            """It may, from where it was."""
+            return {}
 
         async with open_copier(
             setup_of(self.prepare()),

@@ -87,10 +87,7 @@ async def copying(source: DataClientPool, target: DataClientPool, topic: str) ->
     async def take_over(_committed: Collection[TopicPartition]) -> None:
         return None
 
-    async def ask_driver() -> None:
-        return None
-
-    async def read_positions() -> Mapping[TopicPartition, int]:
+    async def ask_driver() -> Mapping[TopicPartition, int]:
         return {}
 
     async with open_fetcher(source) as fetcher, asyncio.TaskGroup() as group:
@@ -116,7 +113,6 @@ async def copying(source: DataClientPool, target: DataClientPool, topic: str) ->
             take_over=take_over,
             open_transport=lambda: ExactlyOnce(target, (f"{remote}-0", f"{remote}-1"), settings),
             ask_driver=ask_driver,
-            read_positions=read_positions,
             syncs=OffsetSyncs(
                 topic="",
                 session=nothing,

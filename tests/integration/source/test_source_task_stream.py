@@ -2,7 +2,7 @@
 is not run again."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,8 +53,8 @@ class Host:
     async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
         return Start()
 
-    async def reopened(self, epoch: Epoch, slot: Slot) -> None:
-        """It may continue."""
+    async def reopened(self, epoch: Epoch, slot: Slot) -> Mapping[TopicPartition, int]:
+        return {}
 
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         """Nothing is kept."""

@@ -24,6 +24,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import structlog
 
@@ -51,7 +52,6 @@ from twinlog_source.log.outcomes import (
     verdict_of_copy,
     verdict_of_positions,
 )
-from twinlog_source.log.positions import PositionsLog
 
 FETCH_MAX_BYTES = 4 << 20
 TAIL_OFFSETS = 10_000
@@ -67,12 +67,28 @@ log = structlog.get_logger(__name__)
 Hanging = Mapping[TopicPartition, Sequence[OpenTransaction]]
 
 
+class PositionsPlace(Protocol):
+    """Where the positions of the flow are stored, and under which keys."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition_count(self) -> int: ...
+
+    @property
+    def source_alias(self) -> str: ...
+
+    @property
+    def connector_name(self) -> str: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class TakeOver:
     """Takes over transactional ids on the target; for one task at a time."""
 
     session: DataClientPool
-    positions: PositionsLog
+    positions: PositionsPlace
     target_topic: Callable[[str], str | None]
     """Maps a source topic to its copy, if known."""
     timeout_seconds: float

@@ -2,7 +2,7 @@
 initialises before it reports Prepared."""
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from twinlog.batches import CopyPolicy
@@ -20,10 +20,8 @@ from twinlog.kafka.raw import (
     prepare_to_produce,
 )
 from twinlog.kafka.raw.delete_records import delete_records
-from twinlog.kafka.reader import KafkaLogReader
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.log.hanging import TakeOver
-from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.fillers import ChosenFiller, HoleFiller
@@ -62,7 +60,7 @@ async def open_copier(
     *,
     slot: int,
     clock: Clock,
-    ask_driver: Callable[[], Awaitable[None]],
+    ask_driver: Callable[[], Awaitable[Mapping[TopicPartition, int]]],
     may_write: Callable[[], bool],
 ) -> AsyncIterator[Copier]:
     """Open a task's clients; its transactional ids are initialised (and so fenced) before this yields.
@@ -97,7 +95,12 @@ async def open_copier(
             clock=clock,
         )
         target_reads = session("target_consumer", flow.target)
-        positions = _positions_log(setup, flow, target_reads)
+        positions_topic = PositionsTopic(
+            topic=setup.positions_topic,
+            partition_count=setup.positions_partition_count,
+            source_alias=flow.source,
+            connector_name=setup.connector_name,
+        )
         fetching = fetch_options(properties["source_consumer"], alias=flow.source)
         copies: dict[TopicPartition, PartitionCopy] = {}
         policies: dict[TopicPartition, CopyPolicy] = {}
@@ -114,7 +117,7 @@ async def open_copier(
 
         take_over = TakeOver(
             session=target,
-            positions=positions,
+            positions=positions_topic,
             target_topic=dict(zip(setup.source_topics, setup.target_topics, strict=True)).get,
             timeout_seconds=CALL_TIMEOUT_SECONDS,
             transaction_timeout_seconds=settings.transaction_timeout_seconds,
@@ -144,19 +147,13 @@ async def open_copier(
         )
         spans = TaskSpans.of(flow, slot, traceparent=setup.traceparent, clock=clock)
         target_writer = TargetWriter(
-            positions_topic=PositionsTopic(
-                topic=setup.positions_topic,
-                partition_count=setup.positions_partition_count,
-                source_alias=flow.source,
-                connector_name=setup.connector_name,
-            ),
+            positions_topic=positions_topic,
             source_reader=source_reader,
             copies=copies,
             by_target=by_target,
             take_over=take_over_ids,
             open_transport=open_transport,
             ask_driver=ask_driver,
-            read_positions=positions.refresh,
             syncs=syncs,
             clock=clock,
             random=random.random,
@@ -289,21 +286,4 @@ def _preserved_copies(
         clock=clock,
         flush_seconds=int(setup.settings["offset.flush.interval.ms"]) / 1000,
         fill_after_seconds=setup.lease_seconds + settings.request_timeout_seconds,
-    )
-
-
-def _positions_log(setup: TaskSetup, flow: Flow, session: DataClientPool) -> PositionsLog:
-    reader = KafkaLogReader(
-        session,
-        fetch_options(setup.clients["target_consumer"], alias=flow.target),
-        read_committed=True,
-        timeout_seconds=CALL_TIMEOUT_SECONDS,
-    )
-    return PositionsLog(
-        list_offsets=lambda spec, partitions: list_offsets(session, spec, partitions),
-        reader=reader,
-        topic=setup.positions_topic,
-        partition_count=setup.positions_partition_count,
-        source_alias=flow.source,
-        connector_name=setup.connector_name,
     )

@@ -1,8 +1,10 @@
 """The driver's commands to its tasks, as values. `driver/stream/worker_messages.py` converts them to
 messages."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from twinlog.model import TopicPartition
 from twinlog_source.partitions.assignments import Assignment
 from twinlog_source.partitions.shares import NO_DEBT, LimitDebt, SlotLimits
 from twinlog_source.task.orders import Reposition, SetPaused, WithdrawReposition
@@ -24,6 +26,8 @@ class Resume:
     reason: str = ""
     """Why the task must not continue; empty = it may."""
     message: str = ""
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """What the log says of its partitions, read after the ids were initialised again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

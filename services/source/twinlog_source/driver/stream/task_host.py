@@ -1,5 +1,6 @@
 """The driver's side of the tasks' control streams: provides settings and start positions, takes reports."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -58,12 +59,15 @@ class TaskHost:
         log.info("task_rejoined", flow=str(epoch.flow), epoch=epoch.number, slot=slot.index)
         return self.start(epoch, slot)
 
-    async def reopened(self, epoch: Epoch, slot: Slot) -> None:
+    async def reopened(self, epoch: Epoch, slot: Slot) -> Mapping[TopicPartition, int]:
         try:
+            # This reads the log to the end that it has now: whatever the ids had in flight is decided there.
             await self.state.confirm()
         finally:
             slot.heard_at = self.clock.monotonic()
         self._require_right(epoch)
+        known = self.state.positions.known()
+        return {partition: known[partition] for partition in slot.partitions if partition in known}
 
     def _require_right(self, epoch: Epoch) -> None:
         self.state.ownership.require_claim()

@@ -142,7 +142,13 @@ def command_message(command: TaskCommand) -> pb.WorkerCommand:
             )
             return pb.WorkerCommand(start=start)
         case Resume():
-            return pb.WorkerCommand(resume=pb.Resume(reason=command.reason, message=command.message))
+            positions = (
+                pb.StoredPosition(partition=partition_message(partition), position=position)
+                for partition, position in command.positions.items()
+            )
+            return pb.WorkerCommand(
+                resume=pb.Resume(reason=command.reason, message=command.message, positions=positions)
+            )
         case SetPaused():
             named = map(partition_message, command.partitions)
             return pb.WorkerCommand(set_paused=pb.SetPaused(partitions=named, paused=command.paused))

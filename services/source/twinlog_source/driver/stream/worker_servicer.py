@@ -10,7 +10,7 @@ from twinlog import __version__
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.errors import NotFoundError, StateError, TwinlogError
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.first_messages import FirstMessages
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
@@ -43,8 +43,9 @@ class WorkerHost(Protocol):
         it."""
         ...
 
-    async def reopened(self, epoch: Epoch, slot: Slot) -> None:
-        """A running task has initialised its ids again. Raises TwinlogError when it must not continue."""
+    async def reopened(self, epoch: Epoch, slot: Slot) -> Mapping[TopicPartition, int]:
+        """A running task has initialised its ids again: read the positions of its partitions. Raises
+        TwinlogError when it must not continue."""
         ...
 
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None: ...
@@ -200,9 +201,8 @@ class _Conversation:
                 self._slot.waits_for_driver = False
 
     async def _reopened(self) -> None:
-        answer = Resume()
         try:
-            await self._host.reopened(self._epoch, self._slot)
+            answer = Resume(positions=await self._host.reopened(self._epoch, self._slot))
         except TwinlogError as error:
             answer = Resume(reason=error.reason, message=str(error))
         if self._is_served:

@@ -99,6 +99,11 @@ def reposition_of(told: pb.Reposition) -> Reposition:
     )
 
 
+def positions_of(told: pb.Resume) -> dict[TopicPartition, int]:
+    """The stored positions of the task's partitions."""
+    return {_partition(each.partition): each.position for each in told.positions}
+
+
 def withdrawal_of(told: pb.WithdrawReposition) -> WithdrawReposition:
     return WithdrawReposition(partition=_partition(told.partition), number=told.id)
 

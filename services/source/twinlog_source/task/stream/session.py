@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.clock import Clock, SystemClock
 from twinlog.errors import FatalKafkaError, TransientKafkaError, TwinlogError
 from twinlog.kafka.deadline import pause
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.reasons import EndReason
@@ -34,6 +35,7 @@ from twinlog_source.task.stream.driver_lease import DriverLease
 from twinlog_source.task.stream.order_messages import (
     limits_of,
     pause_of,
+    positions_of,
     reposition_of,
     setup_of,
     start_of,
@@ -222,8 +224,9 @@ class TaskConnection:
                 f"the control stream broke: {error.code().name}",
             )
 
-    async def _ask_driver(self, stream: Any) -> None:
-        """Ask whether the task may continue; the lease bounds the wait. Raises KafkaError: refused."""
+    async def _ask_driver(self, stream: Any) -> Mapping[TopicPartition, int]:
+        """Ask whether the task may continue, and what the log says of its partitions; the lease bounds the
+        wait. Raises KafkaError: refused."""
         self._resume = asyncio.get_running_loop().create_future()
         if self._stop.is_set():
             raise TransientKafkaError("the epoch was told to end", reason=EndReason.EPOCH_OVER)
@@ -235,6 +238,7 @@ class TaskConnection:
         if answer.reason:
             kind = FatalKafkaError if answer.reason == FENCED else TransientKafkaError
             raise kind(answer.message, reason=answer.reason)
+        return positions_of(answer)
 
     def _may_write(self) -> bool:
         return self._lease is not None and self._lease.holds(self.clock.monotonic())

@@ -4,9 +4,10 @@ sent.
 Invariant A: a partition's `committed` moves only after the commit of the round with its data was
 acknowledged.
 Invariant B: after a failure nothing of the failed round counts: a new transport fences its ids, and every
-position is read from the target's log.
+position is what the target's log says after that.
 Invariant C: after the ids were initialised again, nothing is sent before the driver allows it. A task that
-was silent for long may have been replaced, and its new ids would fence the present owner.
+was silent for long may have been replaced, and its new ids would fence the present owner. The driver, which
+follows the log anyway, answers with the positions.
 Invariant D: `run` and then `store_rest` return only when every position is certain and on the log. Otherwise
 they raise, and the driver must read the log.
 Invariant E: a round is committed only after the previous round: a position never includes records of a lost
@@ -66,10 +67,9 @@ class TargetWriter:
     """Fence previous holders of the transactional ids and end their hanging transactions. The argument lists
     target partitions whose hanging transaction is known to have committed. Raises KafkaError."""
     open_transport: Callable[[], Transport]
-    ask_driver: Callable[[], Awaitable[None]]
-    """Ask whether this task still copies for its driver, after its ids were initialised again. Raises
-    KafkaError when not; PRODUCER_FENCED is final."""
-    read_positions: Callable[[], Awaitable[Mapping[TopicPartition, int]]]
+    ask_driver: Callable[[], Awaitable[Mapping[TopicPartition, int]]]
+    """Ask whether this task still copies for its driver, after its ids were initialised again; the answer is
+    what the log says then of its partitions. Raises KafkaError when it does not; PRODUCER_FENCED is final."""
     syncs: OffsetSyncs
     clock: Clock
     random: Callable[[], float]
@@ -156,8 +156,7 @@ class TargetWriter:
             try:
                 if self._transport is None:
                     await self.open()
-                    await self.ask_driver()
-                    await self._resume_from_log()
+                    self._resume(await self.ask_driver())
                     self.source_reader.wake()
                 assert self._transport is not None
                 self.target_problem = None
@@ -378,9 +377,8 @@ class TargetWriter:
                     wait_seconds=retry_wait(copy.failures, jitter),
                 )
 
-    async def _resume_from_log(self) -> None:
+    def _resume(self, log_says: Mapping[TopicPartition, int]) -> None:
         """The ids are initialised again and the failed round is over: continue from the log's positions."""
-        log_says = await self.read_positions()
         for copy, position in self.positions.resume(log_says):
             copy.restart_at(position)
         self._store_now = self.positions.is_behind

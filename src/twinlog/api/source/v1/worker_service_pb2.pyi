@@ -860,23 +860,59 @@ class Resume(_message.Message):
 
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    POSITIONS_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
     """Stable reason of the refusal; empty = continue."""
     message: _builtins.str
     """In words."""
+    @_builtins.property
+    def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoredPosition]:
+        """What the log says of the task's partitions, read after its ids were initialised again; those without a
+        position are left out.
+        """
+
     def __init__(
         self,
         *,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
+        positions: _abc.Iterable[Global___StoredPosition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "positions", b"positions", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Resume: _TypeAlias = Resume  # noqa: Y015
+
+@_typing.final
+class StoredPosition(_message.Message):
+    """StoredPosition is the next offset to copy of one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    position: _builtins.int
+    """Offset on the source."""
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Source topic and partition."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        position: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoredPosition: _TypeAlias = StoredPosition  # noqa: Y015
 
 @_typing.final
 class Alive(_message.Message):

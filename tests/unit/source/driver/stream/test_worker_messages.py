@@ -209,6 +209,10 @@ def test_a_foreign_record_may_claim_any_time() -> None:
             pb.WorkerCommand(resume=pb.Resume(reason="FENCED", message="by another")),
         ),
         (
+            Resume(positions={P: 7}),
+            pb.WorkerCommand(resume=pb.Resume(positions=[pb.StoredPosition(partition=NAMED, position=7)])),
+        ),
+        (
             SetPaused(partitions=(P,), paused=True),
             pb.WorkerCommand(set_paused=pb.SetPaused(partitions=[NAMED], paused=True)),
         ),

@@ -3,7 +3,7 @@ of tasks, which hear their driver."""
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -98,8 +98,8 @@ class Host:
     async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
         return Start()
 
-    async def reopened(self, epoch: Epoch, slot: Slot) -> None:
-        """It may continue."""
+    async def reopened(self, epoch: Epoch, slot: Slot) -> Mapping[TopicPartition, int]:
+        return {}
 
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         """Nothing is kept."""

@@ -35,7 +35,7 @@ async def test_a_position_set_meanwhile_stands_against_what_the_log_says_of_the_
     rig = WriterRig()
     rig.target.commit_failures = [(away(), True)]
     rig.fetched(GOOD, 3)
-    reading = rig.target_writer.read_positions
+    reading = rig.target_writer.ask_driver
 
     async def moved_meanwhile() -> Mapping[TopicPartition, int]:
         if rig.target.committed:
@@ -43,7 +43,7 @@ async def test_a_position_set_meanwhile_stands_against_what_the_log_says_of_the_
             rig.target_writer.store_soon(GOOD)
         return await reading()
 
-    rig.target_writer.read_positions = moved_meanwhile
+    rig.target_writer.ask_driver = moved_meanwhile
     await rig.run_until(lambda: rig.target_writer.committed_rounds == 1)
     assert rig.copies[GOOD].committed == 1
     assert rig.target_writer.is_stored(GOOD)

@@ -124,10 +124,7 @@ def writer_to(target: Target, clock: Clock) -> TargetWriter:
     async def take_over(committed: Collection[TopicPartition]) -> None:
         return None
 
-    async def ask_driver() -> None:
-        return None
-
-    async def read_positions() -> Mapping[TopicPartition, int]:
+    async def ask_driver() -> Mapping[TopicPartition, int]:
         return dict(target.positions)
 
     reader = SourceReader(
@@ -151,7 +148,6 @@ def writer_to(target: Target, clock: Clock) -> TargetWriter:
         take_over=take_over,
         open_transport=lambda: FarTransport(target),
         ask_driver=ask_driver,
-        read_positions=read_positions,
         syncs=OffsetSyncs(
             topic="", session=nothing, settings=nothing, paced=paced_syncs(100, flush_seconds=60), clock=clock
         ),

@@ -165,7 +165,7 @@ class Copying:
         async def take_over(_committed: Collection[TopicPartition]) -> None:
             return None
 
-        async def read_positions() -> Mapping[TopicPartition, int]:
+        async def ask_driver() -> Mapping[TopicPartition, int]:
             return {}
 
         def committed(_sent: list[TopicPartition], seconds: float) -> None:
@@ -180,8 +180,7 @@ class Copying:
             by_target={TopicPartition(c.target_topic, c.partition.partition): c for c in copies.values()},
             take_over=take_over,
             open_transport=lambda: LimitedTransport(self.quota, committed),
-            ask_driver=nothing,
-            read_positions=read_positions,
+            ask_driver=ask_driver,
             syncs=OffsetSyncs(
                 topic="",
                 session=nothing,

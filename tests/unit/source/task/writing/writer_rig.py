@@ -155,7 +155,6 @@ class WriterRig:
             take_over=self.take_over,
             open_transport=lambda: FakeTransport(self.target, self.ends),
             ask_driver=self.ask_driver,
-            read_positions=self.read_positions,
             syncs=OffsetSyncs(
                 topic="",
                 session=nothing,
@@ -170,12 +169,10 @@ class WriterRig:
     async def take_over(self, committed: Collection[TopicPartition]) -> None:
         self.taken_over.append((self.target.opened, set(committed)))
 
-    async def ask_driver(self) -> None:
+    async def ask_driver(self) -> Mapping[TopicPartition, int]:
         self.asked += 1
         if self.refusals:
             raise self.refusals.pop(0)
-
-    async def read_positions(self) -> Mapping[TopicPartition, int]:
         return dict(self.target.positions)
 
     def found_a_fault(self, partition: TopicPartition) -> None:

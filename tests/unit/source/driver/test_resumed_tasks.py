@@ -1,0 +1,64 @@
+"""A task that initialised its ids again continues where the log says, as its driver reads it after that."""
+
+import asyncio
+from typing import Any
+
+from twinlog.model import Record, TopicPartition
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.driver.epoch import Epoch
+from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.state import FlowState
+from twinlog_source.driver.stream.task_host import TaskHost
+from twinlog_source.driver.stream.task_settings import TaskSettings
+from unit.source.flow_rig import POSITIONS, FlowRig, P
+
+OTHER = TopicPartition("t", 1)
+
+
+def position_of(partition: TopicPartition, position: int) -> tuple[TopicPartition, Record]:
+    key = source_offset_key("A", partition)
+    place = TopicPartition(POSITIONS, partition_for_key(key, 25))
+    return place, Record(offset=0, timestamp_ms=1, key=key, value=encode_source_offset(position))
+
+
+def host_of(state: FlowState, rig: FlowRig) -> TaskHost:
+    unasked: Any = None
+    return TaskHost(
+        state=state,
+        tasks=TaskSettings(flow=state.flow),
+        jobs=EpochJobs(flow=state.flow.flow, runner=unasked, instruments=unasked, clock=rig.clock),
+        instruments=unasked,
+        clock=rig.clock,
+    )
+
+
+async def test_what_the_failed_round_committed_after_all_is_in_the_answer(rig: FlowRig) -> None:
+    """The answer to its commit was lost. The coordinator has decided when the ids are initialised again, and
+    its markers may come a moment later: the driver waits for them."""
+    state = await rig.owner("twinlog.offsets = translated")
+    epoch = Epoch(flow=state.flow.flow, number=1, plan=((P,), (OTHER,)))
+    place, record = position_of(P, 7)
+    lost = rig.target.append_transaction(place, [record], Transaction.OPEN)
+    rig.target.append_transaction(*_committed(OTHER, 3))
+    reading = asyncio.Event()
+
+    def waits(call: Call) -> None:
+        if call.arguments["partition"] == place:
+            reading.set()
+
+    rig.target.intercept("fetch", waits)
+    async with asyncio.TaskGroup() as group:
+        answer = group.create_task(
+            host_of(state, rig).reopened(epoch, epoch.slots[0]), name="answer the task"
+        )
+        await reading.wait()
+        rig.target.finish_transaction(place, lost, Transaction.COMMITTED)
+    assert answer.result() == {P: 7}, "and nothing of other tasks' partitions"
+
+
+def _committed(partition: TopicPartition, position: int) -> tuple[TopicPartition, list[Record], Transaction]:
+    place, record = position_of(partition, position)
+    return place, [record], Transaction.COMMITTED
