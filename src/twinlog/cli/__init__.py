@@ -92,6 +92,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.source.gaps:gaps_command",
         summary="Show or acknowledge source offsets that are missing on the target.",
     ),
+    "foreign": LazyCommand(
+        target="twinlog.cli.source.foreign:foreign_command",
+        summary="Show or acknowledge records that others wrote into copies.",
+    ),
     "verify": LazyCommand(
         target="twinlog.cli.verify.command:verify_command",
         summary="Compare the copies of a flow with their source, and list the differences.",

@@ -68,8 +68,14 @@ FLOWS: Final = ReasonGroup(
             "nothing just after the start; later see the reasons of the clusters in `twinlog status`",
         ),
         OwnReason(
+            "INSECURE",
+            "the port of a service is open to other machines without TLS or without authentication"
+            " (`twinlog.insecure`)",
+            "docs/security.md has the settings for both",
+        ),
+        OwnReason(
             "FALLING_BEHIND",
-            "`twinlog ui`: the lag is above 30 s and grows",
+            "the lag of partitions that run, and are not delayed on purpose, is above 30 s and grows",
             "`twinlog partitions` shows which partitions lag; give the source service more"
             " cores, and raise `twinlog.max.slots` and `tasks.max` if they are below the number of cores",
         ),

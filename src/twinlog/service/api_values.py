@@ -47,4 +47,5 @@ def cluster_message(status: ClusterStatus) -> types_pb2.ClusterStatus:
         reason=status.reason,
         message=status.message,
         as_of=timestamp(status.as_of_ms) if status.as_of_ms else None,
+        since=timestamp(status.since_ms) if status.since_ms else None,
     )

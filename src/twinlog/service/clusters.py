@@ -56,6 +56,8 @@ class ClusterStatus:
     """Wall-clock milliseconds of the last probe; 0 before the first."""
     cluster_id: str | None = None
     """Kafka's cluster id as last seen; kept while the cluster is away."""
+    since_ms: int = 0
+    """Wall-clock milliseconds since when it has not been reachable; 0 when it is, or was not asked yet."""
 
 
 def probe_interval_seconds(clusters: int) -> float:
@@ -172,7 +174,7 @@ class Clusters:
             await wait_or_stop(stop, seconds)
 
     async def _look_at(self, alias: ClusterAlias) -> ClusterStatus:
-        known_id = self._statuses[alias].cluster_id
+        known = self._statuses[alias]
         try:
             cluster = await self._probe_connection(alias)
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS + _TIMEOUT_MARGIN_SECONDS):
@@ -185,13 +187,15 @@ class Clusters:
             return ClusterStatus(
                 alias=alias, reachable=True, as_of_ms=self._clock.now_ms(), cluster_id=cluster_id
             )
+        now_ms = self._clock.now_ms()
         return ClusterStatus(
             alias=alias,
             reachable=False,
             reason=reason,
             message=message,
-            as_of_ms=self._clock.now_ms(),
-            cluster_id=known_id,
+            as_of_ms=now_ms,
+            cluster_id=known.cluster_id,
+            since_ms=known.since_ms or now_ms,
         )
 
     async def _probe_connection(self, alias: ClusterAlias) -> KafkaCluster:

@@ -58,6 +58,7 @@ OPERATORS = {
     "ResumeReplication",
     "SetThrottle",
     "AcknowledgeGaps",
+    "AcknowledgeForeignWrites",
     "ApplySync",
     "CancelMove",
 }

@@ -14,9 +14,10 @@ from twinlog.cli.status.view import (
     cluster_cells,
     flow_cells,
     in_force_cells,
-    note_cells,
+    issue_cells,
     service_cells,
 )
+from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.errors import ConfigError, WireFormatError
 from twinlog.model import Record, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy
@@ -227,16 +228,18 @@ def test_notes_gather_every_reason() -> None:
     status.flows["A->B"].notes.append(Note(service="configsync", reason="SAME_CLUSTER", message="same"))
     status.clusters["B"] = ClusterRow(
         alias="B",
+        seen_by={"source": False, "checkpoint": False, "configsync": True},
         notes=[
             Note(service=service, reason="KAFKA_UNAVAILABLE", message="away")
             for service in ("source", "checkpoint")
         ],
     )
 
-    assert note_cells(status) == [
-        ("heartbeat", "twinlog status", "PEER_UNAVAILABLE", "refused"),
-        ("A->B", "configsync", "SAME_CLUSTER", "same"),
-        ("B", "source, checkpoint", "KAFKA_UNAVAILABLE", "away"),
+    assert issue_cells(verdict_of(status)) == [
+        ("A->B", "SAME_CLUSTER", "configsync: same"),
+        ("B", "KAFKA_UNAVAILABLE", "checkpoint, source: away"),
+        ("heartbeat", "PEER_UNAVAILABLE", "refused"),
+        ("A->B", "PAUSED", "1 partition is PAUSED (`twinlog partitions 'A->B' --trouble`)"),
     ]
     assert not status.all_serving
     assert service_cells(status.services[1]) == ("heartbeat", "h:2", "DOWN", "-", "-")
@@ -247,7 +250,7 @@ def test_a_port_that_is_open_to_everybody_is_said_in_each_status() -> None:
     status.services.append(
         ServiceRow(name="heartbeat", endpoint="h:2", health="SERVING", security="insecure")
     )
-    (about, _, reason, message) = note_cells(status)[0]
+    (about, reason, message) = issue_cells(verdict_of(status))[-1]
     assert (about, reason) == ("heartbeat", "INSECURE")
     assert "twinlog.insecure" in message
     assert as_json(status)["services"][-1]["security"] == "insecure"

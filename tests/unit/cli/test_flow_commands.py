@@ -12,7 +12,7 @@ from twinlog.cli.common.flow_choice import chosen_flow, flow_of_file, required_f
 from twinlog.cli.common.location import load_config
 from twinlog.cli.common.times import parse_time
 from twinlog.cli.source.client import parse_bytes, parse_scope, who
-from twinlog.cli.source.gaps import Wish, _request, _wish
+from twinlog.cli.source.gaps import _request, flow_and_verb
 from twinlog.cli.source.positions import _known, _meant, _require_clear, _target, _title
 from twinlog.cli.source.throttle import _named as named_rate
 from twinlog.errors import ConfigError, NotFoundError
@@ -171,16 +171,15 @@ def test_positions_set_says_how_it_understood_a_time() -> None:
 
 
 def test_gaps_takes_a_flow_and_ack_takes_what_is_acknowledged() -> None:
-    assert _wish([], None) == Wish(acknowledge=False, flow=None)
-    assert _wish(["A->B"], None) == _wish([], "A->B") == Wish(acknowledge=False, flow="A->B")
-    wish = _wish(["ack", "A->B"], None)
-    assert wish == Wish(acknowledge=True, flow="A->B")
-    request = _request(wish, "orders", 3, 20, everything=False)
+    assert flow_and_verb([], None) == (None, False)
+    assert flow_and_verb(["A->B"], None) == flow_and_verb([], "A->B") == ("A->B", False)
+    assert flow_and_verb(["ack", "A->B"], None) == ("A->B", True)
+    request = _request("A->B", "orders", 3, 20, everything=False)
     assert (request.scope.source_topic, request.scope.partition, request.from_offset) == ("orders", 3, 20)
-    assert not _request(wish, "", None, None, everything=True).scope.source_topic
+    assert not _request("A->B", "", None, None, everything=True).scope.source_topic
     for words in (["orders"], ["A->B", "B->A"]):
         with pytest.raises(ConfigError, match="expected a flow"):
-            _wish(words, None)
+            flow_and_verb(words, None)
 
 
 @pytest.mark.parametrize(
@@ -191,4 +190,4 @@ def test_an_acknowledgement_that_leaves_open_what_is_meant_is_refused(
     topic: str, partition: int | None, begin: int | None, everything: bool
 ) -> None:
     with pytest.raises(ConfigError):
-        _request(Wish(acknowledge=True, flow="A->B"), topic, partition, begin, everything=everything)
+        _request("A->B", topic, partition, begin, everything=everything)

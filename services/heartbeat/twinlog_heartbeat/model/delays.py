@@ -243,7 +243,6 @@ class DelayTracker:
             return PathState.UNKNOWN, Reason.STARTING, "no heartbeat has been seen on the target yet"
         since = f"for {(steady_ms - newest) / 1000:.0f} s" if newest is not None else "since the start"
         message = (
-            f"heartbeats are written on {self.flow.source}, but none has reached {self.flow.target} {since}: "
-            f"`twinlog status` shows whether {self.flow} is paused, stalled, or does not copy heartbeats"
+            f"heartbeats are written on {self.flow.source}, but none has reached {self.flow.target} {since}"
         )
         return PathState.SILENT, Reason.HEARTBEAT_MISSING, message

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.kafka.reasons import KafkaReason
@@ -12,13 +13,18 @@ from twinlog.verify.standing import ProofStanding
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Move
 from twinlog_source.driver.stream.worker_messages import lane_message, state_message
+from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.backlog import backlog_of
 from twinlog_source.partitions.equal_offsets import translated_since
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, standing_of
 from twinlog_source.partitions.states import PartitionState
+from twinlog_source.reasons import HELD
 from twinlog_source.task.stream.foreign_write_messages import foreign_write_message
+
+_MOST_FOREIGN = 5
+"""So many copies with foreign records are named."""
 
 
 def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.FlowStatus:
@@ -48,6 +54,10 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         throttles=throttles(driver),
         lag_records=backlog.records,
         caught_up_in=duration(backlog.caught_up_in_seconds),
+        falls_behind_per_second=backlog.falls_behind_per_second,
+        delay=duration(facts.delay_seconds or None),
+        foreign_partitions=[partition_message(row.partition) for row in _most_foreign(told)],
+        offsets_lost_by_reason=Counter(copy.reason for row, _ in told if _lost_offsets(copy := row.copy)),
     )
     if backlog.began_at is not None:
         status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(backlog.began_at)))
@@ -153,6 +163,15 @@ def gap_message(flow: Flow, gap: Gap) -> pb.LedgerGap:
     )
 
 
+def foreign_message(row: PartitionRow) -> pb.ForeignCopy:
+    write = row.foreign_write
+    return pb.ForeignCopy(
+        partition=partition_message(row.partition),
+        records=row.foreign_records,
+        last=None if write is None else foreign_write_message(write),
+    )
+
+
 def change_message(move: Move) -> pb.PositionChange:
     return pb.PositionChange(
         partition=partition_message(move.partition),
@@ -211,7 +230,7 @@ def _most_frequent_trouble(
     troubled = [
         (row, standing)
         for row, standing in told
-        if standing.reason and standing.state != PartitionState.PAUSED
+        if standing.reason not in ("", *HELD) and standing.state != PartitionState.PAUSED
     ]
     if not troubled:
         return "", ""
@@ -219,7 +238,18 @@ def _most_frequent_trouble(
     row, standing = next(each for each in troubled if each[1].reason == reason)
     others = "" if count == len(troubled) else f" ({len(troubled) - count} more for other reasons)"
     partitions = "1 partition" if count == 1 else f"{count} partitions"
-    return reason, f"{partitions}{others}: {row.partition}: {_words(driver, row, standing)}"
+    return reason, f"{partitions}{others}, such as {row.partition}: {_words(driver, row, standing)}"
+
+
+def _most_foreign(told: Iterable[tuple[PartitionRow, PartitionStanding]]) -> list[PartitionRow]:
+    """The copies into which others wrote most."""
+    found = [row for row, _ in told if row.foreign_records]
+    return sorted(found, key=lambda row: (-row.foreign_records, row.partition))[:_MOST_FOREIGN]
+
+
+def _lost_offsets(copy: CopyFact | None) -> TypeGuard[CopyFact]:
+    """Whether the copy had the source's offsets and has its own now."""
+    return copy is not None and not copy.preserved and copy.since > 0
 
 
 def _scope(flow: Flow, topic: str | None, partition: int | None = None) -> pb.Scope:

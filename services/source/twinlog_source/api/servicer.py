@@ -20,6 +20,7 @@ from twinlog.service.grpc_server import Context
 from twinlog_source.api.messages import (
     change_message,
     flow_status,
+    foreign_message,
     gap_message,
     partition_status,
     pauses,
@@ -221,6 +222,19 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             before={"gaps": len(gaps), "first": [gap_message(flow, gap) for gap in unknown_before]},
             after={"gaps": len(gaps), "first": list(answer.gaps[:MOST_SHOWN])},
         )
+        return answer
+
+    async def AcknowledgeForeignWrites(  # noqa: N802
+        self, request: pb.AcknowledgeForeignWritesRequest, context: Context
+    ) -> pb.AcknowledgeForeignWritesResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        rows = operations.acknowledge_foreign_writes(
+            _subject(request.scope), by=caller_name(request.by, context), dry_run=request.dry_run
+        )
+        answer = pb.AcknowledgeForeignWritesResponse(copies=map(foreign_message, rows))
+        if not request.dry_run:
+            first = list(answer.copies[:MOST_SHOWN])
+            changed(before={"copies": len(rows), "first": first}, after={"copies": 0})
         return answer
 
     def _named(self, flow: types_pb2.Flow) -> FlowDriver:

@@ -1,9 +1,10 @@
-"""Operators' commands on a flow: pause, resume, throttle, acknowledge gaps. Each is stored before it takes
-effect."""
+"""Operators' commands on a flow: pause, resume, throttle, acknowledge gaps and foreign writes. Each is stored
+before it takes effect, but for the last: how many records others wrote is counted since the process started.
+"""
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -14,6 +15,8 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.subjects import Subject, partitions_of, require_owned, require_partitions
 from twinlog_source.log.facts import PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.events import ForeignAcknowledged
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.task.orders import SetPaused
 
 LEDGER_SECONDS = 8.0
@@ -135,6 +138,18 @@ class FlowOperations:
             raise NotFoundError(f"the ledger of {self.driver.flow} has no such gap", reason="GAP_UNKNOWN")
         log.info("gaps_acknowledged", flow=str(self.driver.flow), gaps=len(new), by=by)
         return sorted(new, key=lambda gap: gap.identity)
+
+    def acknowledge_foreign_writes(self, subject: Subject, *, by: str, dry_run: bool) -> list[PartitionRow]:
+        """Count foreign records from 0 again, unless `dry_run`; return the rows with such records, as they
+        were. Raises StateError, NotFoundError."""
+        table = self.driver.state.table
+        rows = [table.rows[each] for each in sorted(require_partitions(self.driver, subject))]
+        found = [replace(row) for row in rows if row.foreign_records]
+        if found and not dry_run:
+            for row in found:
+                table.apply(ForeignAcknowledged(partition=row.partition), self.clock.monotonic())
+            log.info("foreign_writes_acknowledged", flow=str(self.driver.flow), copies=len(found), by=by)
+        return found
 
     # -------------------------------------------------------------------------------------------------
 

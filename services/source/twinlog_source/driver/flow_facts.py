@@ -21,6 +21,7 @@ def flow_facts(
         positions_known=is_owned or is_followed,
         is_owned=is_owned,
         stalled_seconds=state.flow.settings.stalled_seconds,
+        delay_seconds=state.flow.settings.delay_seconds,
         source=state.flow.flow.source,
         is_paused=control.is_paused,
         is_limited=lambda partition: None in control.throttles or partition.topic in control.throttles,

@@ -37,9 +37,14 @@ class CatchUp:
     def seconds(self, lag_records: int, now: float) -> float | None:
         """Seconds until `lag_records` are copied; None while the lag does not shrink, or was observed for too
         short a time."""
+        pace = self.shrinks_per_second(now)
+        return lag_records / pace if pace is not None and pace > 0 else None
+
+    def shrinks_per_second(self, now: float) -> float | None:
+        """Records by which the lag becomes smaller each second, negative while it grows; None when it was
+        observed for too short a time."""
         seen = [each for each in list(self.sightings) if each[0] >= now - WINDOW_SECONDS]
         if len(seen) < 2 or seen[-1][0] - seen[0][0] < LEAST_SECONDS:
             return None
         (first, *before), (last, *after) = seen[0], seen[-1]
-        shrunk = (before[1] - before[0]) - (after[1] - after[0])
-        return lag_records * (last - first) / shrunk if shrunk > 0 else None
+        return ((before[1] - before[0]) - (after[1] - after[0])) / (last - first)

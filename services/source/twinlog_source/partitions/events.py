@@ -193,6 +193,13 @@ class TargetRecreated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignAcknowledged:
+    """Somebody knows of the foreign records in the copy: they are counted from 0 again."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetForgotten:
     """Another process owned the flow meanwhile: what is known of the copy may be about a former topic."""
 
@@ -320,6 +327,7 @@ PositionEvent = (
 )
 TargetEvent = (
     TargetRecreated
+    | ForeignAcknowledged
     | TargetForgotten
     | TargetChanged
     | TargetRemembered

@@ -100,7 +100,7 @@ class PartitionRow:
     foreign_write: ForeignWrite | None = None
     """The last foreign records that a task found in the copy."""
     foreign_records: int = 0
-    """Since the start of the process."""
+    """Since the start of the process, or since somebody acknowledged them."""
     records: Rate = field(default_factory=Rate)
     bytes: Rate = field(default_factory=Rate)
     lag_time: LagTime = field(default_factory=LagTime)

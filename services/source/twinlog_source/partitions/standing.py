@@ -47,6 +47,8 @@ class FlowFacts:
     is_owned: bool
     """Whether this process copies the flow. Otherwise the faults that it knows are old."""
     stalled_seconds: float
+    delay_seconds: float
+    """For how long records are held back on purpose."""
     source: str
     """Alias of the source cluster."""
     is_paused: Callable[[TopicPartition], bool]
@@ -125,21 +127,21 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> PartitionStanding:
         message=message,
         lag_records=lag,
         lag_seconds=lag_seconds,
-        caught_up_in_seconds=_caught_up_in(row, state, lag, lag_seconds, facts.now),
+        caught_up_in_seconds=_caught_up_in(row, state, lag, lag_seconds, facts),
         stalled_since=since,
     )
 
 
 def _caught_up_in(
-    row: PartitionRow, state: PartitionState, lag: int | None, lag_seconds: float | None, now: float
+    row: PartitionRow, state: PartitionState, lag: int | None, lag_seconds: float | None, facts: FlowFacts
 ) -> float | None:
     if lag == 0:
         return 0.0
     if lag is None or state != PartitionState.RUNNING:
         return None
-    if lag_seconds is not None and lag_seconds <= KEEPS_UP_SECONDS:
+    if lag_seconds is not None and lag_seconds <= KEEPS_UP_SECONDS + facts.delay_seconds:
         return 0.0
-    return row.catch_up.seconds(lag, now)
+    return row.catch_up.seconds(lag, facts.now)
 
 
 def _word(row: PartitionRow, facts: FlowFacts) -> tuple[PartitionState, str, str]:

@@ -21,6 +21,7 @@ from twinlog_source.partitions.events import (
     CopyEvent,
     CopyReread,
     CopyTranslated,
+    ForeignAcknowledged,
     LossRecorded,
     MoveBegun,
     Moved,
@@ -67,6 +68,7 @@ def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
             _change_copy(row, event)
         case (
             TargetRecreated()
+            | ForeignAcknowledged()
             | TargetForgotten()
             | TargetChanged()
             | TargetRemembered()
@@ -277,6 +279,8 @@ def _change_target(row: PartitionRow, event: TargetEvent) -> None:
             _forget_target(row)
         case TargetRecreated():
             _forget_target(row)
+            row.foreign_write, row.foreign_records = None, 0
+        case ForeignAcknowledged():
             row.foreign_write, row.foreign_records = None, 0
         case TargetChanged():
             row.target_end = row.target_checked = None

@@ -64,7 +64,7 @@ _OF_REASON: Final[Mapping[str, str]] = {
     "NOT_READY": _STATUS,
     "PAST_END": _EXPLAIN_GROUP,
     "UP_TO_DATE": _EXPLAIN_GROUP,
-    "GROUPS_NOT_TRANSLATED": _EXPLAIN_GROUP,
+    "GROUPS_NOT_TRANSLATED": _GROUPS,
     "MOVE_BLOCKED": "twinlog failover plan {flow}",
     "MOVE_IN_PROGRESS": "twinlog failover attach {flow}",
     "BACKLOG_NOT_COPIED": _PARTITIONS,

@@ -15,9 +15,14 @@ MOST_SHOWN = 10
 
 def undo_command(*words: str) -> str:
     """A command line such as `twinlog resume 'A->B'` that asks the same services as the running command."""
+    return f"{shlex.join(['twinlog', *words])} {same_services()}".rstrip()
+
+
+def same_services() -> str:
+    """The options with which another command asks the services that the running one asks."""
     file = GIVEN_FILE.get()
     places = [word for endpoint in GIVEN_ENDPOINTS.get() for word in ("--endpoint", endpoint)]
-    return shlex.join(["twinlog", *words, *places, *(("--config", file) if file else ())])
+    return shlex.join([*places, *(("--config", file) if file else ())])
 
 
 def undo_lines(commands: Sequence[str]) -> list[str]:

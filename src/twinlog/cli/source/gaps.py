@@ -1,7 +1,6 @@
 """`twinlog gaps`: source offsets that are missing on the target; `twinlog gaps ack` acknowledges them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,14 +38,6 @@ _COLUMNS = (
     Column(title="found"),
 )
 _ACKNOWLEDGED = Column(title="acknowledged")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """The request of a command line."""
-
-    acknowledge: bool
-    flow: str | None
 
 
 def gaps_command(
@@ -87,16 +78,16 @@ def gaps_command(
     Exit code 1 when the gaps of a flow are not known.
     """
     with reported_failures():
-        wish = _wish(words or [], flow)
-        if wish.acknowledge:
-            request = _request(wish, topic, partition, begin, everything=everything)
+        named, acknowledges = flow_and_verb(words or [], flow)
+        if acknowledges:
+            request = _request(named, topic, partition, begin, everything=everything)
             _print_acknowledged(run_async(_acknowledge(request, config, endpoint)), output)
             return
         if begin is not None:
             raise ConfigError("--from is for `twinlog gaps ack`", metadata={"key": "--from"})
         if partition is not None and not topic:
             raise ConfigError("--partition needs --topic", metadata={"key": "--partition"})
-        answer = run_async(_gaps(wish.flow, topic, config, endpoint))
+        answer = run_async(_gaps(named, topic, config, endpoint))
         gaps = [gap for gap in answer.gaps if partition in (None, gap.partition.partition)]
         hidden = [] if everything else [gap for gap in gaps if gap.acknowledged_by]
         _print([gap for gap in gaps if gap not in hidden], answer.unknown, len(hidden), output)
@@ -104,8 +95,8 @@ def gaps_command(
             raise _unknown(answer.unknown)
 
 
-def _wish(words: Sequence[str], option: str | None) -> Wish:
-    """Raises ConfigError."""
+def flow_and_verb(words: Sequence[str], option: str | None) -> tuple[str | None, bool]:
+    """The flow, and whether something is to be acknowledged. Raises ConfigError."""
     acknowledge = bool(words) and words[0] == ACK
     rest = words[1:] if acknowledge else words
     if len(rest) > 1 or (rest and not is_flow(rest[0])):
@@ -113,11 +104,11 @@ def _wish(words: Sequence[str], option: str | None) -> Wish:
             f"{' '.join(rest)}: expected a flow such as 'A->B' (in quotes), or ack and a flow",
             metadata={"key": "FLOW"},
         )
-    return Wish(acknowledge=acknowledge, flow=chosen_flow(rest[0] if rest else None, option))
+    return chosen_flow(rest[0] if rest else None, option), acknowledge
 
 
 def _request(
-    wish: Wish, topic: str, partition: int | None, begin: int | None, *, everything: bool
+    flow: str | None, topic: str, partition: int | None, begin: int | None, *, everything: bool
 ) -> pb2.AcknowledgeGapsRequest:
     """Raises ConfigError if the selection is not clear."""
     if everything == bool(topic):
@@ -127,7 +118,7 @@ def _request(
         )
     if begin is not None and partition is None:
         raise ConfigError("--from needs --partition", metadata={"key": "--from"})
-    scope = parse_scope(required_flow(wish.flow, None), topic, partition)
+    scope = parse_scope(required_flow(flow, None), topic, partition)
     return pb2.AcknowledgeGapsRequest(scope=scope, from_offset=begin, by=who())
 
 

@@ -8,10 +8,11 @@ from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_fail
 from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
+from twinlog.cli.common.undo import same_services
 
 if TYPE_CHECKING:
-    from twinlog.cli.status.check import Problem
     from twinlog.cli.status.rows import Status
+    from twinlog.cli.verdict.issues import Verdict
 
 _HELP = """Show every service, flow and cluster as they are now.
 
@@ -20,11 +21,17 @@ of this machine are used; --endpoint sets one directly. `?` means not known now,
 
 Exit codes: 0 all services serve; 1 a service does not; 2 wrong usage.
 
---check is a probe for monitoring: it prints a line for each problem and exits with 0 if there is none, with \
-1 if there is one or the state is not known, with 2 for wrong usage. Problems are pauses, waiting topics, \
-partitions that are not RUNNING, missing heartbeats, and clusters or services that do not answer. Lag, gaps, \
-limits, changed rules and a flow that another process copies are not problems.
+The last line is the verdict: problems (somebody has to act) and warnings (it may end by itself, or somebody \
+ordered it), each counted once, at its cause.
+
+--check is a probe for monitoring: it prints a line for each thing that keeps records from moving and exits \
+with 0 if there is none, with 1 if there is one or the state is not known, with 2 for wrong usage. These are \
+pauses, waiting topics, partitions that are not RUNNING, missing heartbeats, and clusters or services that \
+do not answer. Lag, delays, gaps, limits, changed rules and a flow that another process copies are not. \
+--strict adds losses, differences and foreign writes.
 """
+
+_COLOURS = {"bad": typer.colors.RED, "warn": typer.colors.YELLOW}
 
 
 def status_command(
@@ -34,6 +41,12 @@ def status_command(
     check: Annotated[
         bool,
         typer.Option("--check", help="Only say whether everything moves, by the exit code and in words."),
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="With --check: losses and foreign writes are problems, too.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also what the services said themselves.")
     ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="On the whole screen, again every two seconds, until Ctrl-C.")
@@ -46,8 +59,8 @@ def status_command(
         endpoints = service_endpoints(config, endpoint)
         open_to = channels(config)
     from twinlog.cli.status import view
-    from twinlog.cli.status.check import problems_of, standing_by
     from twinlog.cli.status.query import query_status
+    from twinlog.cli.verdict.verdict import standing_by, verdict_of
 
     async def asked() -> "Status":
         status = await query_status(endpoints, open_to, timeout_seconds=timeout)
@@ -64,7 +77,8 @@ def status_command(
         return
     with reported_failures():
         status = run_async(asked())
-    problems = problems_of(status)
+    verdict = verdict_of(status)
+    problems = verdict.failing if strict else verdict.stopping
     fails = bool(problems) if check else not status.all_serving
     with exiting_with(EXIT_FAILED if fails else 0):
         if output is Output.JSON:
@@ -73,12 +87,13 @@ def status_command(
                 document["check"] = view.check_as_json(problems, standing_by(status))
             print_json(document)
         elif check:
-            typer.echo("\n".join(view.check_lines(problems, standing_by(status))))
+            lines = view.check_lines(problems, standing_by(status), same_services(), verbose=verbose)
+            typer.echo("\n".join(lines))
         else:
-            _print_tables(status, problems)
+            _print_tables(status, verdict, verbose=verbose)
 
 
-def _print_tables(status: "Status", problems: "list[Problem]") -> None:
+def _print_tables(status: "Status", verdict: "Verdict", *, verbose: bool) -> None:
     from twinlog.cli.status import view
 
     for line in view.deployment(status):
@@ -93,12 +108,14 @@ def _print_tables(status: "Status", problems: "list[Problem]") -> None:
     if status.clusters:
         cells = [view.cluster_cells(status.clusters[alias]) for alias in sorted(status.clusters)]
         print_table("", view.CLUSTER_COLUMNS, cells)
-    if in_force := view.in_force_cells(status):
+    if in_force := view.in_force_cells(status, same_services()):
         print_table("", view.IN_FORCE_COLUMNS, in_force)
-    if notes := view.note_cells(status):
-        print_table("", view.NOTE_COLUMNS, notes)
-    colour = typer.colors.RED if problems else typer.colors.GREEN
-    typer.secho(view.verdict_line(status, problems), fg=colour)
+    if issues := view.issue_cells(verdict, same_services()):
+        print_table("", view.ISSUE_COLUMNS, issues)
+    for issue in verdict.issues:
+        for line in view.details(issue, verbose=verbose):
+            typer.echo(line)
+    typer.secho(verdict.line, fg=_COLOURS.get(verdict.level, typer.colors.GREEN))
 
 
 status_command.__doc__ = _HELP

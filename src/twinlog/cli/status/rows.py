@@ -15,6 +15,7 @@ Answer = TypeVar("Answer")
 DOWN = "DOWN"
 PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", "WAITING", "GAPS"
 MOVE, FENCE, HELD = "MOVE", "FENCE", "HELD"
+DELAY, OFFSETS = "DELAY", "OFFSETS"
 FOREIGN, DIFFERS = "FOREIGN", "DIFFERS"
 NAMED_TOPICS = 5
 """A note names so many topics at most."""
@@ -58,9 +59,9 @@ class InForce:
     """Something that somebody ordered, or that is left of what happened, and holds until somebody acts."""
 
     kind: str
-    """PAUSE, LIMIT, RULE, MANUAL, WAITING (topics), GAPS, FENCE, HELD (deletions of groups), MOVE (a failover
-    or failback that is not finished), FOREIGN (somebody else wrote into copies), DIFFERS (copies, by the
-    standing proof)."""
+    """PAUSE, LIMIT, DELAY, RULE, MANUAL, WAITING (topics), GAPS, FENCE, HELD (deletions of groups), MOVE (a
+    failover or failback that is not finished), FOREIGN (somebody else wrote into copies), DIFFERS (copies, by
+    the standing proof), OFFSETS (copies that lost the source's)."""
     about: str
     message: str
     by: str | None = None
@@ -121,7 +122,11 @@ class FlowRow:
     moves_known: bool = True
     """False: the record of failovers could not be read."""
     foreign_records: int | None = None
-    """Records of others that the copier found in copies since the service started."""
+    """Records of others that the copier found in copies since the service started, or since somebody
+    acknowledged them."""
+    falls_behind_per_second: float = 0.0
+    """By how many records a second the lag of partitions grows that run, are not delayed on purpose, and
+    have been behind for long."""
     notes: list[Note] = field(default_factory=list)
     in_force: list[InForce] = field(default_factory=list)
 
@@ -145,7 +150,15 @@ class ClusterRow:
     alias: str
     seen_by: dict[str, bool | None] = field(default_factory=dict)
     """By service; None when it has not looked yet."""
+    away_since: str | None = None
+    """RFC 3339: since when a service that does not reach it has not, the earliest of them."""
     notes: list[Note] = field(default_factory=list)
+
+    @property
+    def is_away(self) -> bool:
+        """No service that has looked reaches it."""
+        looked = [seen for seen in self.seen_by.values() if seen is not None]
+        return bool(looked) and not any(looked)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -171,8 +184,11 @@ class Status:
                 row.seen_by.setdefault(service, None)
                 continue
             row.seen_by[service] = status.reachable
-            if not status.reachable and not any(note.service == service for note in row.notes):
+            if status.reason and not any(note.service == service for note in row.notes):
                 row.notes.append(Note(service=service, reason=status.reason, message=status.message))
+            if not status.reachable and status.HasField("since"):
+                since = shown_stamp(status.since)
+                row.away_since = since if row.away_since is None else min(since, row.away_since)
 
 
 async def asked(

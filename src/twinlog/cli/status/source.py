@@ -9,10 +9,12 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.source.client import every_gap, partition_name, scope_name, scope_words, shown_bytes
 from twinlog.cli.status.rows import (
+    DELAY,
     DIFFERS,
     FOREIGN,
     GAPS,
     LIMIT,
+    OFFSETS,
     PAUSE,
     FlowRow,
     InForce,
@@ -39,6 +41,7 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         row.exactly_once = flow.exactly_once
         _add_lag(row, flow, now_ms)
         _add_proof(row, flow, now_ms)
+        _add_ordered(row, flow)
         row.add_note("source", flow.reason, flow.message)
         status.add_clusters("source", flow.clusters)
         row.in_force += [
@@ -57,7 +60,7 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
                 kind=LIMIT,
                 about=scope_name(each.scope),
                 message=f"limited to {shown_bytes(each.bytes_per_second)}/s",
-                command=f"twinlog throttle {shlex.quote(row.flow)}",
+                command=_no_limit(each.scope),
             )
             for each in flow.throttles
         ]
@@ -96,8 +99,30 @@ def _add_proof(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
         )
     if flow.foreign_records:
         count = "1 record" if flow.foreign_records == 1 else f"{flow.foreign_records:,} records"
-        told = f"other producers wrote {count} into the copies"
-        row.in_force.append(InForce(kind=FOREIGN, about=row.flow, message=told, command=_trouble(row)))
+        named = ", ".join(map(partition_name, flow.foreign_partitions))
+        told = f"other producers wrote {count} into the copies{f' of {named}' if named else ''}"
+        command = f"twinlog foreign {shlex.quote(row.flow)}"
+        row.in_force.append(InForce(kind=FOREIGN, about=row.flow, message=told, command=command))
+
+
+def _no_limit(scope: source.Scope) -> str:
+    flow, *rest = scope_words(scope)
+    return shlex.join(["twinlog", "throttle", flow, "none", *rest])
+
+
+def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
+    """What the file orders, and what the copies could not keep."""
+    row.falls_behind_per_second = flow.falls_behind_per_second
+    if flow.HasField("delay"):
+        seconds = flow.delay.ToMilliseconds() / 1000
+        told = f"records are copied {seconds:g} s after they were written (twinlog.delay.seconds)"
+        row.in_force.append(InForce(kind=DELAY, about=row.flow, message=told))
+    if lost := dict(sorted(flow.offsets_lost_by_reason.items())):
+        count = sum(lost.values())
+        told = f"{count:,} {'copy has' if count == 1 else 'copies have'} no longer the source's offsets"
+        told = f"{told}: {', '.join(lost)}"
+        command = f"twinlog partitions {shlex.quote(row.flow)}"
+        row.in_force.append(InForce(kind=OFFSETS, about=row.flow, message=told, command=command))
 
 
 def _trouble(row: FlowRow) -> str:

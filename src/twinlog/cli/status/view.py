@@ -7,34 +7,17 @@ from typing import Any
 
 from twinlog.cli.common.output import Column
 from twinlog.cli.source.partition_rows import shown_catch_up, shown_seconds
-from twinlog.cli.status.check import Problem
 from twinlog.cli.status.deployment import deployment_lines
 from twinlog.cli.status.producers import State, producers_of
-from twinlog.cli.status.rows import (
-    DIFFERS,
-    FOREIGN,
-    GAPS,
-    MOVE,
-    ClusterRow,
-    FlowRow,
-    InForce,
-    Note,
-    ServiceRow,
-    Status,
-)
+from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, ServiceRow, Status
+from twinlog.cli.verdict.issues import Issue, Verdict
+from twinlog.cli.verdict.remedy import alike
+from twinlog.cli.verdict.verdict import verdict_of
 
 UNKNOWN = "-"
 """Shown in place of what no service told."""
 NOT_KNOWN = "?"
 """Shown in place of what a service was asked for and does not know now."""
-
-_REASONS_NAMED = 3
-_TO_ACT_ON = frozenset({GAPS, DIFFERS, FOREIGN, MOVE})
-"""In force, and no problem of `--check`; somebody should look at them all the same."""
-
-_INSECURE = (
-    "the port is open to other machines without TLS or without authentication: twinlog.insecure is true"
-)
 
 SERVICE_COLUMNS = (
     Column(title="SERVICE"),
@@ -64,17 +47,18 @@ IN_FORCE_COLUMNS = (
     Column(title="WHAT"),
 )
 CLUSTER_COLUMNS = (Column(title="CLUSTER"), Column(title="REACHABLE"))
-NOTE_COLUMNS = (
-    Column(title="ABOUT"),
-    Column(title="SAID BY"),
-    Column(title="REASON"),
-    Column(title="MESSAGE"),
-)
+ISSUE_COLUMNS = (Column(title="ABOUT"), Column(title="REASON"), Column(title="MESSAGE"))
 
 
 def as_json(status: Status) -> dict[str, Any]:
     """The stable document of `-o json`: times in seconds, sizes in bytes, null where nothing is known."""
+    verdict = verdict_of(status)
     return {
+        "verdict": {
+            "level": verdict.level,
+            "line": verdict.line,
+            "issues": [asdict(each) for each in verdict.issues],
+        },
         "asked": {"config": status.asked_file},
         "services": [asdict(row) for row in status.services],
         "flows": [asdict(row) for row in _sorted_flows(status)],
@@ -87,7 +71,7 @@ def deployment(status: Status) -> list[str]:
     return deployment_lines(status.services, asked_file=status.asked_file, own_host=socket.gethostname())
 
 
-def check_as_json(problems: Sequence[Problem], standing_by: Sequence[str] = ()) -> dict[str, Any]:
+def check_as_json(problems: Sequence[Issue], standing_by: Sequence[str] = ()) -> dict[str, Any]:
     """What `--check` adds to the document. `standing_by`: flows that another process copies."""
     return {
         "ok": not problems,
@@ -96,27 +80,24 @@ def check_as_json(problems: Sequence[Problem], standing_by: Sequence[str] = ()) 
     }
 
 
-def check_lines(problems: Sequence[Problem], standing_by: Sequence[str] = ()) -> list[str]:
+def check_lines(
+    problems: Sequence[Issue], standing_by: Sequence[str] = (), places: str = "", *, verbose: bool = False
+) -> list[str]:
     """One line for each thing that does not move."""
     if problems:
-        return [
-            f"{each.about}: {each.reason}: {with_command(each.message, each.command)}" for each in problems
-        ]
+        return [line for each in problems for line in _issue_lines(each, places, verbose=verbose)]
     others = f"; on standby here, copied by another process: {', '.join(standing_by)}" if standing_by else ""
     return [f"everything moves{others}"]
 
 
-def verdict_line(status: Status, problems: Sequence[Problem]) -> str:
-    """What a person reads first: whether everything moves, else what does not, by reason."""
-    if not problems:
-        left = [
-            each.kind for row in _sorted_flows(status) for each in row.in_force if each.kind in _TO_ACT_ON
-        ]
-        return f"everything moves; in force: {', '.join(dict.fromkeys(left))}" if left else "everything moves"
-    reasons = list(dict.fromkeys(each.reason for each in problems))
-    named = ", ".join(reasons[:_REASONS_NAMED]) + (", …" if len(reasons) > _REASONS_NAMED else "")
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    return f"{count}: {named} (`twinlog status --check`)"
+def _issue_lines(issue: Issue, places: str, *, verbose: bool) -> list[str]:
+    told = with_command(issue.message, alike(issue.command, places))
+    return [f"{issue.about}: {issue.reason}: {told}", *details(issue, verbose=verbose)]
+
+
+def details(issue: Issue, *, verbose: bool) -> list[str]:
+    """What the services said themselves, below the line of an issue."""
+    return [f"    {each}" for each in issue.details] if verbose else []
 
 
 def service_cells(row: ServiceRow) -> Sequence[str]:
@@ -153,18 +134,13 @@ def cluster_cells(row: ClusterRow) -> Sequence[str]:
     return row.alias, "not by " + ", ".join(service for service, seen in answers.items() if not seen)
 
 
-def note_cells(status: Status) -> list[Sequence[str]]:
-    """Everything that is not as it should be, with its reason."""
-    rows: list[Sequence[str]] = [
-        (row.name, "twinlog status", row.reason, row.message) for row in status.services if row.reason
+def issue_cells(verdict: Verdict, places: str = "") -> list[Sequence[str]]:
+    """What is not as it should be, the worst first, besides what is in force."""
+    return [
+        (each.about, each.reason, with_command(each.message, alike(each.command, places)))
+        for each in verdict.issues
+        if not each.in_force
     ]
-    rows += [
-        (row.name, row.name, "INSECURE", _INSECURE) for row in status.services if row.security == "insecure"
-    ]
-    rows += [_note(row.flow, note) for row in _sorted_flows(status) for note in row.notes]
-    for row in _sorted_clusters(status):
-        rows += _told_by_many(row.alias, row.notes)
-    return rows
 
 
 def _sorted_flows(status: Status) -> list[FlowRow]:
@@ -173,21 +149,6 @@ def _sorted_flows(status: Status) -> list[FlowRow]:
 
 def _sorted_clusters(status: Status) -> list[ClusterRow]:
     return [status.clusters[alias] for alias in sorted(status.clusters)]
-
-
-def _told_by_many(about: str, notes: Sequence[Note]) -> list[Sequence[str]]:
-    """A row for each reason: a cluster that is away is away for every service."""
-    by_reason: dict[str, list[Note]] = {}
-    for note in notes:
-        by_reason.setdefault(note.reason, []).append(note)
-    return [
-        (about, ", ".join(note.service for note in alike), reason, alike[0].message)
-        for reason, alike in by_reason.items()
-    ]
-
-
-def _note(about: str, note: Note) -> Sequence[str]:
-    return about, note.service, note.reason, note.message
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -199,17 +160,19 @@ def _number(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
-def in_force_cells(status: Status) -> list[Sequence[str]]:
+def in_force_cells(status: Status, places: str = "") -> list[Sequence[str]]:
     """What holds until somebody acts: pauses, limits, changed rules, waiting topics, gaps."""
     return [
-        (each.kind, each.about, _in_force(each)) for row in _sorted_flows(status) for each in row.in_force
+        (each.kind, each.about, _in_force(each, places))
+        for row in _sorted_flows(status)
+        for each in row.in_force
     ]
 
 
-def _in_force(each: InForce) -> str:
+def _in_force(each: InForce, places: str) -> str:
     by = f", by {each.by}" if each.by else ""
     since = f" since {each.since}" if each.since else ""
-    return with_command(f"{each.message}{by}{since}", each.command)
+    return with_command(f"{each.message}{by}{since}", alike(each.command, places))
 
 
 def with_command(message: str, command: str) -> str:

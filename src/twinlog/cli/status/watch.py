@@ -11,8 +11,9 @@ from twinlog.cli.common.output import Column, Output, in_colour, print_json_line
 from twinlog.cli.common.table import table_lines
 from twinlog.cli.common.times import shown_clock
 from twinlog.cli.status import view
-from twinlog.cli.status.check import problems_of
 from twinlog.cli.status.rows import Status
+from twinlog.cli.verdict.issues import Verdict
+from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.clock import SystemClock
 from twinlog.service.runtime import wait_or_stop
 
@@ -23,25 +24,26 @@ def screen_lines(status: Status, *, at_ms: int, width: int, height: int) -> list
     """As many lines as the screen has: what is wrong stands above what is there, and what does not fit is
     counted. `at_ms`: the time of the status, which is older than two seconds while a service does not answer.
     Pure."""
+    verdict = verdict_of(status)
     head = (
         f"as of {shown_clock(at_ms)}",
         *view.deployment(status),
-        view.verdict_line(status, problems_of(status)),
+        verdict.line,
         "",
     )
     lines = [line[:width] for line in head]
-    lines += [line for block in _blocks(status, width) for line in (*block, "")][:-1]
+    lines += [line for block in _blocks(status, verdict, width) for line in (*block, "")][:-1]
     if len(lines) <= height:
         return lines
     return [*lines[: height - 1], f"… {len(lines) - height + 1} more lines: enlarge the terminal"]
 
 
-def _blocks(status: Status, width: int) -> Iterator[list[str]]:
+def _blocks(status: Status, verdict: Verdict, width: int) -> Iterator[list[str]]:
     flows = [view.flow_cells(status.flows[name]) for name in sorted(status.flows)]
     clusters = [view.cluster_cells(status.clusters[alias]) for alias in sorted(status.clusters)]
     tables: tuple[tuple[Sequence[Column], list[Sequence[str]]], ...] = (
         (view.FLOW_COLUMNS, flows),
-        (view.NOTE_COLUMNS, view.note_cells(status)),
+        (view.ISSUE_COLUMNS, view.issue_cells(verdict)),
         (view.IN_FORCE_COLUMNS, view.in_force_cells(status)),
         (view.SERVICE_COLUMNS, [view.service_cells(row) for row in status.services]),
         (view.CLUSTER_COLUMNS, clusters),

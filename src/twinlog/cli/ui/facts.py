@@ -5,9 +5,9 @@ import shlex
 from dataclasses import dataclass
 
 from twinlog.cli.source.partition_rows import shown_seconds
-from twinlog.cli.status.check import partitions
 from twinlog.cli.status.producers import State, producers_of
 from twinlog.cli.status.rows import FlowRow
+from twinlog.cli.verdict.flows import partitions
 
 _JUST_NOW_SECONDS = 2.0
 GOOD, BAD, UNKNOWN, NEUTRAL = "good", "bad", "unknown", "neutral"
@@ -20,8 +20,7 @@ class Fact:
     """A word or two."""
     detail: str
     tone: str = NEUTRAL
-    """_JUST_NOW_SECONDS = 2.0
-GOOD, BAD, UNKNOWN; NEUTRAL where an answer is neither."""
+    """GOOD, BAD, UNKNOWN; NEUTRAL where an answer is neither."""
     command: str = ""
     """What changes or explains it."""
 

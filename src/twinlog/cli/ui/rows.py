@@ -15,7 +15,7 @@ from twinlog.cli.checkpoint.client import verdict_name
 from twinlog.cli.configsync.client import flow_name
 from twinlog.cli.source.partition_rows import state_name
 from twinlog.cli.status.rows import SERVING, FlowRow, ServiceRow
-from twinlog.cli.ui.readiness import TRANSLATED
+from twinlog.cli.verdict.moving import TRANSLATED
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
 from twinlog.reasons import REASON_GROUPS
 
@@ -35,6 +35,7 @@ PARTITION_FIELDS: Final = (
     "oldest_ms",
     "proof",
     "heartbeats",
+    "foreign",
 )
 GROUP_FIELDS: Final = ("flow", "group", "verdict", "partitions", "lag", "target_lag", "verdicts", "message")
 
@@ -77,6 +78,7 @@ def partition_row(status: source.PartitionStatus) -> list[Any]:
         status.oldest_record_at.ToMilliseconds() if status.HasField("oldest_record_at") else None,
         status.proof.verdict,
         status.is_heartbeats,
+        status.foreign_records,
     ]
 
 

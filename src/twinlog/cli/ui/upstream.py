@@ -21,16 +21,16 @@ from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.checkpoint.groups_watch import WatchedGroups
 from twinlog.cli.source.client import every_gap
 from twinlog.cli.source.watched_partitions import KnownPartitions
-from twinlog.cli.status.check import Problem, problems_of
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import FlowRow, Status
 from twinlog.cli.ui import rows
-from twinlog.cli.ui.drain import Drain, LagHistory, Sample, until_the_slowest
 from twinlog.cli.ui.facts import facts
 from twinlog.cli.ui.feed import Feed, Table
-from twinlog.cli.ui.health import flow_health, overall
-from twinlog.cli.ui.readiness import fences, readiness
-from twinlog.cli.ui.readiness import overall as go_or_not
+from twinlog.cli.ui.health import flow_health, head
+from twinlog.cli.verdict.drain import Drain, LagHistory, Sample, until_the_slowest
+from twinlog.cli.verdict.issues import Verdict
+from twinlog.cli.verdict.moving import fences, overall, readiness
+from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
@@ -101,16 +101,16 @@ class Upstream:
             await wait_or_stop(stop, STATUS_SECONDS)
 
     def _show(self, status: Status) -> None:
-        feed, problems = self._feed, problems_of(status)
+        feed, verdict = self._feed, verdict_of(status)
         drains = {name: self._drain(row) for name, row in status.flows.items()}
-        healths = {name: flow_health(row, problems, drains[name]) for name, row in status.flows.items()}
+        healths = {name: flow_health(row, verdict) for name, row in status.flows.items()}
         feed["page"].put(
             "page",
             {
                 "as_of_ms": self._clock.now_ms(),
                 "every_seconds": STATUS_SECONDS,
                 "same_services": self._same_services,
-                **overall(healths, problems),
+                **head(verdict, len(status.flows)),
             },
         )
         feed["services"].replace(
@@ -119,7 +119,7 @@ class Upstream:
         feed["clusters"].replace({alias: asdict(row) for alias, row in status.clusters.items()})
         feed["flows"].replace(
             {
-                name: {**self._flow(row, problems, drains[name]), "health": asdict(healths[name])}
+                name: {**self._flow(row, verdict, drains[name]), "health": asdict(healths[name])}
                 for name, row in status.flows.items()
             }
         )
@@ -130,7 +130,7 @@ class Upstream:
         drain = lags.add(Sample(self._clock.monotonic(), row.lag_records))
         return until_the_slowest(drain, row.caught_up_in_seconds)
 
-    def _flow(self, row: FlowRow, problems: list[Problem], drain: Drain) -> dict[str, Any]:
+    def _flow(self, row: FlowRow, verdict: Verdict, drain: Drain) -> dict[str, Any]:
         samples = self._history.setdefault(row.flow, deque(maxlen=KEPT_SAMPLES))
         seconds = round(self._clock.now_ms() / 1000)
         delay = row.delay_seconds if row.path == "ALIVE" else None
@@ -143,12 +143,12 @@ class Upstream:
             row.lag_seconds,
         ]
         samples.append(sample)
-        checks = readiness(row, problems, drain)
+        checks = readiness(row, verdict, drain)
         return {
             **asdict(row),
             "sample": sample,
             "drain": asdict(drain),
-            "readiness": go_or_not(checks),
+            "readiness": overall(checks),
             "checks": [asdict(check) for check in checks],
             "fences": fences(row),
             "facts": [asdict(fact) for fact in facts(row)],

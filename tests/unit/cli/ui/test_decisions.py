@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 import twinlog.cli
-from twinlog.cli.status.check import Problem
 from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, FlowRow, InForce
 from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, refuse_open_page
-from twinlog.cli.ui.drain import Drain, LagHistory, Sample, drain_of, until_the_slowest
 from twinlog.cli.ui.feed import KEPT_FRAMES, Feed
-from twinlog.cli.ui.readiness import GO, NO_GO, WAIT, fences, overall, readiness
+from twinlog.cli.verdict.drain import Drain, LagHistory, Sample, drain_of, until_the_slowest
+from twinlog.cli.verdict.issues import Issue, Level, Verdict
+from twinlog.cli.verdict.moving import GO, NO_GO, WAIT, fences, overall, readiness
 from twinlog.config import Address
 from twinlog.errors import ConfigError
 
 PAGE = Path(twinlog.cli.__file__).parent / "ui" / "page"
+NOTHING = Verdict(issues=[])
 LOOPBACK = Address(host="127.0.0.1", port=8890)
 
 
@@ -27,7 +28,7 @@ def ready_flow() -> FlowRow:
 
 
 def test_a_flow_without_lag_problems_and_gaps_may_be_moved() -> None:
-    checks = readiness(ready_flow(), [], Drain(state="DRAINED"))
+    checks = readiness(ready_flow(), NOTHING, Drain(state="DRAINED"))
     assert overall(checks) == GO
     assert {(check.verdict, check.command) for check in checks} == {(GO, "")}
 
@@ -50,7 +51,7 @@ def test_each_thing_that_is_wrong_or_not_known_is_a_no_go(change: dict[str, obje
     row = ready_flow()
     for name, value in change.items():
         setattr(row, name, value)
-    checks = readiness(row, [], Drain(state="DRAINED"))
+    checks = readiness(row, NOTHING, Drain(state="DRAINED"))
     assert overall(checks) == NO_GO
     assert [check.verdict for check in checks].count(NO_GO) == 1
 
@@ -58,26 +59,29 @@ def test_each_thing_that_is_wrong_or_not_known_is_a_no_go(change: dict[str, obje
 def test_what_a_service_that_is_away_would_tell_is_never_called_good() -> None:
     row = ready_flow()
     row.records, row.lag_records, row.group_count = None, None, None
-    told = {check.title: check for check in readiness(row, [], Drain(state="UNKNOWN"))}
+    told = {check.title: check for check in readiness(row, NOTHING, Drain(state="UNKNOWN"))}
     for title in ("No data is lost", "Copies match the source", "No earlier move is unfinished"):
         assert (told[title].verdict, told[title].message) == (NO_GO, "not known")
 
 
 def test_problems_of_another_flow_do_not_hold_this_one_up() -> None:
-    other = Problem(about="B->A", reason="FAULTED", message="1 partition is FAULTED")
-    cluster = Problem(about="B", reason="TIMEOUT", message="does not answer")
-    assert overall(readiness(ready_flow(), [other], Drain(state="DRAINED"))) == GO
-    assert overall(readiness(ready_flow(), [cluster], Drain(state="DRAINED"))) == NO_GO
+    def verdict(about: str, reason: str, *flows: str) -> Verdict:
+        return Verdict(issues=[Issue(level=Level.BAD, about=about, reason=reason, message="so", flows=flows)])
+
+    drained = Drain(state="DRAINED")
+    assert overall(readiness(ready_flow(), verdict("B->A", "FAULTED"), drained)) == GO
+    away = readiness(ready_flow(), verdict("B", "TIMEOUT", "A->B"), drained)
+    assert [check.verdict for check in away[:2]] == [NO_GO, NO_GO]
 
 
 def test_a_backlog_that_drains_is_waited_for_and_one_that_grows_is_said_to_lose() -> None:
     row = ready_flow()
     row.lag_records = 500
     draining = drain_of([Sample(0.0, 1000), Sample(10.0, 500)])
-    assert overall(readiness(row, [], draining)) == WAIT
+    assert overall(readiness(row, NOTHING, draining)) == WAIT
     losing = drain_of([Sample(0.0, 100), Sample(10.0, 500)])
     assert losing == Drain(state="LOSING", records_per_second=-40.0)
-    checks = readiness(row, [], losing)
+    checks = readiness(row, NOTHING, losing)
     assert overall(checks) == NO_GO
     assert checks[2].message == "500 records left, and 40 more each second"
     assert checks[2].command == "twinlog partitions 'A->B'"
@@ -106,7 +110,7 @@ def test_a_fence_is_named_and_is_no_blocker() -> None:
     row = ready_flow()
     row.in_force = [InForce(kind=FENCE, about="A->B", message="writes to 2 topics on A are denied")]
     assert fences(row) == ["writes to 2 topics on A are denied"]
-    assert overall(readiness(row, [], Drain(state="DRAINED"))) == GO
+    assert overall(readiness(row, NOTHING, Drain(state="DRAINED"))) == GO
 
 
 @pytest.mark.parametrize(

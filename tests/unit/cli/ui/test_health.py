@@ -1,15 +1,13 @@
-"""The verdict on a flow, and the one on everything."""
+"""The word on a flow, and the head of the page."""
 
 import pytest
 
-from twinlog.cli.status.check import Problem
-from twinlog.cli.status.rows import DIFFERS, FOREIGN, GAPS, MOVE, STANDS_BY, FlowRow, InForce, ServiceRow
-from twinlog.cli.ui.drain import Drain
-from twinlog.cli.ui.health import BEHIND_SECONDS, Health, Level, flow_health, overall
+from twinlog.cli.status.rows import STANDS_BY, FlowRow, InForce, ServiceRow
+from twinlog.cli.ui.health import Health, flow_health, head
 from twinlog.cli.ui.rows import roles
+from twinlog.cli.verdict.issues import Issue, Level, Verdict
 
-DRAINED = Drain(state="DRAINED")
-LOSING = Drain(state="LOSING", records_per_second=-40.0)
+NOTHING = Verdict(issues=[])
 
 
 def flow(**what: object) -> FlowRow:
@@ -19,66 +17,67 @@ def flow(**what: object) -> FlowRow:
     return row
 
 
-def problem(reason: str, about: str = "A->B") -> Problem:
-    return Problem(about=about, reason=reason, message=f"it is {reason}", command="twinlog status")
+def issue(reason: str, about: str = "A->B", level: Level = Level.BAD, **more: object) -> Issue:
+    return Issue(level=level, about=about, reason=reason, message=f"it is {reason}", **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("row", "drain", "word"),
+    ("row", "word"),
     [
-        (flow(source_written_age_seconds=1.0), DRAINED, "Copying"),
-        (flow(), DRAINED, "Idle"),
-        (flow(source_written_age_seconds=1.0, lag_records=9, lag_seconds=60.0), DRAINED, "Catching up"),
-        (flow(source_written_age_seconds=1.0, lag_records=9, lag_seconds=1.0), LOSING, "Copying"),
+        (flow(source_written_age_seconds=1.0), "Copying"),
+        (flow(), "Idle"),
+        (flow(source_written_age_seconds=1.0, lag_records=9, lag_seconds=60.0), "Catching up"),
+        (flow(source_written_age_seconds=1.0, lag_records=9, lag_seconds=1.0), "Copying"),
     ],
 )
-def test_a_flow_without_problems_is_good_and_has_a_word(row: FlowRow, drain: Drain, word: str) -> None:
-    assert flow_health(row, [problem("FAULTED", about="B->A")], drain) == Health(
-        level=Level.GOOD, word=word, issues=[]
-    )
+def test_a_flow_without_problems_is_good_and_has_a_word(row: FlowRow, word: str) -> None:
+    limit = issue("NO_TOPICS", level=Level.NOTE)
+    other = Verdict(issues=[issue("FAULTED", about="B->A"), limit])
+    assert flow_health(row, other) == Health(level=Level.GOOD, word=word, issues=[], notes=[limit])
 
 
 def test_a_flow_of_another_process_is_on_standby() -> None:
     row = flow()
     row.add_note("source", STANDS_BY, "another process copies it")
-    assert flow_health(row, [], DRAINED).word == "On standby"
+    assert flow_health(row, NOTHING).word == "On standby"
     service = ServiceRow(name="source", endpoint="h:1", health="SERVING")
     assert roles(service, {"A->B": row, "C->D": flow()}) == {"A->B": "standby", "C->D": "owner"}
     assert roles(ServiceRow(name="source", endpoint="h:1"), {"A->B": row}) == {}
 
 
-def test_a_lag_that_grows_is_trouble_only_once_it_is_old() -> None:
-    row = flow(lag_records=9, lag_seconds=BEHIND_SECONDS + 1)
-    health = flow_health(row, [], LOSING)
-    assert (health.level, health.word) == (Level.WARN, "Falling behind")
-    assert [each.reason for each in health.issues] == ["FALLING_BEHIND"]
-
-
-def test_a_pause_is_a_warning_and_said_as_such() -> None:
-    row = flow(in_force=[InForce(kind="PAUSE", about="A->B", message="paused")])
-    health = flow_health(row, [problem("PAUSED")], DRAINED)
-    assert (health.level, health.word) == (Level.WARN, "Paused")
-
-
 @pytest.mark.parametrize(
-    ("kind", "level"), [(GAPS, Level.BAD), (DIFFERS, Level.BAD), (FOREIGN, Level.BAD), (MOVE, Level.WARN)]
+    ("row", "issues", "level", "word"),
+    [
+        (flow(), [issue("FALLING_BEHIND", level=Level.WARN)], Level.WARN, "Falling behind"),
+        (flow(), [issue("FAULTED")], Level.BAD, "In trouble"),
+        (flow(), [issue("BACKOFF", level=Level.WARN)], Level.WARN, "Needs attention"),
+        (
+            flow(in_force=[InForce(kind="PAUSE", about="A->B", message="paused")]),
+            [issue("PAUSED", level=Level.WARN)],
+            Level.WARN,
+            "Paused",
+        ),
+    ],
 )
-def test_what_is_left_in_force_and_needs_somebody_is_an_issue(kind: str, level: Level) -> None:
-    row = flow(in_force=[InForce(kind=kind, about="A->B", message="so", command="twinlog gaps")])
-    health = flow_health(row, [], DRAINED)
-    assert [(each.level, each.reason, each.command) for each in health.issues] == [
-        (level, kind, "twinlog gaps")
-    ]
+def test_the_word_of_a_flow_is_that_of_its_worst_issue(
+    row: FlowRow, issues: list[Issue], level: Level, word: str
+) -> None:
+    health = flow_health(row, Verdict(issues=issues))
+    assert (health.level, health.word, health.issues) == (level, word, issues)
 
 
-def test_the_whole_is_as_bad_as_its_worst_part_and_problems_come_first() -> None:
-    good = flow_health(flow(), [], DRAINED)
-    bad = flow_health(flow(), [problem("BACKOFF"), problem("FAULTED")], DRAINED)
-    away = problem("PEER_UNAVAILABLE", about="checkpoint")
-    assert overall({"A->B": good}, [])["title"] == "Healthy"
-    assert overall({"A->B": good, "B->A": good}, [])["title"] == "All 2 flows are healthy"
-    told = overall({"A->B": bad}, [away])
-    assert (told["level"], told["title"]) == (Level.BAD, "2 problems")
-    assert [each["reason"] for each in told["issues"]] == ["PEER_UNAVAILABLE", "FAULTED", "BACKOFF"]
-    waits = flow_health(flow(), [problem("WAITING")], DRAINED)
-    assert overall({"A->B": waits}, [])["title"] == "1 warning"
+def test_a_flow_whose_cluster_is_away_is_in_trouble_and_does_not_repeat_why() -> None:
+    away = issue("KAFKA_UNAVAILABLE", about="B", flows=("A->B",))
+    assert flow_health(flow(), Verdict(issues=[away])) == Health(
+        level=Level.BAD, word="In trouble", issues=[], notes=[]
+    )
+
+
+def test_the_head_counts_what_the_verdict_counts() -> None:
+    assert head(NOTHING, 1)["title"] == "Healthy"
+    assert head(NOTHING, 2)["title"] == "All 2 flows are healthy"
+    noted = Verdict(issues=[issue("LIMIT", level=Level.NOTE)])
+    assert (head(noted, 1)["level"], head(noted, 1)["issues"]) == (Level.GOOD, [])
+    told = head(Verdict(issues=[issue("FAULTED"), issue("PAUSED", level=Level.WARN)]), 1)
+    assert (told["level"], told["title"]) == (Level.BAD, "1 problem, 1 warning")
+    assert [each["reason"] for each in told["issues"]] == ["FAULTED", "PAUSED"]

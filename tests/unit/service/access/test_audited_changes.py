@@ -107,6 +107,23 @@ async def acknowledge(port: AuditRig) -> None:
     assert before["first"][0]["to_offset"] == after["first"][0]["to_offset"] == "3"
 
 
+async def acknowledge_foreign_writes(port: AuditRig) -> None:
+    async with AsyncExitStack() as stack:
+        service = await source_service(stack)
+        write = source.ForeignWrite(from_offset=5, to_offset=8, records=3, producer_id=7)
+        service.task.says(position=1, foreign_writes=[write])
+        request = source.AcknowledgeForeignWritesRequest(scope=SCOPE, dry_run=True, by="ann")
+        await port.call(service.servicer.AcknowledgeForeignWrites, request)
+        request.dry_run = False
+        await port.call(service.servicer.AcknowledgeForeignWrites, request)
+        rows = service.operations.driver.state.table.rows
+        assert rows[P].foreign_records == 0
+    tried, line = port.lines("AcknowledgeForeignWrites")
+    assert "before" not in tried
+    assert line["before"]["first"][0]["records"] == "3"
+    assert (line["before"]["copies"], line["after"]) == (1, {"copies": 0})
+
+
 # -- configsync --------------------------------------------------------------------------------------
 
 
@@ -198,6 +215,7 @@ CALLS: dict[str, Callable[[AuditRig], Awaitable[None]]] = {
     "SetThrottle": throttle,
     "SetPositions": positions,
     "AcknowledgeGaps": acknowledge,
+    "AcknowledgeForeignWrites": acknowledge_foreign_writes,
     "ApplySync": apply,
     "UpdateRules": rules,
     "RunFailover": failover,

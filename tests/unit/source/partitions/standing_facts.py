@@ -8,6 +8,7 @@ FACTS = FlowFacts(
     idle_reason="",
     idle_message="",
     positions_known=True,
+    delay_seconds=0.0,
     stalled_seconds=30.0,
     source="A",
     is_paused=lambda _: False,

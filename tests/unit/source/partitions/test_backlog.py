@@ -110,6 +110,51 @@ def test_a_flow_has_caught_up_with_its_slowest_partition_and_heartbeats_do_not_c
     assert backlog(table, paused).caught_up_in_seconds is None, "what does not run never catches up"
 
 
+def test_a_flow_falls_behind_by_what_runs_and_not_by_what_is_paused_or_held_back() -> None:
+    other = TopicPartition("orders", 1)
+    table = flow()
+    table.apply(TopicsChosen(targets={DATA: "A.orders", other: "A.orders"}), 0.0)
+    table.apply(Begun(partition=other, position=0), 0.0)
+
+    def at(second: int, reason: str = "") -> None:
+        end = 1000 + 100 * second
+        see(table, {DATA: end, other: end}, float(second))
+        reports = tuple(
+            PartitionReport(
+                partition=each,
+                position=60 * second,
+                source_end=end,
+                state=PartitionState.RUNNING,
+                reason=reason,
+                message=reason,
+            )
+            for each in (DATA, other)
+        )
+        table.apply(Reported(slot=0, report=TaskReport(partitions=reports), now_ms=1), float(second))
+
+    for second in range(61):
+        at(second)
+    facts = replace(FACTS, now=60.0, heard_at=lambda _: 60.0)
+    assert backlog(table, facts).falls_behind_per_second == 80.0
+    assert backlog(table, replace(facts, delay_seconds=60.0)).falls_behind_per_second == 0.0
+    at(61, "DELAYED")
+    assert backlog(table, replace(facts, now=61.0)).falls_behind_per_second == 0.0
+    paused = replace(facts, heard_at=lambda _: None, is_paused=lambda _: True)
+    assert backlog(table, paused).falls_behind_per_second == 0.0
+
+
+def test_a_flow_that_is_delayed_on_purpose_has_caught_up_when_only_young_records_are_left() -> None:
+    table = flow()
+    see(table, {DATA: 0}, 0.0)
+    see(table, {DATA: 40}, 20.0)
+    table.apply(TopicsChosen(targets={DATA: "A.orders"}), 20.0)
+    report = PartitionReport(partition=DATA, position=0, source_end=40, state=PartitionState.RUNNING)
+    table.apply(Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1), 20.0)
+    facts = replace(FACTS, now=30.0, heard_at=lambda _: 30.0)
+    assert backlog(table, facts).caught_up_in_seconds is None
+    assert backlog(table, replace(facts, delay_seconds=45.0)).caught_up_in_seconds == 0.0
+
+
 def test_a_flow_without_a_lag_has_caught_up() -> None:
     table = flow()
     see(table, {DATA: 0, BEATS: 3}, 8.0)

@@ -24,6 +24,7 @@ from twinlog_source.partitions.events import (
     EpochEnded,
     Event,
     Followed,
+    ForeignAcknowledged,
     GapFound,
     LogReread,
     LossRecorded,
@@ -244,8 +245,9 @@ def test_what_others_wrote_into_a_copy_is_gone_with_it() -> None:
     assert (row.foreign_write, row.foreign_records) == (write, 3)
     _, row = after(said(foreign_writes=(write,)), CopyTranslated(partition=P, copy=TRANSLATED, position=7))
     assert (row.foreign_write, row.foreign_records) == (write, 3), "it is the same copy"
-    _, row = after(said(foreign_writes=(write,)), TargetRecreated(partition=P))
-    assert (row.foreign_write, row.foreign_records) == (None, 0)
+    for forgets in (TargetRecreated(partition=P), ForeignAcknowledged(partition=P)):
+        _, row = after(said(foreign_writes=(write,)), forgets)
+        assert (row.foreign_write, row.foreign_records) == (None, 0)
 
 
 # ------------------------------------------------------------------------------------------ the kind of copy

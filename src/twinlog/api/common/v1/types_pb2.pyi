@@ -104,17 +104,22 @@ class ClusterStatus(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     AS_OF_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
     alias: _builtins.str
     """Alias of the cluster."""
     reachable: _builtins.bool
     """True when the last call to it succeeded."""
     reason: _builtins.str
-    """Stable reason of the last failure, empty when reachable."""
+    """Stable reason of the last failure. Empty when reachable, unless some of its brokers do not answer: BROKERS_AWAY."""
     message: _builtins.str
     """What happened, in words, without secrets."""
     @_builtins.property
     def as_of(self) -> _timestamp_pb2.Timestamp:
         """When this was last known."""
+
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Since when it has not been reachable; absent when it is."""
 
     def __init__(
         self,
@@ -124,10 +129,11 @@ class ClusterStatus(_message.Message):
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
         as_of: _timestamp_pb2.Timestamp | None = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "as_of", b"as_of", "message", b"message", "reachable", b"reachable", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "as_of", b"as_of", "message", b"message", "reachable", b"reachable", "reason", b"reason", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -713,6 +713,96 @@ class AcknowledgeGapsResponse(_message.Message):
 Global___AcknowledgeGapsResponse: _TypeAlias = AcknowledgeGapsResponse  # noqa: Y015
 
 @_typing.final
+class AcknowledgeForeignWritesRequest(_message.Message):
+    """AcknowledgeForeignWritesRequest says whose."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    dry_run: _builtins.bool
+    """Changes nothing."""
+    by: _builtins.str
+    """Who asks, for the record."""
+    @_builtins.property
+    def scope(self) -> Global___Scope:
+        """A flow, a topic or a partition."""
+
+    def __init__(
+        self,
+        *,
+        scope: Global___Scope | None = ...,
+        dry_run: _builtins.bool = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "dry_run", b"dry_run", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeForeignWritesRequest: _TypeAlias = AcknowledgeForeignWritesRequest  # noqa: Y015
+
+@_typing.final
+class AcknowledgeForeignWritesResponse(_message.Message):
+    """AcknowledgeForeignWritesResponse shows what was acknowledged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COPIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def copies(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForeignCopy]:
+        """Copies with such records."""
+
+    def __init__(
+        self,
+        *,
+        copies: _abc.Iterable[Global___ForeignCopy] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeForeignWritesResponse: _TypeAlias = AcknowledgeForeignWritesResponse  # noqa: Y015
+
+@_typing.final
+class ForeignCopy(_message.Message):
+    """ForeignCopy is a copy into which somebody else wrote."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    records: _builtins.int
+    """How many records, since the service started or they were acknowledged."""
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Source topic and partition."""
+
+    @_builtins.property
+    def last(self) -> Global___ForeignWrite:
+        """The last of them."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        records: _builtins.int = ...,
+        last: Global___ForeignWrite | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "partition", b"partition", "records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForeignCopy: _TypeAlias = ForeignCopy  # noqa: Y015
+
+@_typing.final
 class LedgerGap(_message.Message):
     """LedgerGap is one range of source offsets."""
 
@@ -820,6 +910,26 @@ class FlowStatus(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class OffsetsLostByReasonEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     FLOW_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
@@ -846,6 +956,10 @@ class FlowStatus(_message.Message):
     FOREIGN_RECORDS_FIELD_NUMBER: _builtins.int
     SOURCE_GREW_AT_FIELD_NUMBER: _builtins.int
     CAUGHT_UP_IN_FIELD_NUMBER: _builtins.int
+    FALLS_BEHIND_PER_SECOND_FIELD_NUMBER: _builtins.int
+    DELAY_FIELD_NUMBER: _builtins.int
+    FOREIGN_PARTITIONS_FIELD_NUMBER: _builtins.int
+    OFFSETS_LOST_BY_REASON_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Number of the running epoch, from 1; 0 before the first."""
     slots: _builtins.int
@@ -873,7 +987,11 @@ class FlowStatus(_message.Message):
     partitions_of_unknown_lag: _builtins.int
     """Partitions whose lag is not known now."""
     foreign_records: _builtins.int
-    """Records of others that the copier found in copies since the service started."""
+    """Records of others that the copier found in copies since the service started, or since somebody acknowledged them."""
+    falls_behind_per_second: _builtins.float
+    """By how many records a second the lag of partitions grows that run, are not delayed on purpose, and have been behind for
+    more than 30 s. 0 while it does not grow.
+    """
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -931,6 +1049,18 @@ class FlowStatus(_message.Message):
         is not known, or lies before a partition that does not run.
         """
 
+    @_builtins.property
+    def delay(self) -> _duration_pb2.Duration:
+        """How long records are held back on purpose (twinlog.delay.seconds); absent without."""
+
+    @_builtins.property
+    def foreign_partitions(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]:
+        """The source partitions with the most foreign_records in their copies, five at most."""
+
+    @_builtins.property
+    def offsets_lost_by_reason(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Copies that had the source's offsets and have offsets of their own now, by the reason."""
+
     def __init__(
         self,
         *,
@@ -960,10 +1090,14 @@ class FlowStatus(_message.Message):
         foreign_records: _builtins.int = ...,
         source_grew_at: _timestamp_pb2.Timestamp | None = ...,
         caught_up_in: _duration_pb2.Duration | None = ...,
+        falls_behind_per_second: _builtins.float = ...,
+        delay: _duration_pb2.Duration | None = ...,
+        foreign_partitions: _abc.Iterable[_types_pb2.TopicPartition] | None = ...,
+        offsets_lost_by_reason: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "caught_up_in", b"caught_up_in", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "caught_up_in", b"caught_up_in", "delay", b"delay", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "oldest_record_at", b"oldest_record_at", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "delay", b"delay", "epoch", b"epoch", "exactly_once", b"exactly_once", "falls_behind_per_second", b"falls_behind_per_second", "flow", b"flow", "foreign_partitions", b"foreign_partitions", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "offsets_lost_by_reason", b"offsets_lost_by_reason", "oldest_record_at", b"oldest_record_at", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015

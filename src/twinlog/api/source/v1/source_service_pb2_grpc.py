@@ -75,6 +75,11 @@ class SourceServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.FromString,
                 _registered_method=True)
+        self.AcknowledgeForeignWrites = channel.unary_unary(
+                '/twinlog.api.source.v1.SourceService/AcknowledgeForeignWrites',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesResponse.FromString,
+                _registered_method=True)
         self.AcknowledgeGaps = channel.unary_unary(
                 '/twinlog.api.source.v1.SourceService/AcknowledgeGaps',
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsRequest.SerializeToString,
@@ -148,6 +153,14 @@ class SourceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcknowledgeForeignWrites(self, request, context):
+        """AcknowledgeForeignWrites notes that somebody knows of the records that others wrote into copies: they are counted from
+        0 again. With dry_run it only says of which. The copies are not changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AcknowledgeGaps(self, request, context):
         """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
         Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
@@ -198,6 +211,11 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.ListGaps,
                     request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.SerializeToString,
+            ),
+            'AcknowledgeForeignWrites': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcknowledgeForeignWrites,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesResponse.SerializeToString,
             ),
             'AcknowledgeGaps': grpc.unary_unary_rpc_method_handler(
                     servicer.AcknowledgeGaps,
@@ -422,6 +440,33 @@ class SourceService(object):
             '/twinlog.api.source.v1.SourceService/ListGaps',
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.SerializeToString,
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcknowledgeForeignWrites(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.source.v1.SourceService/AcknowledgeForeignWrites',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesRequest.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesResponse.FromString,
             options,
             channel_credentials,
             insecure,

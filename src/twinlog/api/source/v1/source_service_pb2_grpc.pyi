@@ -42,6 +42,10 @@ class SourceServiceStub:
     """ListGaps returns every range of source records that is known not to be on the target.
     A flow whose ledger could not be read is named: nothing is known of its gaps.
     """
+    AcknowledgeForeignWrites: _aio.UnaryUnaryMultiCallable[_source_service_pb2.AcknowledgeForeignWritesRequest, _source_service_pb2.AcknowledgeForeignWritesResponse]
+    """AcknowledgeForeignWrites notes that somebody knows of the records that others wrote into copies: they are counted from
+    0 again. With dry_run it only says of which. The copies are not changed.
+    """
     AcknowledgeGaps: _aio.UnaryUnaryMultiCallable[_source_service_pb2.AcknowledgeGapsRequest, _source_service_pb2.AcknowledgeGapsResponse]
     """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
     Fails with OWNED_ELSEWHERE while another process copies the flow, FLOW_NOT_READY while none does.
@@ -122,6 +126,16 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_source_service_pb2.ListGapsResponse]:
         """ListGaps returns every range of source records that is known not to be on the target.
         A flow whose ledger could not be read is named: nothing is known of its gaps.
+        """
+
+    @_abc_1.abstractmethod
+    def AcknowledgeForeignWrites(
+        self,
+        request: _source_service_pb2.AcknowledgeForeignWritesRequest,
+        context: _aio.ServicerContext[_source_service_pb2.AcknowledgeForeignWritesRequest, _abc.Awaitable[_source_service_pb2.AcknowledgeForeignWritesResponse]],
+    ) -> _abc.Awaitable[_source_service_pb2.AcknowledgeForeignWritesResponse]:
+        """AcknowledgeForeignWrites notes that somebody knows of the records that others wrote into copies: they are counted from
+        0 again. With dry_run it only says of which. The copies are not changed.
         """
 
     @_abc_1.abstractmethod

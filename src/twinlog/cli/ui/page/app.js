@@ -4,7 +4,7 @@ import { ago, amount, counted, joined, number, seconds } from "./format.js";
 import { Icon } from "./icons.js";
 import { Gaps, Groups, Partitions } from "./lists.js";
 import { Migration } from "./migration.js";
-import { Empty, Remedy, Words, flowLink, flowName } from "./parts.js";
+import { Command, Said, Words, flowLink, flowName } from "./parts.js";
 import { Services } from "./services.js";
 import { dataAge, follow, partitionsOf, signIn, store, subscribe } from "./stream.js";
 import { Topology } from "./topology.js";
@@ -95,15 +95,14 @@ const Notice = ({ name = "bad", children }) => html`<div class=${"notice " + nam
 
 // What concerns the page, a service or a cluster, above every view.
 function Notices({ flow, view }) {
-  const told = store.tables.page.page, away = Object.values(store.tables.services).filter((row) => row.health !== "SERVING");
-  const gone = new Set(away.map((row) => row.name));
+  const told = store.tables.page.page;
+  const gone = new Set(Object.values(store.tables.services).filter((row) => row.health !== "SERVING").map((row) => row.name));
   const unread = Object.entries(store.tables.feeds).filter(([name, row]) => !row.live && !gone.has(TOLD_BY[name] || name));
-  const known = new Set([...Object.keys(store.tables.flows), ...away.map((row) => row.name)]);
-  const others = ((told && told.issues) || []).filter((issue) => !known.has(issue.about) && !issue.about.includes("->") && issue.reason !== "NO_FLOWS");
+  const others = ((told && told.issues) || []).filter((issue) => !issue.about.includes("->") && issue.reason !== "NO_FLOWS");
   return html`${!VIEWS[view] && html`<${Notice}>There is no view “${view}”: ${NAMES.join(", ")}.</${Notice}>`}
     ${flow && told && !store.tables.flows[flow] && html`<${Notice}>There is no flow “${flow}” here. Flows: ${Object.keys(store.tables.flows).sort().join(", ") || "none"}. <a href=${`#/${view}`}>Show all</a></${Notice}>`}
-    ${away.map((row) => html`<${Notice}><b>${row.name} is ${row.health}</b> at ${row.endpoint}: ${row.message || row.reason}. The page keeps its last data.</${Notice}>`)}
-    ${others.map((issue) => html`<${Notice} name=${issue.level}><b>${issue.about}:</b> <${Words} text=${issue.message}/> <span class="reason">${issue.reason}</span><${Remedy} reason=${issue.reason}/></${Notice}>`)}
+    ${others.map((issue) => html`<${Notice} key=${issue.about + issue.reason} name=${issue.level}><b>${issue.about}:</b> <${Words} text=${issue.message}/> <span class="reason">${issue.reason}</span>
+      ${issue.command && html`<p><${Command} line=${issue.command}/></p>`}<${Said} issue=${issue}/></${Notice}>`)}
     ${unread.map(([name, row]) => html`<${Notice} name="warn"><b>${name}:</b> ${row.message} <span class="reason">${row.reason}</span></${Notice}>`)}`;
 }
 

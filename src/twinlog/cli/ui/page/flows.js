@@ -51,7 +51,7 @@ function worst(flow) {
   const found = {};
   for (const row of partitionsOf(flow)) {
     if (!row.troubled) continue;
-    const name = row.reason || (row.proof === "DIFFERENT" ? "DIFFERENT" : row.state);
+    const name = row.reason || (row.proof === "DIFFERENT" ? "DIFFERENT" : row.foreign ? "FOREIGN" : row.state);
     const known = (found[name] ||= { reason: name, state: row.state, names: [], message: row.message, lag: 0 });
     known.names.push(`${row.topic}-${row.partition}`);
     known.lag += row.lag || 0;
@@ -60,13 +60,13 @@ function worst(flow) {
   return Object.values(found).sort((left, right) => compare(rank(left), rank(right)) || right.names.length - left.names.length);
 }
 
-function Worst({ flow }) {
-  const reasons = worst(flow);
+function Worst({ row: { flow, health } }) {
+  const reasons = worst(flow), remedies = Object.fromEntries(health.issues.map((issue) => [issue.reason, issue.command]));
   if (!reasons.length) return "";
   return html`<section class="worst"><h3>Partitions that need help</h3><ul>${reasons.slice(0, SHOWN_REASONS).map((each) => html`
     <li key=${each.reason} class=${tone(each.state)}><p><${Chip} word=${each.state}/> <b>${each.reason}</b> in <a href=${flowLink("partitions", flow, `&find=${encodeURIComponent(each.reason)}`)}>${counted(each.names.length, "partition")}</a>: ${each.names.slice(0, 3).join(", ")}${each.names.length > 3 ? ", …" : ""}${each.lag ? ` · ${counted(each.lag, "record")} behind` : ""}</p>
       ${each.message && html`<p class="said"><${Words} text=${each.message}/></p>`}
-      <${Remedy} reason=${each.reason}/></li>`)}</ul>
+      ${remedies[each.state] ? html`<${Command} line=${remedies[each.state]}/>` : html`<${Remedy} reason=${each.reason}/>`}</li>`)}</ul>
     ${reasons.length > SHOWN_REASONS && html`<p><a href=${flowLink("partitions", flow)}>${counted(reasons.length - SHOWN_REASONS, "more reason")}</a></p>`}</section>`;
 }
 
@@ -74,11 +74,11 @@ function Worst({ flow }) {
 function InForce({ row }) {
   const told = new Set(row.health.issues.map((issue) => issue.reason));
   const holds = row.in_force.filter((each) => !told.has(each.kind) && each.kind !== "WAITING");
-  const notes = row.notes.filter((note) => !told.has(note.reason));
+  const notes = row.health.notes;
   if (!holds.length && !notes.length) return "";
   return html`<section class="inforce"><h3>In force</h3><ul>
     ${holds.map((each) => html`<li><${Chip} word=${each.kind}/> ${each.about === row.flow ? "" : `${each.about}: `}<${Words} text=${each.message}/>${each.by ? ` by ${each.by}` : ""} ${each.command && html`<${Command} line=${each.command}/>`}</li>`)}
-    ${notes.map((note) => html`<li><${Chip} word="UNKNOWN"/> ${note.service}: ${note.message} <span class="reason">${note.reason}</span></li>`)}</ul></section>`;
+    ${notes.map((note) => html`<li><${Chip} word="UNKNOWN"/> ${note.message} <span class="reason">${note.reason}</span></li>`)}</ul></section>`;
 }
 
 function Card({ row }) {
@@ -91,7 +91,7 @@ function Card({ row }) {
     <${Tiles} row=${row}/>
     <${Facts} facts=${row.facts}/>
     ${own.length ? html`<ul class="issues">${own.map((issue) => html`<${Issue} issue=${issue}/>`)}</ul>` : ""}
-    <${Worst} flow=${row.flow}/>
+    <${Worst} row=${row}/>
     <${InForce} row=${row}/>
     <${StateBar} counts=${row.partitions} label="partitions"/>
     <div class="foot"><p class="chips">${Object.entries(row.partitions).filter(([, count]) => count).map(([state, count]) => html`<${Chip} key=${state} word=${state} count=${count}/>`)}

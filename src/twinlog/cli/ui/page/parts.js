@@ -5,7 +5,7 @@ import { store } from "./stream.js";
 
 const GOOD = ["RUNNING", "SERVING", "ALIVE", "GO", "EXACT", "PRESERVED", "UP_TO_DATE", "EQUAL", "DRAINED", "READY", "OWNER", "DONE"];
 const WARN = ["PAUSED", "WAITING", "BACKOFF", "WAIT", "DRAINING", "STEADY", "FLOOR", "NOT_READY", "MOVE", "INCOMPLETE"];
-const PLAIN = ["ACTIVE_ON_TARGET", "STANDBY", "PAUSE", "LIMIT", "RULE", "MANUAL", "HELD", "FENCE", "PENDING"];
+const PLAIN = ["ACTIVE_ON_TARGET", "STANDBY", "PAUSE", "LIMIT", "DELAY", "OFFSETS", "RULE", "MANUAL", "HELD", "FENCE", "PENDING"];
 const TONES = {
   ...Object.fromEntries(GOOD.map((word) => [word, "good"])),
   ...Object.fromEntries(WARN.map((word) => [word, "warn"])),
@@ -23,13 +23,14 @@ export const Words = ({ text }) =>
   text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
 
 const COPIED_MS = 2000;
+const OF_A_FILE = /^twinlog (preflight|run) /;
 
 // A command line. What is copied asks the services that the page asks: with their --config and --endpoint.
 export function Command({ line }) {
   const [done, setDone] = useState("");
   const code = useRef(null);
   const places = (store.tables.page.page || {}).same_services;
-  const whole = places ? `${line} ${places}` : line;
+  const whole = places && !OF_A_FILE.test(line) ? `${line} ${places}` : line;
   useEffect(() => {
     if (done === "selected") getSelection().selectAllChildren(code.current);
     if (done !== "copied") return undefined;
@@ -53,11 +54,15 @@ export function Remedy({ reason }) {
   return known ? html`<p class="remedy"><${Words} text=${sentence(known.meaning)}/>. <b>Remedy:</b> <${Words} text=${known.remedy}/>.</p>` : "";
 }
 
+// What the services said themselves.
+export const Said = ({ issue }) => issue.details.length
+  ? html`<details><summary>details</summary><ul>${issue.details.map((each) => html`<li>${each}</li>`)}</ul></details>` : "";
+
 export const Issue = ({ issue, about }) => html`<li class=${"issue " + issue.level}>
   <${Icon} name=${issue.level}/>
   <div><p>${about ? html`<b>${issue.about}</b> ` : ""}<${Words} text=${issue.message}/> <span class="reason">${issue.reason}</span></p>
     <${Remedy} reason=${issue.reason}/>
-    ${issue.command && html`<${Command} line=${issue.command}/>`}</div></li>`;
+    ${issue.command && html`<${Command} line=${issue.command}/>`}<${Said} issue=${issue}/></div></li>`;
 
 export const Facts = ({ facts }) => html`<ul class="facts" aria-label="what both clusters show">${facts.map((fact) => html`
   <li class=${"fact " + fact.tone}><${Icon} name=${fact.tone}/>

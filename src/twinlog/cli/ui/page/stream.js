@@ -43,7 +43,7 @@ function rowsOf(table, fields, flow) {
 const ON_PURPOSE = new Set(["DELAYED", "UNTIL_REACHED", "OWNED_ELSEWHERE"]);
 export const partitionsOf = remembered((flow) => {
   const rows = store.words ? rowsOf(store.tables.partitions, store.words.partition, flow) : [];
-  for (const row of rows) row.troubled = row.proof === "DIFFERENT" || ((row.state !== "RUNNING" || row.reason !== "") && !ON_PURPOSE.has(row.reason));
+  for (const row of rows) row.troubled = row.proof === "DIFFERENT" || row.foreign > 0 || ((row.state !== "RUNNING" || row.reason !== "") && !ON_PURPOSE.has(row.reason));
   return rows;
 });
 export const groupsOf = remembered((flow) => (store.words ? rowsOf(store.tables.groups, store.words.group, flow) : []));

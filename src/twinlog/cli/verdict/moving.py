@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from twinlog.cli.source.partition_rows import shown_seconds
-from twinlog.cli.status.check import Problem, partitions
 from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, FlowRow
-from twinlog.cli.ui.drain import DRAINING, LOSING, Drain
+from twinlog.cli.verdict.drain import DRAINING, LOSING, Drain
+from twinlog.cli.verdict.flows import partitions
+from twinlog.cli.verdict.issues import Issue, Verdict
+from twinlog.cli.verdict.verdict import of_services
 
 GO, WAIT, NO_GO = "GO", "WAIT", "NO_GO"
 
@@ -28,10 +30,10 @@ class Check:
     """What shows more of it, or mends it; empty with GO."""
 
 
-def readiness(row: FlowRow, problems: Sequence[Problem], drain: Drain) -> list[Check]:
-    """In the order in which a person would look. `problems`: all of `twinlog status --check`."""
-    services = [each for each in problems if "->" not in each.about]
-    own = [each for each in problems if each.about == row.flow]
+def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
+    """In the order in which a person would look."""
+    services = of_services(verdict.stopping)
+    own = [each for each in verdict.stopping if each.concerns(row.flow)]
     told_by_source = row.records is not None
     moves_known = row.group_count is not None and row.moves_known
     running = partitions(sum(row.partitions.values()))
@@ -65,7 +67,7 @@ def fences(row: FlowRow) -> list[str]:
     return [each.message for each in row.in_force if each.kind == FENCE]
 
 
-def _problems(title: str, problems: Sequence[Problem], *, good: str) -> Check:
+def _problems(title: str, problems: Sequence[Issue], *, good: str) -> Check:
     if not problems:
         return Check(title=title, verdict=GO, message=good)
     told = "; ".join(
@@ -73,7 +75,7 @@ def _problems(title: str, problems: Sequence[Problem], *, good: str) -> Check:
         for each in problems[:_PROBLEMS_NAMED]
     )
     more = len(problems) - _PROBLEMS_NAMED
-    command = next((each.command for each in problems if each.command), "twinlog status --check")
+    command = next((each.command for each in problems if each.command), "twinlog status")
     message = f"{told}; and {more} more" if more > 0 else told
     return Check(title=title, verdict=NO_GO, message=message, command=command)
 

@@ -1,0 +1,122 @@
+"""What is wrong with a cluster: one issue for it, whatever follows from it. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from twinlog.cli.status.rows import ClusterRow, FlowRow, Note
+from twinlog.cli.verdict.issues import Issue, Level
+from twinlog.cli.verdict.remedy import remedy
+
+FOLLOWS_FROM_CLUSTER = frozenset(
+    {
+        "BACKOFF",
+        "STALLED",
+        "WAITING",
+        "STARTING",
+        "NOT_READY",
+        "NO_TASK",
+        "FETCH_UNANSWERED",
+        "TARGET_SLOW",
+        "GROUPS_NOT_TRANSLATED",
+        "SOURCE_UNREADABLE",
+        "TARGET_UNREADABLE",
+        "MOVES_UNKNOWN",
+        "HEARTBEAT_MISSING",
+        "PATH_UNKNOWN",
+        "LAG_UNKNOWN",
+        "FLOW_NOT_READY",
+        "KAFKA_UNAVAILABLE",
+        "KAFKA_TIMEOUT",
+        "LEADER_UNAVAILABLE",
+        "COORDINATOR_UNAVAILABLE",
+        "PEER_TIMEOUT",
+    }
+)
+"""What a flow says while one of its clusters is away, because of that."""
+_NOT_BY_ITSELF = frozenset({"AUTHENTICATION_FAILED", "SASL_MECHANISM_REFUSED", "TLS_FAILED"})
+_KINDS = (
+    ("authentication failed", ("AUTHENTICATION", "SASL", "credentials")),
+    ("TLS failed", ("TLS", "SSL", "certificate")),
+    ("connection refused", ("Errno 111", "refused")),
+    ("unknown host name", ("Errno -2", "Errno -3", "Name or service", "getaddrinfo", "resolve")),
+    ("timed out", ("TIMEOUT", "timed out", "no answer within", "TimeoutError")),
+)
+
+
+def is_symptom_of_cluster(issue: Issue, away: ClusterRow) -> bool:
+    """Whether an issue of a flow follows from its cluster, which no service reaches."""
+    return issue.reason in FOLLOWS_FROM_CLUSTER or any(issue.reason == note.reason for note in away.notes)
+
+
+def cluster_issues(
+    row: ClusterRow, flows: Sequence[FlowRow], symptoms: Iterable[Issue], services: int, file: str
+) -> list[Issue]:
+    """`flows`: those with this cluster at an end; `services`: how many there are."""
+    if not row.is_away:
+        return [_in_part(row, reason, notes, file) for reason, notes in _by_reason(row.notes).items()]
+    first = min(row.notes, key=lambda note: note.service)
+    swallowed = list(symptoms)
+    said = tuple(f"{note.service}: {note.message}" for note in sorted(row.notes, key=lambda n: n.service))
+    found = Issue(
+        level=Level.BAD,
+        about=row.alias,
+        reason=first.reason,
+        message=f"{row.alias} does not answer: {failure_kind(first.reason, first.message)}"
+        f" ({_who(row, services)}{_since(row)}){_waits(flows)}",
+        command=remedy(first.reason, file=file),
+        flows=tuple(each.flow for each in flows),
+        symptoms=len(row.notes) - 1 + len(swallowed),
+        details=said + tuple(f"{each.about}: {each.reason}: {each.message}" for each in swallowed),
+    )
+    if first.reason in _NOT_BY_ITSELF:
+        return [found]
+    return [replace(found, message=f"{found.message}. Twinlog continues by itself")]
+
+
+def _in_part(row: ClusterRow, reason: str, notes: Sequence[Note], file: str) -> Issue:
+    """Some services reach the cluster, or all do and miss a broker of it."""
+    is_reached = all(row.seen_by.get(note.service) for note in notes)
+    return Issue(
+        level=Level.WARN if is_reached else Level.BAD,
+        about=row.alias,
+        reason=reason,
+        message=f"{', '.join(note.service for note in notes)}: {notes[0].message}",
+        command=remedy(reason, file=file),
+        stops=not is_reached,
+    )
+
+
+def failure_kind(reason: str, message: str) -> str:
+    """What kind of failure keeps a cluster away.
+
+    >>> failure_kind("KAFKA_UNAVAILABLE", "no broker can be reached ([Errno 111] Connect call failed)")
+    'connection refused'
+    """
+    text = f"{reason} {message}"
+    return next(
+        (kind for kind, signs in _KINDS if any(sign in text for sign in signs)), "no broker can be reached"
+    )
+
+
+def _by_reason(notes: Iterable[Note]) -> dict[str, list[Note]]:
+    found: dict[str, list[Note]] = {}
+    for note in sorted(notes, key=lambda note: (note.reason, note.service)):
+        found.setdefault(note.reason, []).append(note)
+    return found
+
+
+def _who(row: ClusterRow, services: int) -> str:
+    by = sorted(service for service, seen in row.seen_by.items() if seen is False)
+    return f"all {services} services" if len(by) == services > 1 else f"by {', '.join(by)}"
+
+
+def _since(row: ClusterRow) -> str:
+    return f", since {row.away_since}" if row.away_since else ""
+
+
+def _waits(flows: Sequence[FlowRow]) -> str:
+    every = sum(sum(row.partitions.values()) for row in flows)
+    wait = every - sum(row.partitions.get("RUNNING", 0) for row in flows)
+    if not every:
+        return ""
+    return f". {wait:,} of {every:,} partitions wait; nothing is lost while the source keeps its records"

@@ -1,0 +1,196 @@
+"""What is wrong with one flow, grouped by its cause. Pure."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+from twinlog.cli.status.rows import (
+    DIFFERS,
+    FOREIGN,
+    GAPS,
+    HEARTBEAT_MISSING,
+    MOVE,
+    PAUSE,
+    STANDS_BY,
+    WAITING,
+    FlowRow,
+    InForce,
+    Note,
+)
+from twinlog.cli.verdict.clusters import FOLLOWS_FROM_CLUSTER
+from twinlog.cli.verdict.issues import Issue, Level, worst
+from twinlog.cli.verdict.remedy import remedy
+
+RUNNING = "RUNNING"
+STARTING = "STARTING"
+_PAUSED, _WAITS = "PAUSED", "WAITING"
+_AS_CONFIGURED = frozenset(
+    {"NO_TOPICS", "NO_TOPICS_SELECTED", "HEARTBEATS_DISABLED", "NOT_REPLICATED", STANDS_BY}
+)
+"""Reasons that say that there is nothing to move, nothing to prove it by, or another process
+that does it."""
+_MAY_END = frozenset(
+    {_PAUSED, _WAITS, STARTING, "BACKOFF", "TOPICS_WAITING", "NOT_READY", "THROTTLED", "QUOTA"}
+)
+"""Reasons that are warnings; all others are problems."""
+_LEFT = {GAPS: Level.BAD, DIFFERS: Level.BAD, FOREIGN: Level.BAD, MOVE: Level.WARN}
+"""What is in force and no order of somebody's."""
+_OF_NO_COPY = frozenset({"GROUPS_NOT_TRANSLATED", HEARTBEAT_MISSING, "PATH_UNKNOWN", "LAG_UNKNOWN", STARTING})
+"""What other services say of a flow that copies nothing."""
+
+
+def flow_issues(row: FlowRow, file: str = "", *, source_answers: bool = True) -> list[Issue]:
+    """`source_answers`: otherwise it is known why nobody tells of the copy."""
+    issues = _caused(row, [*_of_notes(row, file), *_of_states(row), *_unknown(row, file)])
+    issues += _in_force(row)
+    if row.falls_behind_per_second:
+        issues.append(
+            Issue(
+                level=Level.WARN,
+                about=row.flow,
+                reason="FALLING_BEHIND",
+                message=f"the lag grows by {row.falls_behind_per_second:,.0f} records each second",
+                command=f"twinlog partitions {shlex.quote(row.flow)}",
+                stops=False,
+            )
+        )
+    if row.records is None and source_answers and not any(each.stops for each in issues):
+        told = "no source service has this flow"
+        issues.append(_bad(row, reason="NOT_COPIED", message=told))
+    return issues
+
+
+def partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count:,} partitions"
+
+
+def _of_notes(row: FlowRow, file: str) -> list[Issue]:
+    """One issue for each reason, whichever services say it."""
+    by_reason: dict[str, list[Note]] = {}
+    for note in row.notes:
+        if note.reason == HEARTBEAT_MISSING and row.is_paused:
+            continue
+        by_reason.setdefault(note.reason, []).append(note)
+    found = []
+    for reason, notes in by_reason.items():
+        notes.sort(key=lambda note: (note.service != "source", note.service))
+        is_note = reason in _AS_CONFIGURED or (
+            row.path == "ALIVE" and all(note.service == "heartbeat" for note in notes)
+        )
+        found.append(
+            Issue(
+                level=Level.NOTE if is_note else _level(reason),
+                about=row.flow,
+                reason=reason,
+                message=f"{', '.join(note.service for note in notes)}: {notes[0].message}",
+                command=remedy(reason, flow=row.flow, file=file),
+                stops=not is_note,
+            )
+        )
+    return found
+
+
+def _of_states(row: FlowRow) -> list[Issue]:
+    as_it_should = {RUNNING, _WAITS} if row.stands_by("source") else {RUNNING}
+    still = {state: count for state, count in row.partitions.items() if count and state not in as_it_should}
+    return [
+        _paused(row, count) if state == _PAUSED else _state(row, state, count)
+        for state, count in sorted(still.items())
+    ]
+
+
+def _state(row: FlowRow, state: str, count: int) -> Issue:
+    return Issue(
+        level=_level(state),
+        about=row.flow,
+        reason=state,
+        message=f"{partitions(count)} {'is' if count == 1 else 'are'} {state}",
+        command=f"twinlog partitions {shlex.quote(row.flow)} --trouble",
+    )
+
+
+def _paused(row: FlowRow, count: int) -> Issue:
+    """With the command that ends it, if it is one pause."""
+    found, pauses = _state(row, _PAUSED, count), [each for each in row.in_force if each.kind == PAUSE]
+    command = pauses[0].command if len(pauses) == 1 else found.command
+    scopes = ", ".join(each.about.removeprefix(f"{row.flow} ") for each in pauses if each.about != row.flow)
+    message = f"{found.message}: {scopes}" if scopes else found.message
+    return replace(found, message=message, command=command, in_force=bool(pauses))
+
+
+def _unknown(row: FlowRow, file: str) -> list[Issue]:
+    found = []
+    if row.path == "UNKNOWN" and not any(note.service == "heartbeat" for note in row.notes):
+        told = "the heartbeat service does not know whether heartbeats arrive"
+        command = remedy("PATH_UNKNOWN", flow=row.flow, file=file)
+        found.append(_bad(row, reason="PATH_UNKNOWN", message=told, command=command))
+    if row.partitions_of_unknown_lag or (row.records is not None and row.lag_records is None):
+        count = row.partitions_of_unknown_lag or 0
+        told = f"the lag of {partitions(count)} is not known" if count else "its positions are not known"
+        command = f"twinlog partitions {shlex.quote(row.flow)}"
+        found.append(_bad(row, reason="LAG_UNKNOWN", message=told, command=command))
+    return found
+
+
+def _bad(row: FlowRow, *, reason: str, message: str, command: str = "") -> Issue:
+    return Issue(level=Level.BAD, about=row.flow, reason=reason, message=message, command=command)
+
+
+def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
+    """The source service says of its partitions why they do not run: the number of those that do not is no
+    issue of its own. What other services say of a flow that copies nothing follows from that."""
+    reasons = {note.reason for note in row.notes if note.service == "source"} - _AS_CONFIGURED
+    cause = next((each for each in issues if each.reason in reasons), None)
+    nothing = not row.partitions.get(RUNNING) and not row.stands_by("source")
+    states = cause is not None
+    cause = cause or next((each for each in issues if each.reason == STARTING), None)
+    if cause is None:
+        return list(issues)
+    apart = {_PAUSED, "FAULTED"} if cause.reason in FOLLOWS_FROM_CLUSTER else {_PAUSED}
+
+    def follows(each: Issue) -> bool:
+        if each is cause or each.level == Level.NOTE or each.reason in apart:
+            return False
+        if each.reason in row.partitions:
+            return states
+        return each.reason in _OF_NO_COPY and (nothing or cause.reason == STARTING)
+
+    swallowed = [each for each in issues if follows(each)]
+    whole = replace(
+        cause,
+        level=worst((cause, *(each for each in swallowed if each.reason in row.partitions))),
+        symptoms=len(swallowed),
+        details=tuple(f"{each.reason}: {each.message}" for each in swallowed),
+    )
+    if cause.reason == STARTING:
+        whole = replace(whole, level=Level.WARN)
+    return [whole if each is cause else each for each in issues if each not in swallowed]
+
+
+def _in_force(row: FlowRow) -> list[Issue]:
+    found = []
+    for each in row.in_force:
+        if each.kind == WAITING:
+            found.append(_held(row, each, reason="TOPICS_WAITING", level=Level.WARN, stops=True))
+        elif each.kind != PAUSE:
+            found.append(
+                _held(row, each, reason=each.kind, level=_LEFT.get(each.kind, Level.NOTE), stops=False)
+            )
+    return found
+
+
+def _held(row: FlowRow, each: InForce, *, reason: str, level: Level, stops: bool) -> Issue:
+    return Issue(
+        level=level,
+        about=each.about,
+        reason=reason,
+        message=each.message,
+        command=each.command,
+        stops=stops,
+        in_force=True,
+        flows=() if each.about == row.flow else (row.flow,),
+    )
+
+
+def _level(reason: str) -> Level:
+    return Level.WARN if reason in _MAY_END else Level.BAD

@@ -1,0 +1,111 @@
+"""One thing that somebody should know, and the verdict that all of them make. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+_REASONS_NAMED = 5
+
+
+class Level(StrEnum):
+    """From the best to the worst."""
+
+    GOOD = "good"
+    NOTE = "note"
+    """As somebody ordered it, or as it is configured."""
+    WARN = "warn"
+    """It may end by itself, or somebody ordered it and should not forget it."""
+    BAD = "bad"
+    """Somebody has to act."""
+
+
+SEVERITY = tuple(Level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issue:
+    level: Level
+    about: str
+    """A service, a flow, a cluster, or `twinlog`."""
+    reason: str
+    """Stable."""
+    message: str
+    command: str = ""
+    """What mends it or shows more of it, complete; empty where none is known."""
+    stops: bool = True
+    """Something makes no progress, or may make none. What is lost, limited or left does not stop anything."""
+    in_force: bool = False
+    """It is one of the lines about what is in force."""
+    flows: tuple[str, ...] = ()
+    """Flows that it holds up, besides the one that it is about."""
+    symptoms: int = 0
+    """How many other issues it explains. They are not issues of their own."""
+    details: tuple[str, ...] = ()
+    """What the services said themselves, of it and of its symptoms."""
+
+    def concerns(self, flow: str) -> bool:
+        return self.about == flow or flow in self.flows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    issues: Sequence[Issue]
+    """The worst first, then by what they are about."""
+
+    @property
+    def level(self) -> Level:
+        return worst(self.issues)
+
+    @property
+    def stopping(self) -> list[Issue]:
+        """What keeps `twinlog status --check` from saying that everything moves."""
+        return [each for each in self.issues if each.stops]
+
+    @property
+    def failing(self) -> list[Issue]:
+        """The same with --strict: losses, differences and foreign writes count, too."""
+        return [each for each in self.issues if each.stops or each.level == Level.BAD]
+
+    @property
+    def pressing(self) -> list[Issue]:
+        """Problems and warnings, without notes."""
+        return [each for each in self.issues if each.level in (Level.BAD, Level.WARN)]
+
+    @property
+    def counts(self) -> str:
+        """`2 problems, 1 warning`; empty without either."""
+        told = [(Level.BAD, "problem"), (Level.WARN, "warning")]
+        return ", ".join(_counted(count, word) for level, word in told if (count := len(self._of(level))))
+
+    @property
+    def line(self) -> str:
+        """In one line: `2 problems, 1 warning: FOREIGN, GAPS; PAUSED`."""
+        if not self.counts:
+            held = _named(each for each in self.issues if each.in_force)
+            return f"everything moves; in force: {held}" if held else "everything moves"
+        named = [told for level in (Level.BAD, Level.WARN) if (told := _named(self._of(level)))]
+        return f"{self.counts}: {'; '.join(named)}"
+
+    def concerning(self, flow: str) -> list[Issue]:
+        return [each for each in self.issues if each.concerns(flow)]
+
+    def _of(self, level: Level) -> list[Issue]:
+        return [each for each in self.issues if each.level == level]
+
+
+def worst(issues: Iterable[Issue]) -> Level:
+    return max((each.level for each in issues), key=SEVERITY.index, default=Level.GOOD)
+
+
+def worst_first(issues: Iterable[Issue]) -> list[Issue]:
+    """In one order, whichever service answered first."""
+    return sorted(issues, key=lambda each: (-SEVERITY.index(each.level), each.about, each.reason))
+
+
+def _named(issues: Iterable[Issue]) -> str:
+    reasons = list(dict.fromkeys(each.reason for each in issues))
+    return ", ".join(reasons[:_REASONS_NAMED]) + (", …" if len(reasons) > _REASONS_NAMED else "")
+
+
+def _counted(count: int, word: str) -> str:
+    return f"1 {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,109 @@
+"""The verdict on everything that the services told: `twinlog status`, `--check`, the live page and the plans
+of moves all show this one. Pure.
+
+Issues are grouped by their cause before they are counted: of a cluster that no service reaches, or of a flow
+that copies nothing, everything that follows from it is a symptom.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from twinlog.cli.status.rows import SERVING, ServiceRow, Status
+from twinlog.cli.verdict.clusters import cluster_issues, is_symptom_of_cluster
+from twinlog.cli.verdict.flows import flow_issues
+from twinlog.cli.verdict.issues import Issue, Level, Verdict, worst_first
+from twinlog.cli.verdict.remedy import remedy
+
+EVERYTHING = "twinlog"
+"""What an issue is about that concerns all of it."""
+
+
+def verdict_of(status: Status) -> Verdict:
+    file = known_file(status)
+    if status.services and all(row.health != SERVING for row in status.services):
+        return Verdict(issues=[_no_service(status.services, file)])
+    issues = _services(status, file)
+    away = {alias: row for alias, row in sorted(status.clusters.items()) if row.is_away}
+    swallowed: dict[str, list[Issue]] = {alias: [] for alias in away}
+    for name, row in sorted(status.flows.items()):
+        for issue in flow_issues(row, file, source_answers=_answers(status, "source")):
+            cause = next((alias for alias in _ends(name) if alias in away), None)
+            if cause is not None and is_symptom_of_cluster(issue, away[cause]):
+                swallowed[cause].append(issue)
+            else:
+                issues.append(issue)
+    for alias, cluster in sorted(status.clusters.items()):
+        held = [row for name, row in sorted(status.flows.items()) if alias in _ends(name)]
+        issues += cluster_issues(cluster, held, swallowed.get(alias, ()), len(status.services), file)
+    if not status.flows and not issues:
+        issues.append(
+            Issue(level=Level.BAD, about=EVERYTHING, reason="NO_FLOWS", message="no service has a flow")
+        )
+    return Verdict(issues=worst_first(issues))
+
+
+def standing_by(status: Status) -> list[str]:
+    """The flows that another process copies."""
+    return [name for name in sorted(status.flows) if status.flows[name].stands_by("source")]
+
+
+def known_file(status: Status) -> str:
+    """The properties file of the services that answered, else the one that was given; empty if they run with
+    several."""
+    files = {row.config for row in status.services if row.config}
+    return files.pop() if len(files) == 1 else "" if files else status.asked_file or ""
+
+
+def of_services(issues: Iterable[Issue]) -> list[Issue]:
+    """Those about no single flow."""
+    return [each for each in issues if "->" not in each.about]
+
+
+def _ends(flow: str) -> tuple[str, str]:
+    source, _, target = flow.partition("->")
+    return source, target
+
+
+def _answers(status: Status, service: str) -> bool:
+    return any(row.name == service and row.health == SERVING for row in status.services)
+
+
+def _services(status: Status, file: str) -> list[Issue]:
+    issues = [_service(row, file) for row in status.services if row.health != SERVING or row.reason]
+    issues += [
+        Issue(
+            level=Level.NOTE,
+            about=row.name,
+            reason="INSECURE",
+            message="the port is open to other machines without TLS or without authentication:"
+            " twinlog.insecure is true",
+            stops=False,
+        )
+        for row in status.services
+        if row.security == "insecure"
+    ]
+    return issues
+
+
+def _service(row: ServiceRow, file: str) -> Issue:
+    return Issue(
+        level=Level.BAD,
+        about=row.name,
+        reason=row.reason or row.health,
+        message=row.message or f"the service at {row.endpoint} does not serve",
+        command=remedy(row.reason, file=file) if row.health == SERVING else "",
+    )
+
+
+def _no_service(rows: Sequence[ServiceRow], file: str) -> Issue:
+    """Whatever else was known of them is old: this is the only thing to act on."""
+    first = _service(rows[0], file)
+    told = tuple(f"{row.name}: {row.message or row.health}" for row in rows)
+    return replace(
+        first,
+        about=EVERYTHING,
+        message=f"no service answers (of {len(rows)}): they do not run, or elsewhere",
+        command=remedy("NO_SERVICE", file=file),
+        symptoms=len(rows) - 1,
+        details=told,
+    )

@@ -1,0 +1,383 @@
+"""One verdict: every issue once, at its cause, with its level and a remedy that can be pasted."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.status.query import explain_silence
+from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
+from twinlog.cli.status.view import check_as_json, check_lines
+from twinlog.cli.verdict.clusters import failure_kind
+from twinlog.cli.verdict.issues import Issue, Level
+from twinlog.cli.verdict.remedy import alike
+from twinlog.cli.verdict.verdict import standing_by, verdict_of
+
+SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
+REFUSED = "read the cluster id: no broker can be reached ([Errno 111] Connect call failed ('127.0.0.1', 1))"
+
+
+def healthy() -> Status:
+    status = Status(
+        services=[
+            ServiceRow(name=name, endpoint="h:1", health="SERVING", config="/etc/my mirror.properties")
+            for name in SERVICES
+        ]
+    )
+    row = status.flow(types_pb2.Flow(source="A", target="B"))
+    row.partitions, row.records, row.lag_records = {"RUNNING": 3, "PAUSED": 0}, 7, 5_000
+    row.partitions_of_unknown_lag, row.path = 0, "ALIVE"
+    for name in SERVICES:
+        for alias in ("A", "B"):
+            status.add_clusters(name, [types_pb2.ClusterStatus(alias=alias, reachable=True)])
+    return status
+
+
+def flow(status: Status) -> FlowRow:
+    return status.flows["A->B"]
+
+
+def away(
+    status: Status,
+    services: Sequence[str] = SERVICES,
+    reason: str = "KAFKA_UNAVAILABLE",
+    message: str = REFUSED,
+) -> None:
+    told = types_pb2.ClusterStatus(alias="B", reachable=False, reason=reason, message=message)
+    told.since.FromJsonString("2026-11-28T13:08:56Z")
+    for name in services:
+        status.add_clusters(name, [told])
+
+
+def pause(status: Status) -> None:
+    flow(status).partitions = {"PAUSED": 3}
+    flow(status).in_force.append(
+        InForce(kind="PAUSE", about="A->B", message="paused", command="twinlog resume 'A->B'")
+    )
+
+
+def service_down(status: Status) -> None:
+    status.services[1] = ServiceRow(
+        name="checkpoint", endpoint="h:1", reason="PEER_UNAVAILABLE", message="refused"
+    )
+
+
+def source_down(status: Status) -> None:
+    status.services[0] = ServiceRow(
+        name="source", endpoint="h:1", reason="PEER_UNAVAILABLE", message="refused"
+    )
+    status.flows["A->B"] = FlowRow(flow="A->B", path="ALIVE")
+
+
+def not_by_one(status: Status) -> None:
+    away(status, ["source"])
+
+
+def waiting_topic(status: Status) -> None:
+    told = "selected but not copied: orders: PLAN_PENDING"
+    flow(status).in_force.append(InForce(kind="WAITING", about="A->B", message=told))
+
+
+def lag_unknown(status: Status) -> None:
+    flow(status).lag_records, flow(status).partitions_of_unknown_lag = None, 2
+
+
+def positions_unknown(status: Status) -> None:
+    flow(status).lag_records = None
+
+
+def stalled(status: Status) -> None:
+    flow(status).partitions = {"RUNNING": 2, "STALLED": 1}
+
+
+def stalled_and_why(status: Status) -> None:
+    stalled(status)
+    flow(status).add_note("source", "TARGET_SLOW", "1 partition")
+
+
+def silent(status: Status) -> None:
+    flow(status).path = "SILENT"
+    flow(status).add_note("heartbeat", "HEARTBEAT_MISSING", "none came")
+
+
+def path_unknown(status: Status) -> None:
+    flow(status).path = "UNKNOWN"
+
+
+def path_hidden(status: Status) -> None:
+    flow(status).path = "UNKNOWN"
+    flow(status).add_note("heartbeat", "TOPIC_UNAUTHORIZED", "READ is missing")
+
+
+def groups_not_translated(status: Status) -> None:
+    flow(status).add_note("checkpoint", "GROUPS_NOT_TRANSLATED", "the offset syncs may not be read")
+
+
+def twin(status: Status) -> None:
+    for service in ("source", "checkpoint"):
+        flow(status).add_note(service, "TWIN_DEPLOYMENT", "another deployment copies it")
+
+
+def not_in_the_source(status: Status) -> None:
+    status.flows["A->B"] = FlowRow(flow="A->B", path="ALIVE")
+
+
+def no_flow(status: Status) -> None:
+    status.flows.clear()
+
+
+def starts(status: Status) -> None:
+    flow(status).partitions = {"WAITING": 3}
+    lag_unknown(status)
+    silent(status)
+    for service in ("configsync", "source"):
+        flow(status).add_note(service, "STARTING", "the first epoch is getting ready")
+
+
+def no_replicas(status: Status) -> None:
+    """A replication factor above the number of brokers: no service can create its topics."""
+    flow(status).partitions = {"WAITING": 3}
+    silent(status)
+    lag_unknown(status)
+    groups_not_translated(status)
+    for service in ("source", "configsync", "checkpoint"):
+        flow(status).add_note(service, "REPLICATION_FACTOR_INVALID", "3 replicas, 1 broker")
+
+
+@pytest.mark.parametrize(
+    ("what", "level", "about", "reason"),
+    [
+        (pause, Level.WARN, "A->B", "PAUSED"),
+        (service_down, Level.BAD, "checkpoint", "PEER_UNAVAILABLE"),
+        (source_down, Level.BAD, "source", "PEER_UNAVAILABLE"),
+        (away, Level.BAD, "B", "KAFKA_UNAVAILABLE"),
+        (not_by_one, Level.BAD, "B", "KAFKA_UNAVAILABLE"),
+        (waiting_topic, Level.WARN, "A->B", "TOPICS_WAITING"),
+        (lag_unknown, Level.BAD, "A->B", "LAG_UNKNOWN"),
+        (positions_unknown, Level.BAD, "A->B", "LAG_UNKNOWN"),
+        (stalled, Level.BAD, "A->B", "STALLED"),
+        (stalled_and_why, Level.BAD, "A->B", "TARGET_SLOW"),
+        (silent, Level.BAD, "A->B", "HEARTBEAT_MISSING"),
+        (path_unknown, Level.BAD, "A->B", "PATH_UNKNOWN"),
+        (path_hidden, Level.BAD, "A->B", "TOPIC_UNAUTHORIZED"),
+        (groups_not_translated, Level.BAD, "A->B", "GROUPS_NOT_TRANSLATED"),
+        (twin, Level.BAD, "A->B", "TWIN_DEPLOYMENT"),
+        (not_in_the_source, Level.BAD, "A->B", "NOT_COPIED"),
+        (no_flow, Level.BAD, "twinlog", "NO_FLOWS"),
+        (starts, Level.WARN, "A->B", "STARTING"),
+        (no_replicas, Level.BAD, "A->B", "REPLICATION_FACTOR_INVALID"),
+    ],
+)
+def test_what_does_not_move_or_is_not_known_is_one_issue(
+    what: Callable[[Status], None], level: Level, about: str, reason: str
+) -> None:
+    status = healthy()
+    what(status)
+    (issue,) = verdict_of(status).issues
+    assert (issue.level, issue.about, issue.reason, issue.stops) == (level, about, reason, True)
+    line = check_lines([issue])[0]
+    assert line.startswith(f"{about}: {reason}: ")
+    assert issue.command in line
+
+
+def test_a_lag_that_is_copied_is_no_issue_and_what_is_ordered_is_a_note() -> None:
+    status = healthy()
+    assert verdict_of(status).line == "everything moves"
+    flow(status).in_force += [
+        InForce(kind=kind, about="A->B", message="so")
+        for kind in ("LIMIT", "RULE", "MANUAL", "DELAY", "FENCE")
+    ]
+    flow(status).add_note("heartbeat", "HEARTBEATS_DISABLED", "by the file")
+    verdict = verdict_of(status)
+    assert {each.level for each in verdict.issues} == {Level.NOTE}
+    assert (verdict.stopping, verdict.failing, verdict.pressing) == ([], [], [])
+    assert verdict.line == "everything moves; in force: DELAY, FENCE, LIMIT, MANUAL, RULE"
+    assert check_lines([]) == ["everything moves"]
+
+
+def test_losses_and_foreign_writes_are_problems_that_stop_nothing_and_count_when_strict() -> None:
+    status = healthy()
+    flow(status).in_force += [
+        InForce(kind=kind, about="A->B", message="so") for kind in ("GAPS", "FOREIGN", "MOVE")
+    ]
+    flow(status).falls_behind_per_second = 40.0
+    pause(status)
+    verdict = verdict_of(status)
+    assert verdict.line == "2 problems, 3 warnings: FOREIGN, GAPS; FALLING_BEHIND, MOVE, PAUSED"
+    assert [each.reason for each in verdict.stopping] == ["PAUSED"]
+    assert [each.reason for each in verdict.failing] == ["FOREIGN", "GAPS", "PAUSED"]
+    (behind,) = [each for each in verdict.issues if each.reason == "FALLING_BEHIND"]
+    assert behind.message == "the lag grows by 40 records each second"
+
+
+def test_a_cluster_that_no_service_reaches_explains_everything_about_it() -> None:
+    status = healthy()
+    away(status)
+    row = flow(status)
+    row.partitions = {"RUNNING": 1, "STALLED": 1, "BACKOFF": 1}
+    row.path = "UNKNOWN"
+    row.add_note("source", "KAFKA_UNAVAILABLE", REFUSED)
+    row.add_note("checkpoint", "GROUPS_NOT_TRANSLATED", "cluster B does not answer")
+    row.add_note("checkpoint", "MOVES_UNKNOWN", "fences are not known")
+    row.add_note("heartbeat", "KAFKA_TIMEOUT", "no answer")
+    lag_unknown(status)
+    row.in_force.append(InForce(kind="GAPS", about="A->B", message="3 offsets are lost"))
+    verdict = verdict_of(status)
+    assert verdict.line == "2 problems: GAPS, KAFKA_UNAVAILABLE"
+    (issue,) = [each for each in verdict.issues if each.about == "B"]
+    assert issue.message == (
+        "B does not answer: connection refused (all 4 services, since 2026-11-28T13:08:56Z)."
+        " 2 of 3 partitions wait; nothing is lost while the source keeps its records."
+        " Twinlog continues by itself"
+    )
+    assert issue.command == "twinlog preflight '/etc/my mirror.properties'"
+    assert issue.flows == ("A->B",)
+    assert issue.symptoms > 5
+    assert f"source: {REFUSED}" in issue.details
+    assert any("MOVES_UNKNOWN" in each for each in issue.details)
+    assert REFUSED not in "\n".join(check_lines([issue]))
+    assert REFUSED in "\n".join(check_lines([issue], verbose=True))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [("FAULTED", ["FAULTED", "KAFKA_UNAVAILABLE"]), ("PAUSED", None)]
+)
+def test_a_cluster_that_is_away_hides_no_fault_and_no_pause(state: str, expected: list[str] | None) -> None:
+    status = healthy()
+    away(status)
+    flow(status).partitions = {"BACKOFF": 2, state: 1}
+    flow(status).add_note("source", "KAFKA_UNAVAILABLE", REFUSED)
+    found = [each.reason for each in verdict_of(status).issues]
+    assert found == (expected or ["KAFKA_UNAVAILABLE", state])
+
+
+def test_a_cluster_that_refuses_the_credentials_does_not_mend_by_itself() -> None:
+    status = healthy()
+    away(status, reason="AUTHENTICATION_FAILED", message="the broker refused the credentials")
+    flow(status).partitions = {"WAITING": 3}
+    for service in SERVICES:
+        flow(status).add_note(service, "AUTHENTICATION_FAILED", "the broker refused the credentials")
+    (issue,) = verdict_of(status).issues
+    assert "B does not answer: authentication failed (all 4 services" in issue.message
+    assert "by itself" not in issue.message
+
+
+def test_a_cluster_that_some_services_reach_names_those_that_do_not() -> None:
+    status = healthy()
+    away(status, ["source"])
+    (issue,) = verdict_of(status).issues
+    assert issue.message == f"source: {REFUSED}"
+
+
+def test_a_broker_that_is_away_while_the_others_answer_stops_nothing() -> None:
+    status = healthy()
+    told = types_pb2.ClusterStatus(
+        alias="B", reachable=True, reason="BROKERS_AWAY", message="broker 2 does not answer; the others do"
+    )
+    for name in ("source", "checkpoint"):
+        status.add_clusters(name, [told])
+    (issue,) = verdict_of(status).issues
+    assert (issue.level, issue.stops) == (Level.WARN, False)
+    assert not status.clusters["B"].is_away
+
+
+def test_a_deployment_that_does_not_run_is_one_problem_with_the_command_that_starts_it() -> None:
+    rows = [
+        ServiceRow(name=name, endpoint="h:1", reason="PEER_UNAVAILABLE", message="no") for name in SERVICES
+    ]
+    status = Status(services=rows, asked_file="/etc/mm2.properties")
+    verdict = verdict_of(status)
+    assert verdict.line == "1 problem: PEER_UNAVAILABLE"
+    (issue,) = verdict.issues
+    assert issue.command == "twinlog run /etc/mm2.properties"
+    assert len(issue.details) == len(SERVICES)
+
+
+def test_the_order_of_issues_does_not_depend_on_which_service_answers_first() -> None:
+    def told(services: Sequence[str]) -> Sequence[Issue]:
+        status = healthy()
+        away(status, services)
+        flow(status).partitions = {"STALLED": 3}
+        for service in services:
+            flow(status).add_note(service, "TOPIC_UNAUTHORIZED", f"READ is missing: {service}")
+        return verdict_of(status).issues
+
+    assert told(SERVICES) == told(SERVICES[::-1])
+
+
+def test_remedies_have_no_places_left_and_never_ask_for_the_status_again() -> None:
+    status = healthy()
+    for row in status.services:
+        row.config = ""
+    away(status, ["source"])
+    flow(status).add_note("checkpoint", "NOT_READY", "wait")
+    flow(status).add_note("source", "NO_TOPICS", "none")
+    assert [each.command for each in verdict_of(status).issues] == ["", "", ""]
+
+
+def test_a_command_is_given_the_options_that_ask_the_same_services() -> None:
+    assert alike("twinlog gaps 'A->B'", "--config f") == "twinlog gaps 'A->B' --config f"
+    assert alike("twinlog preflight f", "--config f") == "twinlog preflight f"
+    assert alike("", "--config f") == ""
+
+
+def test_one_pause_is_named_with_the_command_that_ends_it() -> None:
+    status = healthy()
+    flow(status).partitions = {"RUNNING": 2, "PAUSED": 6}
+    command = "twinlog resume 'A->B' --topic clicks"
+    flow(status).in_force = [InForce(kind="PAUSE", about="A->B clicks", message="paused", command=command)]
+    (issue,) = verdict_of(status).issues
+    assert (issue.message, issue.command) == ("6 partitions are PAUSED: clicks", command)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "kind"),
+    [
+        ("KAFKA_UNAVAILABLE", REFUSED, "connection refused"),
+        ("KAFKA_UNAVAILABLE", "no broker can be reached", "no broker can be reached"),
+        ("KAFKA_UNAVAILABLE", "[Errno -2] Name or service not known", "unknown host name"),
+        ("KAFKA_TIMEOUT", "no answer within 5 s", "timed out"),
+        ("AUTHENTICATION_FAILED", "", "authentication failed"),
+        ("SASL_MECHANISM_REFUSED", "", "authentication failed"),
+        ("KAFKA_UNAVAILABLE", "certificate verify failed", "TLS failed"),
+    ],
+)
+def test_the_kind_of_failure_stands_in_front(reason: str, message: str, kind: str) -> None:
+    assert failure_kind(reason, message) == kind
+
+
+def standby(status: Status) -> None:
+    for service in SERVICES:
+        flow(status).add_note(service, "OWNED_ELSEWHERE", "another process copies it")
+    flow(status).partitions, flow(status).path = {"WAITING": 3}, "ALIVE"
+
+
+def test_a_healthy_standby_is_no_problem_and_is_said_to_stand_by() -> None:
+    status = healthy()
+    standby(status)
+    assert verdict_of(status).line == "everything moves"
+    assert standing_by(status) == ["A->B"]
+    (line,) = check_lines([], standing_by(status))
+    assert "on standby here, copied by another process: A->B" in line
+    assert check_as_json([], ["A->B"]) == {"ok": True, "problems": [], "standing_by": ["A->B"]}
+
+
+@pytest.mark.parametrize(("harm", "reason"), [("STALLED", "STALLED"), ("lag", "LAG_UNKNOWN")])
+def test_a_standby_sees_that_nothing_moves_at_the_other_process(harm: str, reason: str) -> None:
+    status = healthy()
+    standby(status)
+    if harm == "lag":
+        lag_unknown(status)
+    else:
+        flow(status).partitions = {"WAITING": 2, harm: 1}
+    assert [each.reason for each in verdict_of(status).stopping] == [reason]
+
+
+def test_heartbeats_of_a_paused_flow_are_no_trouble_of_their_own() -> None:
+    status = healthy()
+    pause(status)
+    silent(status)
+    explain_silence(flow(status))
+    (note,) = flow(status).notes
+    assert "paused" in note.message
+    assert [each.reason for each in verdict_of(status).issues] == ["PAUSED"]

@@ -1,0 +1,33 @@
+"""What the service says of a flow as a whole."""
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+from twinlog.api.source.v1 import source_service_pb2 as source
+from unit.service.access.audit_rig import SourceRig, source_service
+
+
+async def told(service: SourceRig) -> source.FlowStatus:
+    nothing: Any = None
+    (status,) = (await service.servicer.ListFlows(source.ListFlowsRequest(), nothing)).flows
+    return status
+
+
+async def test_what_is_held_back_on_purpose_is_no_reason_that_a_flow_does_not_copy() -> None:
+    async with AsyncExitStack() as stack:
+        service = await source_service(stack)
+        for reason, expected in (("DELAYED", ""), ("UNTIL_REACHED", ""), ("TARGET_SLOW", "TARGET_SLOW")):
+            service.task.says(position=1, state=source.PARTITION_STATE_RUNNING, reason=reason)
+            driver = service.operations.driver
+            driver.state.table.heard_at[0] = service.operations.clock.monotonic()
+            assert (await told(service)).reason == expected
+
+
+async def test_copies_with_foreign_records_are_named_those_with_most_first() -> None:
+    async with AsyncExitStack() as stack:
+        service = await source_service(stack)
+        assert not (await told(service)).foreign_partitions
+        service.task.says(position=1, foreign_writes=[source.ForeignWrite(records=3)])
+        status = await told(service)
+        assert [(each.topic, each.partition) for each in status.foreign_partitions] == [("t", 0)]
+        assert status.foreign_records == 3
