@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from twinlog.kafka.codes import ErrorCode
-from twinlog.kafka.errors import ANSWER_TOO_LARGE, from_reason
+from twinlog.kafka.errors import ANSWER_TOO_LARGE, TIMEOUT, from_reason
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.encoding import take_int32, take_string
 from twinlog.kafka.protocol.patience import throttle_seconds
@@ -23,6 +23,9 @@ from twinlog.model import TopicPartition
 _FETCH_VERSION = 11
 _MAX_WAIT_AT, _MAX_BYTES_AT, _TOPICS_AT = 4, 12, 25
 _PARTITION_BYTES = 28
+_FORGOTTEN_BYTES = 4
+"""The length of an empty list."""
+_SILENCE_SECONDS = 15.0
 
 
 class Asked(NamedTuple):
@@ -33,6 +36,7 @@ class Asked(NamedTuple):
     positions: Mapping[TopicPartition, int]
     max_wait_seconds: float
     max_bytes: int
+    rack: str
 
 
 @dataclass(slots=True)
@@ -54,6 +58,12 @@ class SimulatedBrokers:
     """Partitions without any valid position."""
     too_large: set[TopicPartition] = field(default_factory=set)
     """Partitions whose next batch is too large for our clients."""
+    preferred: dict[TopicPartition, int] = field(default_factory=dict)
+    """The replica that a leader names to a client with a rack."""
+    silent: set[int] = field(default_factory=set)
+    """Nodes that do not answer."""
+    unknown: set[int] = field(default_factory=set)
+    """Nodes that are not in the client's metadata until it reads them again."""
     waiting: int = 0
     """Fetches that wait for data now."""
     most_waiting: int = 0
@@ -74,6 +84,9 @@ class SimulatedBrokers:
         asked = _read_request(b"".join(request.prepare({1: (4, _FETCH_VERSION)}).pieces), loop.time(), node)
         self.asked.append(asked)
         await asyncio.sleep(self.round_trip_seconds)  # noqa: TID251  # in virtual time
+        if node in self.silent:
+            await asyncio.sleep(_SILENCE_SECONDS)  # noqa: TID251  # in virtual time
+            raise from_reason(TIMEOUT, f"fetch from broker {node}", alias="A")
         throttles = self.throttles_ms.get(node)
         if throttles:
             return FetchResponse(0, [], throttles.pop(0))
@@ -90,9 +103,14 @@ class SimulatedBrokers:
 
     def _has_data(self, asked: Asked) -> Iterable[bool]:
         return (
-            partition in self.out_of_range or self._end(partition) > offset
+            partition in self.out_of_range
+            or self._names_replica(asked, partition)
+            or self._end(partition) > offset
             for partition, offset in asked.positions.items()
         )
+
+    def _names_replica(self, asked: Asked, partition: TopicPartition) -> bool:
+        return bool(asked.rack) and self.preferred.get(partition, asked.node) != asked.node
 
     def _end(self, partition: TopicPartition) -> int:
         log = self._logs.get(partition)
@@ -106,6 +124,9 @@ class SimulatedBrokers:
                     partition, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1, (), -1, memoryview(b"")
                 )
                 continue
+            if self._names_replica(asked, partition):
+                yield FetchAnswer(partition, 0, -1, -1, -1, (), self.preferred[partition], memoryview(b""))
+                continue
             end = self._end(partition)
             records: list[bytes] = []
             while offset < end and left > 0:
@@ -118,18 +139,22 @@ class SimulatedBrokers:
 
 @dataclass(slots=True)
 class _Metadata:
-    leaders: Mapping[TopicPartition, int]
+    brokers: SimulatedBrokers
 
     def leader_for_partition(self, partition: TopicPartition) -> int | None:
-        return self.leaders.get(partition)
+        return self.brokers.leaders.get(partition)
 
     def broker_metadata(self, node: int) -> int | None:
-        return node if node in self.leaders.values() else None
+        known = {*self.brokers.leaders.values(), *self.brokers.preferred.values()}
+        return node if node in known - self.brokers.unknown else None
 
 
 @dataclass(slots=True)
 class _Client:
     cluster: _Metadata
+
+    def force_metadata_update(self) -> None:
+        self.cluster.brokers.unknown.clear()
 
 
 @dataclass(slots=True)
@@ -142,7 +167,7 @@ class _Session:
     _throttled_until: dict[int, float] = field(default_factory=dict)
 
     async def client(self, _doing: str) -> _Client:
-        return _Client(_Metadata(self.brokers.leaders))
+        return _Client(_Metadata(self.brokers))
 
     async def send(self, node: int, request: HandWrittenRequest[Any], _doing: str) -> FetchResponse:
         response = await self.brokers.fetch(node, request)
@@ -172,7 +197,8 @@ def _read_request(body: bytes, at: float, node: int) -> Asked:
             number, _ = take_int32(body, position)
             positions[TopicPartition(topic, number)] = int.from_bytes(body[position + 8 : position + 16])
             position += _PARTITION_BYTES
-    return Asked(at, node, positions, max_wait_ms / 1000, max_bytes)
+    rack, _ = take_string(body, position + _FORGOTTEN_BYTES)
+    return Asked(at, node, positions, max_wait_ms / 1000, max_bytes, rack)
 
 
 def requests_for(asked: Sequence[Asked], partition: TopicPartition) -> list[Asked]:

@@ -18,6 +18,9 @@ from twinlog.model import TopicPartition
 
 _PREFERRED_REPLICA_SECONDS = 300.0
 """Java asks the leader again after metadata.max.age.ms."""
+_LEADER_ONLY_SECONDS = 30.0
+"""A leader that may name a replica does so at once and without records, again and again: while that replica
+is not known or does not answer, nothing would be read."""
 NO_REPLICA = -1
 
 
@@ -27,6 +30,8 @@ class Standing:
 
     preferred_replica: int = NO_REPLICA
     preferred_until: float = 0.0
+    leader_only_until: float = 0.0
+    """Until then the leader must not name a replica."""
     served_at: int = 0
     is_busy: bool = False
     """Its last answer had records."""
@@ -78,9 +83,7 @@ class FetchAnswers:
             standing.preferred_until = self._loop.time() + _PREFERRED_REPLICA_SECONDS
             return
         if answer.error_code:
-            at_follower = standing.preferred_replica == node
-            standing.preferred_replica = NO_REPLICA
-            if at_follower and answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self.avoid_replica(partition, node) and answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 return  # The replica may only be behind; ask the leader.
             error = partition_error(
                 answer.error_code, partition, f"fetch from offset {offset}", alias=self._alias
@@ -134,15 +137,28 @@ class FetchAnswers:
             for partition in some:
                 self.standing(partition).group = self._groups
 
-    def node_for(self, client: DataClient, partition: TopicPartition) -> int | None:
-        """The broker to ask: the replica that the leader named, else the leader; None when there is none."""
-        standing = self.standing(partition)
+    def place_for(self, client: DataClient, partition: TopicPartition) -> tuple[int, bool] | None:
+        """The broker to ask, and whether it may name another one: the replica that the leader named, else the
+        leader; None when there is none."""
+        standing, now = self.standing(partition), self._loop.time()
         preferred = standing.preferred_replica
-        if preferred != NO_REPLICA and self._loop.time() < standing.preferred_until:
+        if preferred != NO_REPLICA and now < standing.preferred_until:
             if client.cluster.broker_metadata(preferred) is not None:
-                return preferred
-            standing.preferred_replica = NO_REPLICA
-        return leader_of(client, partition)
+                return preferred, True
+            self.avoid_replica(partition, preferred)
+            client.force_metadata_update()
+        leader = leader_of(client, partition)
+        return None if leader is None else (leader, now >= standing.leader_only_until)
+
+    def avoid_replica(self, partition: TopicPartition, node: int) -> bool:
+        """A broker does not serve the partition: False if it is not the replica that the leader named;
+        otherwise the leader alone is asked for a while."""
+        standing = self.standing(partition)
+        if standing.preferred_replica != node:
+            return False
+        standing.preferred_replica = NO_REPLICA
+        standing.leader_only_until = self._loop.time() + _LEADER_ONLY_SECONDS
+        return True
 
     def standing(self, partition: TopicPartition) -> Standing:
         standing = self._standings.get(partition)

@@ -19,7 +19,7 @@ from twinlog.kafka.errors import ANSWER_TOO_LARGE, TIMEOUT, from_code
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient, request_timeout_ms
 from twinlog.kafka.raw.errors import about, again
-from twinlog.kafka.raw.fetch.answers import NO_REPLICA, FetchAnswers
+from twinlog.kafka.raw.fetch.answers import FetchAnswers
 from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, FetchSizes
 from twinlog.kafka.raw.fetch.wire import FETCH, FetchPart, FetchResponse, fetch_request
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
@@ -111,23 +111,25 @@ class RawFetcher:
         if not wanted:
             return
         client = await self._session.client("fetch")
-        by_node: dict[int, list[TopicPartition]] = {}
+        by_place: dict[tuple[int, bool], list[TopicPartition]] = {}
         leaderless: list[FetchPart] = []
         for partition in wanted:
-            node = self.answers.node_for(client, partition)
-            if node is None:
+            place = self.answers.place_for(client, partition)
+            if place is None:
                 leaderless.append(FetchPart(partition, positions[partition]))
-            elif self._may_be_asked(node):
-                by_node.setdefault(node, []).append(partition)
+            elif self._may_be_asked(place[0]):
+                by_place.setdefault(place, []).append(partition)
         if leaderless:
             self.answers.ask(leaderless)
             self._spawn(self._find_leaders(client, leaderless), "find leaders")
-        for node in by_node:
+        for gone in [node for node in self._windows if client.cluster.broker_metadata(node) is None]:
+            del self._windows[gone]
+        for node, _ in by_place:
             self._window(node)  # Each gets its share of the total.
-        for node, partitions in by_node.items():
-            for together in self.grouped(node, partitions):
-                if self.requests_in_flight.get(node, 0) < _REQUESTS_PER_BROKER:
-                    self._start(node, together, positions, sizes)
+        for place, partitions in by_place.items():
+            for together in self.grouped(place[0], partitions):
+                if self.requests_in_flight.get(place[0], 0) < _REQUESTS_PER_BROKER:
+                    self._start(place, together, positions, sizes)
 
     def _may_be_asked(self, node: int) -> bool:
         return (
@@ -137,7 +139,7 @@ class RawFetcher:
 
     def _start(
         self,
-        node: int,
+        place: tuple[int, bool],
         partitions: list[TopicPartition],
         positions: Mapping[TopicPartition, int],
         sizes: FetchSizes,
@@ -149,10 +151,11 @@ class RawFetcher:
             for partition in partitions
         ]
         self.answers.ask(parts)
+        node, _ = place
         others = self.requests_in_flight.get(node, 0)
         self.requests_in_flight[node] = others + 1
         max_wait_ms = self.wait_ms(partitions, others=others)
-        self._spawn(self._fetch(node, parts, sizes.max_bytes, max_wait_ms), f"fetch from {node}")
+        self._spawn(self._fetch(place, parts, sizes.max_bytes, max_wait_ms), f"fetch from {node}")
 
     def wait_ms(self, partitions: list[TopicPartition], *, others: int) -> int:
         """How long a request may wait at a broker that already has `others` of ours."""
@@ -238,9 +241,10 @@ class RawFetcher:
     # -------------------------------------------------------------------------------------- fetching
 
     async def _fetch(
-        self, node: int, parts: list[FetchPart], max_bytes: int | None, max_wait_ms: int
+        self, place: tuple[int, bool], parts: list[FetchPart], max_bytes: int | None, max_wait_ms: int
     ) -> None:
         options = self._options
+        node, may_name_replica = place
         window = self._window(node)
         most = min(window.size_bytes, self._share(options.max_bytes if max_bytes is None else max_bytes))
         request = fetch_request(
@@ -250,7 +254,7 @@ class RawFetcher:
             max_bytes=most,
             max_partition_bytes=min(options.max_partition_bytes, most),
             read_committed=options.read_committed,
-            rack=options.client_rack,
+            rack=options.client_rack if may_name_replica else "",
             topic_ids=self._topic_ids,
         )
         offsets = {part.partition: part.offset for part in parts}
@@ -283,18 +287,18 @@ class RawFetcher:
         except KafkaError as error:
             if error.reason == TIMEOUT.name:
                 window.shrink(most, began=began, now=self._loop.time())
-            self._request_failed(offsets, error)
+            self._request_failed(node, offsets, error)
         finally:
             self.requests_in_flight[node] -= 1
             self._over(parts)
 
-    def _request_failed(self, offsets: Mapping[TopicPartition, int], error: KafkaError) -> None:
+    def _request_failed(self, node: int, offsets: Mapping[TopicPartition, int], error: KafkaError) -> None:
         """Partitions without an answer, each with the requested position."""
         if error.reason == ANSWER_TOO_LARGE.name and len(offsets) > 1:
             self.answers.ask_apart(list(offsets))
             return
         for partition, offset in offsets.items():
-            self.answers.standing(partition).preferred_replica = NO_REPLICA
+            self.answers.avoid_replica(partition, node)
             self.answers.fail(partition, offset, about(partition, again(error)))
 
     def _window(self, node: int) -> Window:
