@@ -115,6 +115,10 @@ KAFKA_REASONS: dict[int, Reason] = {
     ErrorCode.INVALID_CONFIG: _fatal("CONFIG_REFUSED", "the broker does not accept a configuration value"),
     ErrorCode.NOT_CONTROLLER: _transient("CONTROLLER_MOVED", "the controller is moving"),
     ErrorCode.INVALID_REQUEST: _fatal("INVALID_REQUEST", "the broker does not accept the request"),
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: _fatal(
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+        "the topic's message format is too old for this: set its message.format.version to 0.11 or newer",
+    ),
     ErrorCode.POLICY_VIOLATION: _fatal("POLICY_VIOLATION", "a policy of the cluster refuses it"),
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: _PRODUCER_STATE,
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER: _PRODUCER_STATE,
@@ -179,6 +183,9 @@ KAFKA_REASONS: dict[int, Reason] = {
     ErrorCode.SNAPSHOT_NOT_FOUND: _fatal("SNAPSHOT_UNKNOWN", "no such snapshot"),
     ErrorCode.UNKNOWN_TOPIC_ID: _transient("TOPIC_CHANGED", "the topic was deleted, or created again"),
     ErrorCode.INCONSISTENT_TOPIC_ID: _transient("TOPIC_CHANGED", "the topic was deleted, or created again"),
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: _transient(
+        "FETCH_SESSION_LOST", "the broker forgot the fetch session"
+    ),
     ErrorCode.FENCED_MEMBER_EPOCH: _GROUP_ACTIVE,
     ErrorCode.UNRELEASED_INSTANCE_ID: _GROUP_ACTIVE,
     ErrorCode.STALE_MEMBER_EPOCH: _GROUP_ACTIVE,

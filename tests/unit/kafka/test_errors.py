@@ -28,6 +28,7 @@ from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
         (31, "CLUSTER_UNAUTHORIZED", False),
         (32, "TIMESTAMP_REFUSED", False),
         (36, "TOPIC_EXISTS", False),
+        (43, "UNSUPPORTED_FOR_MESSAGE_FORMAT", False),
         (47, "PRODUCER_FENCED", False),
         (54, "NO_AUTHORIZER", False),
         (58, "AUTHENTICATION_FAILED", False),
@@ -36,6 +37,7 @@ from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
         (87, "RECORD_INVALID", False),
         (90, "PRODUCER_FENCED", False),
         (100, "TOPIC_CHANGED", True),
+        (106, "FETCH_SESSION_LOST", True),
         (4711, "KAFKA_REFUSED", False),
     ],
 )
@@ -60,7 +62,7 @@ def test_every_error_of_aiokafka_has_a_row() -> None:
     known = set(aiokafka.errors.kafka_errors) - {0}
     without = {code for code in known if code not in KAFKA_REASONS}
     # Protocols, fetch sessions and delegation tokens, which Twinlog never uses.
-    assert without == {11, 21, 23, 28, 43, 57, 61, 62, 63, 64, 65, 66, 67, 81, 84}
+    assert without == {11, 21, 23, 28, 57, 61, 62, 63, 64, 65, 66, 67, 81, 84}
 
 
 def test_what_aiokafka_retries_is_retriable_here() -> None:
