@@ -4,7 +4,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pytest
+
 from twinlog.batches import NewRecord, build_batch
+from twinlog.errors import TransientKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.connection import DataClient
@@ -65,6 +68,39 @@ class _Session:
 
     async def client(self, _doing: str) -> _Client:
         return self.opened
+
+
+class _Away(_Session):
+    async def client(self, _doing: str) -> _Client:
+        raise TransientKafkaError("no broker", reason="KAFKA_UNAVAILABLE")
+
+
+def test_a_transaction_that_takes_too_long_fails_before_its_coordinator_aborts_it() -> None:
+    """Data and positions have their own time-outs, which together may be longer."""
+
+    async def run() -> None:
+        session = cast("DataClientPool", _Away(_Client({})))
+        coordinator = TransactionCoordinator(session, "id", transaction_timeout_seconds=60)
+        delivery = Delivery(session, ProducerSettings(delivery_timeout_seconds=40), coordinator, "id")
+        tasks = OwnedTasks("a test", lambda _: None)
+        await tasks.open()
+        delivery.start(tasks, ProducerIdentity(1, 0))
+        batch = build_batch([NewRecord(None, b"v", 0)])
+        loop = asyncio.get_running_loop()
+        assert delivery.end_seconds == 40
+        data = delivery.put(LONG, batch)
+        await pause(30.0)
+        delivery.batches.finish(delivery.batches.queue_of(LONG).waiting.popleft(), 7)
+        assert await data == 7
+        assert delivery.end_seconds == 30
+        with pytest.raises(TransientKafkaError) as late:
+            await delivery.put(SHORT, batch)
+        assert late.value.reason == "KAFKA_TIMEOUT"
+        assert 53.9 <= loop.time() <= 54.1
+        delivery.stop()
+        await tasks.close()
+
+    run_in_virtual_time(run())
 
 
 def test_a_broker_whose_throttle_is_over_does_not_wait_for_that_of_another() -> None:

@@ -51,6 +51,8 @@ from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity
 from twinlog.model import TopicPartition
 
+_END_SHARE = 0.1
+"""The share of a transaction's time limit that is left for its end."""
 _LONGEST_PAUSE = 32
 """As a multiple of the first pause."""
 
@@ -85,6 +87,8 @@ class Delivery:
         self.idle = self.batches.idle
         """Set while everything is acknowledged."""
         self._identity = ProducerIdentity(-1, -1)
+        self._over_at: float | None = None
+        """The loop time at which the coordinator may abort the present transaction."""
         self._stopped = False
         self._wake = asyncio.Event()
         self._ways = BrokerWays(settings, self._wake.set)
@@ -118,11 +122,18 @@ class Delivery:
     def put(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
         """Queue a batch; the future gets the base offset."""
         now, settings = self._loop.time(), self._settings
+        latest = now + settings.longest_delivery_seconds
+        if self._transactional_id is not None:
+            # What the coordinator aborts looks as if another producer had taken over.
+            limit_seconds = settings.transaction_timeout_seconds
+            if self._over_at is None:
+                self._over_at = now + limit_seconds
+            latest = min(latest, self._over_at - limit_seconds * _END_SHARE)
         pending = PendingBatch(
             partition=partition,
             batch=batch,
-            deadline=now + settings.delivery_timeout_seconds,
-            latest=now + settings.longest_delivery_seconds,
+            deadline=min(now + settings.delivery_timeout_seconds, latest),
+            latest=latest,
             acknowledged=self._loop.create_future(),
         )
         self.batches.put(pending)
@@ -136,6 +147,14 @@ class Delivery:
         acknowledged."""
         return bool(self._transaction.added)
 
+    @property
+    def end_seconds(self) -> float:
+        """How long the end of the present transaction may take."""
+        limit_seconds = self._settings.delivery_timeout_seconds
+        if self._over_at is None:
+            return limit_seconds
+        return max(0.0, min(limit_seconds, self._over_at - self._loop.time()))
+
     def transaction_ended(self, identity: ProducerIdentity) -> None:
         """Everything is committed, and the next transaction is sent as `identity`."""
         if self._stopped:
@@ -146,6 +165,7 @@ class Delivery:
             self.batches.begin_epoch(self._transaction.added)
         self._transaction.ended(identity)
         self._identity = identity
+        self._over_at = None
 
     def fail(self, error: KafkaError) -> None:
         """Send nothing more; the first failure is kept."""

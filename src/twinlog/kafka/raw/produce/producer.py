@@ -133,7 +133,7 @@ class RawProducer:
             self._state = ProducerState.ENDING
             try:
                 self._identity = await self._coordinator.end(
-                    self._identity, commit=True, timeout_seconds=self._settings.delivery_timeout_seconds
+                    self._identity, commit=True, timeout_seconds=self.delivery.end_seconds
                 )
             except KafkaError as error:
                 self.delivery.fail(error)
