@@ -21,9 +21,16 @@ def new_producer(options: Mapping[str, Any]) -> AIOKafkaProducer:
     it with `close_producer` or `abandon_producer`, also when its start failed.
     """
     producer = AIOKafkaProducer(**options)
-    # The library creates its own client; DataClient only adds methods, so it can replace that class.
-    producer.client.__class__ = DataClient
+    # The library creates its own client; this class only adds methods, so it can replace that class.
+    producer.client.__class__ = _ProducerClient
     return producer
+
+
+class _ProducerClient(DataClient):
+    async def bootstrap(self) -> None:
+        """Also connects to a broker: the library asks a single one for the producer's id."""
+        await super().bootstrap()
+        await self.reachable_node()
 
 
 async def close_producer(producer: AIOKafkaProducer) -> None:

@@ -86,7 +86,9 @@ def _listeners(spec: ClusterSpec, node: NodePlace) -> dict[str, str]:
     client = f"CLIENT://{ADDRESS}:{node.client_port}"
     internal = f"INTERNAL://{ADDRESS}:{node.internal_port}"
     inside = "SASL_PLAINTEXT" if security.guards_internals else "PLAINTEXT"
-    listening, advertised = [client, internal], [client, internal]
+    listening = [client, internal]
+    told = spec.client_host.format(node_id=node.node_id)
+    advertised = [f"CLIENT://{told}:{node.client_port}", internal]
     protocols = f"CLIENT:{security.protocol},INTERNAL:{inside},CONTROLLER:{inside}"
     if far is not None:
         listening.append(f"FAR://{ADDRESS}:{far.port}")

@@ -26,15 +26,19 @@ class CutLink:
         self, near: asyncio.StreamReader, near_writer: asyncio.StreamWriter, broker_port: int
     ) -> None:
         """One connection, until either end closes it."""
-        await self._whole.wait()
+        writers = [near_writer]
         try:
+            await self._whole.wait()
             far, far_writer = await asyncio.open_connection(ADDRESS, broker_port)
+            writers.append(far_writer)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pass_on(near, far_writer), name="to the broker")
+                group.create_task(self._pass_on(far, near_writer), name="from the broker")
         except OSError:
-            near_writer.close()
-            return
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._pass_on(near, far_writer), name="to the broker")
-            group.create_task(self._pass_on(far, near_writer), name="from the broker")
+            return  # The broker is away.
+        finally:
+            for writer in writers:
+                writer.transport.abort()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -46,7 +50,7 @@ class CutLink:
 
 
 @asynccontextmanager
-async def cut_link(port: int, broker_port: int) -> AsyncIterator[CutLink]:
+async def cut_link(port: int, broker_port: int, *, host: str = ADDRESS) -> AsyncIterator[CutLink]:
     """Listens at `port`, and leads to the broker as long as this lasts."""
     link = CutLink()
     async with asyncio.TaskGroup() as group:
@@ -57,7 +61,7 @@ async def cut_link(port: int, broker_port: int) -> AsyncIterator[CutLink]:
             connections.add(task)
             task.add_done_callback(connections.discard)
 
-        server = await asyncio.start_server(accept, ADDRESS, port)
+        server = await asyncio.start_server(accept, host, port)
         try:
             yield link
         finally:

@@ -35,7 +35,7 @@ class Broker:
 
     async def bootstrap(self) -> None: ...
 
-    def get_random_node(self) -> int:
+    async def reachable_node(self) -> int:
         return 1
 
     async def send(self, node_id: int, request: Any, group: int) -> DeleteAclsResponseV1:

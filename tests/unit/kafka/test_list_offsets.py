@@ -89,8 +89,8 @@ class _Forgetful:
     def set_topics(self, topics: Collection[str]) -> None:
         self._topics = set(topics)
 
-    async def any_node(self, doing: str) -> int:
-        return 1
+    async def send_any(self, request: Any, doing: str) -> Any:
+        return await self.send(1, request, doing)
 
     async def make_known(self, node_ids: Collection[int], doing: str) -> None:
         """It is."""

@@ -140,6 +140,7 @@ REFUSED_KEYS: dict[str, str] = {
 
 NO_EFFECT_REASONS: dict[str, str] = {
     "batch.size": _BATCHES_STAY,
+    "client.dns.lookup": "every address of a name is tried, as with use_all_dns_ips",
     "linger.ms": _BATCHES_STAY,
     "reconnect.backoff.ms": _RECONNECT,
     "reconnect.backoff.max.ms": _RECONNECT,

@@ -73,7 +73,7 @@ class ConfigAdminMixin:
         request = DescribeConfigsRequest([(_TOPIC, name, sorted(keys)) for name in names], False)
         try:
             async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-                answer = await self._wire.send(await self._wire.any_node(doing), request, doing)
+                answer = await self._wire.send_any(request, doing)
         except TransientKafkaError as error:
             # Like librdkafka: a cluster that is down is an error of each topic.
             return dict.fromkeys(names, error)

@@ -60,7 +60,7 @@ class ClusterInspector:
         """The oldest Kafka release the cluster can be: "4.0", "3.9", ... Raises KafkaError."""
         doing = "ask for the broker's version"
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-            answer = await self._wire.send(await self._wire.any_node(doing), ApiVersionRequest(), doing)
+            answer = await self._wire.send_any(ApiVersionRequest(), doing)
         return release_of({key: (lowest, highest) for key, lowest, highest, *_ in answer.api_versions})
 
     async def cluster_operations(self) -> frozenset[str]:
@@ -113,7 +113,7 @@ class ClusterInspector:
         doing = "ask for the right to write transactions"
         request = end_request(transactional_id, _NOBODY, commit=False, gives_identity=False)
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-            answer = await self._wire.send(await self._wire.any_node(doing), request, doing)
+            answer = await self._wire.send_any(request, doing)
         return bool(answer.error_code != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     async def try_creating(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:

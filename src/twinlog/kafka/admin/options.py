@@ -69,6 +69,7 @@ def librdkafka_options(
         "client.id": client_id(properties, client_id_suffix),
         "log.connection.close": False,
         "enable.metrics.push": False,
+        "socket.keepalive.enable": True,
         "socket.connection.setup.timeout.ms": min(max(int(timeout_seconds * 250), 1000), 10_000),
         "reconnect.backoff.ms": 250,
         "reconnect.backoff.max.ms": 2000,

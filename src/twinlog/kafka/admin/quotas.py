@@ -21,8 +21,7 @@ class QuotaAdminMixin:
     async def describe_client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
         doing = "describe client quotas"
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-            node_id = await self._wire.any_node(doing)
-            answer = await self._wire.send(node_id, DescribeClientQuotas(), doing)
+            answer = await self._wire.send_any(DescribeClientQuotas(), doing)
         if answer.error_code:
             raise from_code(
                 answer.error_code, doing, alias=self._wire.alias, detail=answer.error_message or ""

@@ -30,8 +30,8 @@ _NEW_TOPIC_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 0.05
 TOPICS_A_REQUEST: Final = 1_000
 """An answer is decoded in one go: a topic of a hundred partitions takes about 0.1 ms."""
-_NODES_ASKED: Final = 2
-"""A single broker that hangs must not keep a cluster from answering; each may take half of the time-out."""
+_SLOW_SHARE: Final = 0.25
+"""The share of the time-out after which another broker is asked, too: an answer about many topics is long."""
 
 
 def librdkafka_topics(topics: Collection[NewTopic]) -> list[LibrdkafkaNewTopic]:
@@ -65,12 +65,12 @@ class TopicAdminMixin:
     async def _metadata(self, doing: str) -> Any:
         """The metadata without topics."""
         request = MetadataRequest([], allow_auto_topic_creation=False)
+
+        def check(answer: Any) -> None:
+            self._refuse_fenced(not answer.brokers, doing)
+
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-            answer = await self._wire.send(await self._wire.any_node(doing), request, doing)
-        if not answer.brokers:
-            detail = "the broker that answers knows of none that is up, itself included"
-            raise from_reason(UNAVAILABLE, doing, alias=self._wire.alias, detail=detail)
-        return answer
+            return await self._wire.send_any(request, doing, check=check)
 
     async def list_topics(self) -> Collection[str]:
         metadata = await self._topics(None, "list topics")
@@ -110,22 +110,24 @@ class TopicAdminMixin:
         )
 
     async def _topics(self, names: Sequence[str] | None, doing: str) -> Metadata:
-        """The answer of one broker; if it does not answer, another one is asked. Raises KafkaError."""
+        """Raises KafkaError."""
+
+        def check(answer: Metadata) -> None:
+            self._refuse_fenced(not answer.broker_count, doing)
+
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-            for left in reversed(range(_NODES_ASKED)):
-                try:
-                    node_id = await self._wire.any_node(doing)
-                    answer: Metadata = await self._wire.send(node_id, metadata_request(names), doing)
-                except TransientKafkaError:
-                    if not left:
-                        raise
-                    continue
-                if answer.broker_count or not left:
-                    break
-        if not answer.broker_count:
+            answer: Metadata = await self._wire.send_any(
+                metadata_request(names),
+                doing,
+                check=check,
+                slow_seconds=self._wire.timeout_seconds * _SLOW_SHARE,
+            )
+        return answer
+
+    def _refuse_fenced(self, is_fenced: bool, doing: str) -> None:
+        if is_fenced:
             detail = "the broker that answers knows of none that is up, itself included"
             raise from_reason(UNAVAILABLE, doing, alias=self._wire.alias, detail=detail)
-        return answer
 
     async def create_topics(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
         made = await in_batches(topics, self._create, key=lambda topic: topic.name, records=_records_of)

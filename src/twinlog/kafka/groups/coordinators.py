@@ -25,7 +25,7 @@ class BrokerSession(Protocol):
     @property
     def timeout_seconds(self) -> float: ...
 
-    async def any_node(self, doing: str) -> int: ...
+    async def send_any(self, request: Any, doing: str) -> Any: ...
 
     async def make_known(self, node_ids: Collection[int], doing: str) -> None: ...
 
@@ -44,8 +44,7 @@ class GroupCoordinators:
         known = self._nodes.get(group_id)
         if known is not None:
             return known
-        any_node = await self._session.any_node(doing)
-        answer: Any = await self._session.send(any_node, FindCoordinatorRequest(group_id, _GROUP), doing)
+        answer: Any = await self._session.send_any(FindCoordinatorRequest(group_id, _GROUP), doing)
         if answer.error_code:
             raise from_code(answer.error_code, doing, alias=self._session.alias)
         node_id = int(answer.coordinator_id)
@@ -65,9 +64,8 @@ class GroupCoordinators:
                 unknown.append(group_id)
         for begin in range(0, len(unknown), _GROUPS_PER_REQUEST):
             chunk = unknown[begin : begin + _GROUPS_PER_REQUEST]
-            node_id = await self._session.any_node(doing)
             try:
-                answers = await self._session.send(node_id, find_coordinators_request(chunk), doing)
+                answers = await self._session.send_any(find_coordinators_request(chunk), doing)
             except KafkaError as error:
                 if error.reason != UNSUPPORTED.name:
                     raise

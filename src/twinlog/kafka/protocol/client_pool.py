@@ -10,9 +10,10 @@ from typing import Any, TypeGuard
 
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.deadline import pause
-from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, UNAVAILABLE, from_reason, translate
+from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, translate
 from twinlog.kafka.protocol.connection import DataClient, close_client, request_timeout_ms
 from twinlog.kafka.protocol.data_connection import DataConnection
+from twinlog.kafka.protocol.racing import SLOW_SECONDS
 from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.model import TopicPartition
 
@@ -76,12 +77,37 @@ class DataClientPool:
             raise
 
     async def any_node(self, doing: str) -> int:
-        """The node id of any broker. Raises KafkaError."""
-        node_id: int | None = (await self.client(doing)).get_random_node()
-        if node_id is None:
+        """The node id of any broker that can be reached. Raises KafkaError; the caller's deadline applies."""
+        client = await self.client(doing)
+        try:
+            return await client.reachable_node()
+        except KAFKA_CLIENT_ERRORS as error:
             self.suspect()
-            raise from_reason(UNAVAILABLE, doing, alias=self.alias)
-        return node_id
+            raise translate(error, doing, alias=self.alias) from error
+
+    async def send_any(
+        self,
+        request: Any,
+        doing: str,
+        *,
+        check: Callable[[Any], None] = lambda _answer: None,
+        slow_seconds: float = SLOW_SECONDS,
+    ) -> Any:
+        """Send one request to any broker; another one gets it, too, when that one fails or takes longer
+        than `slow_seconds`, so it must change nothing. `check` raises KafkaError for an answer that does
+        not count. Raises KafkaError; the caller's deadline applies."""
+        client = await self.client(doing)
+
+        async def ask(node_id: int) -> Any:
+            answer = await self.send(node_id, request, doing)
+            check(answer)
+            return answer
+
+        try:
+            return await client.ask_any(ask, slow_seconds=slow_seconds)
+        except KAFKA_CLIENT_ERRORS as error:
+            self.suspect()
+            raise translate(error, doing, alias=self.alias) from error
 
     async def make_known(self, node_ids: Collection[int], doing: str) -> None:
         """Read the metadata again if a broker's address is unknown. Raises KafkaError."""
@@ -153,11 +179,14 @@ class DataClientPool:
         await self._drop()
 
     async def _answers(self, client: DataClient) -> bool:
+        """Whether brokers can be reached. One that cannot costs nobody the connections to the others."""
+        patience_seconds = self.timeout_seconds / 4
         try:
-            async with asyncio.timeout(self.timeout_seconds / 4):
-                return await client.refreshed()
+            async with asyncio.timeout(patience_seconds):
+                refreshed = await client.refreshed()
         except TimeoutError:
-            return False
+            refreshed = False
+        return refreshed or client.has_heard_within(patience_seconds)
 
     async def _drop(self) -> None:
         client, self._client = self._client, None

@@ -1,16 +1,21 @@
-"""aiokafka's client with corrections: it tries hosts concurrently, and reports the actual error.
+"""aiokafka's client with corrections: a host that hangs delays no other, and the actual error is reported.
 
 aiokafka's client learns new broker addresses only from brokers that it can still reach, reports "unable to
-bootstrap" for a wrong password as for a dead host, and tries hosts one after the other, waiting the full
-time-out for one that hangs. While it knows no topic it reads the metadata of the whole cluster.
+bootstrap" for a wrong password as for a dead host, and tries hosts, addresses and brokers one after the
+other, waiting the full time-out for one that hangs; meanwhile it connects to no other. While it knows no
+topic it reads the metadata of the whole cluster.
 """
 
 import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Collection
-from typing import Any
+import socket
+import ssl
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import aiokafka.errors
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
@@ -25,16 +30,18 @@ from twinlog.kafka.errors import (
     UNAVAILABLE,
     from_code,
     from_reason,
-    translate,
 )
 from twinlog.kafka.protocol.data_connection import DataConnection
+from twinlog.kafka.protocol.racing import SLOW_SECONDS, Attempt, first_answer
+from twinlog.kafka.protocol.reach import AddressOrder, NodeChoice, address_seconds
 from twinlog.model import TopicPartition
 
-_NEXT_HOST_AFTER_SECONDS = 0.5
 _CLOSE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
 _UNKNOWN_TOPIC_SECONDS = 1.0
 """How long an unknown topic is looked up again: brokers learn of a new topic one after the other."""
+
+T = TypeVar("T")
 
 log = logging.getLogger("aiokafka.client")
 
@@ -55,34 +62,83 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     async def bootstrap(self) -> None:
         """Connect to any bootstrap server and read the brokers' addresses.
 
-        Raises the most informative error of all hosts: refused credentials or certificates before unreachable
-        ones. A broker that knows of no broker that is up (it is itself fenced, as after a start or a long
-        pause) counts as unreachable, because a client without addresses could never ask anybody.
+        Raises the most informative error of all hosts. A broker that knows of no broker that is up (it is
+        itself fenced, as after a start or a long pause) counts as unreachable, because a client without
+        addresses could never ask anybody.
         """
-        failures: list[BaseException] = []
-        async with asyncio.TaskGroup() as group:
-            pending: set[asyncio.Task[Any]] = set()
-            hosts = list(self.hosts)
-            while hosts or pending:
-                if hosts:
-                    host, port, _ = hosts.pop()
-                    pending.add(group.create_task(self._ask(host, port), name=f"bootstrap {host}:{port}"))
-                done, pending = await asyncio.wait(
-                    pending,
-                    timeout=_NEXT_HOST_AFTER_SECONDS if hosts else None,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                answers = [_with_brokers(task.result()) for task in done]
-                failures += [answer for answer in answers if isinstance(answer, BaseException)]
-                metadata = next((answer for answer in answers if not isinstance(answer, BaseException)), None)
-                if metadata is not None:
-                    for task in pending:
-                        task.cancel()
-                    self.cluster.update_metadata(metadata)
-                    if self._sync_task is None:
-                        self._sync_task = self._loop.create_task(self._md_synchronizer(), name="metadata")
-                    return
-        raise min(failures, key=lambda error: translate(error, "connect").retriable)
+        metadata = await first_answer(
+            Attempt(f"bootstrap {host}:{port}", partial(self._ask, host, port))
+            for host, port, _ in self.hosts
+        )
+        self.cluster.update_metadata(metadata)
+        if self._sync_task is None:
+            self._sync_task = self._loop.create_task(self._md_synchronizer(), name="metadata")
+
+    # The state is made when it is first needed, because a producer's client becomes one of this class later.
+
+    @cached_property
+    def _connecting(self) -> defaultdict[tuple[int, int], asyncio.Lock]:
+        return defaultdict(asyncio.Lock)
+
+    @cached_property
+    def _connect_failed_at(self) -> dict[tuple[int, int], float]:
+        return {}
+
+    @cached_property
+    def _choice(self) -> NodeChoice:
+        return NodeChoice()
+
+    @cached_property
+    def _addresses(self) -> AddressOrder:
+        return AddressOrder()
+
+    def _nodes(self) -> list[int]:
+        """All known brokers, the best one to ask first."""
+        nodes = [broker.nodeId for broker in self.cluster.brokers()]
+        random.shuffle(nodes)
+        connected = {node_id for (node_id, _), each in self._conns.items() if each.connected()}
+        return self._choice.ordered(nodes, connected, self._loop.time())
+
+    def get_random_node(self) -> int | None:
+        """aiokafka's method: a broker that is likely to answer; None if none is known."""
+        return next(iter(self._nodes()), None)
+
+    async def ask_any(
+        self, ask: Callable[[int], Coroutine[Any, Any, T]], *, slow_seconds: float = SLOW_SECONDS
+    ) -> T:
+        """The answer of any broker, by its node id: another one is asked when one fails or is slow.
+
+        Raises one of KAFKA_CLIENT_ERRORS, or what `ask` raises. Bounded by what `ask` waits for one broker.
+        """
+        attempts = [
+            Attempt(f"ask broker {node_id}", partial(self._ask_one, node_id, ask))
+            for node_id in self._nodes()
+        ]
+        answer: T = await first_answer(attempts, slow_seconds=slow_seconds)
+        return answer
+
+    async def _ask_one(self, node_id: int, ask: Callable[[int], Coroutine[Any, Any, T]]) -> T:
+        try:
+            answer = await ask(node_id)
+        except BaseException:
+            # Also when another broker was faster by half a second.
+            self._choice.failed(node_id, self._loop.time())
+            raise
+        self._choice.answered(node_id)
+        return answer
+
+    async def reachable_node(self) -> int:
+        """The node id of any broker with an open connection. Raises one of KAFKA_CLIENT_ERRORS."""
+
+        async def meet(node_id: int) -> int:
+            await self._connected(node_id)
+            return node_id
+
+        return await self.ask_any(meet)
+
+    def has_heard_within(self, seconds: float) -> bool:
+        """Whether a broker has answered lately on a connection that is still open."""
+        return any(each.connected() and each.has_heard_within(seconds) for each in self._conns.values())
 
     def force_metadata_update(self) -> "asyncio.Future[bool]":
         """Request fresh metadata; False at once when the client is closed, so that nothing waits for ever."""
@@ -148,23 +204,18 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         thousand topics.
         """
         request = MetadataRequest(list(topics or ()), allow_auto_topic_creation=False)
-        nodes = [broker.nodeId for broker in self.cluster.brokers()]
-        random.shuffle(nodes)
-        for node_id in nodes:
-            connection = await self._get_conn(node_id)
-            if connection is None:
-                continue
-            try:
-                metadata = await connection.send(request)
-            except (aiokafka.errors.KafkaError, TimeoutError) as error:
-                log.debug("no metadata from node %s: %s", node_id, error)
-                continue
-            if not metadata.brokers:
-                return False
-            cluster_metadata.update_metadata(metadata)
-            return True
-        cluster_metadata.failed_update(None)
-        return False
+
+        async def ask(node_id: int) -> Any:
+            return _with_brokers(await (await self._connected(node_id)).send(request))
+
+        try:
+            metadata = await self.ask_any(ask)
+        except KAFKA_CLIENT_ERRORS as error:
+            log.debug("no metadata: %s", error)
+            cluster_metadata.failed_update(None)
+            return False
+        cluster_metadata.update_metadata(metadata)
+        return True
 
     async def refreshed(self) -> bool:
         """Read the metadata again; False when no broker answered."""
@@ -185,28 +236,45 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             connection.close()
 
     async def _ask(self, host: str, port: int) -> Any:
-        """The metadata from one host, or the error as a value, so that other hosts are still tried."""
+        """The metadata from one host. Raises one of KAFKA_CLIENT_ERRORS."""
+        connection = await self._connect(host, port)
         try:
-            connection = await self._connect(host, port)
-            try:
-                return await connection.send(MetadataRequest([], allow_auto_topic_creation=False))
-            finally:
-                connection.close()
-        except KAFKA_CLIENT_ERRORS as error:
-            return error
+            return _with_brokers(await connection.send(MetadataRequest([], allow_auto_topic_creation=False)))
+        finally:
+            connection.close()
 
     async def _connect(
         self, host: str, port: int, on_close: Callable[..., None] | None = None
     ) -> DataConnection:
-        """Connect and log in. Raises one of KAFKA_CLIENT_ERRORS, whatever the broker or the login does."""
+        """Connect and log in at one of the host's addresses, within a request's time-out. Raises one of
+        KAFKA_CLIENT_ERRORS, whatever the broker or the login does."""
         try:
             host.encode("idna")
         except UnicodeError as error:
             # Brokers may advertise anything; the resolver would raise this.
             raise aiokafka.errors.KafkaConnectionError(f"{host!r} is not a host name: {error}") from error
+        timeout_seconds = self._request_timeout_ms / 1000
+        async with asyncio.timeout(timeout_seconds):
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            *others, last = self._addresses.of(host, (place[0] for *_, place in found))
+            for address in others:
+                try:
+                    async with asyncio.timeout(address_seconds(timeout_seconds, len(others) + 1)):
+                        return await self._connect_to(address, host, port, on_close)
+                except ssl.SSLCertVerificationError:
+                    raise
+                except (OSError, aiokafka.errors.KafkaConnectionError) as error:
+                    log.debug("unable to connect to %s at %s: %s", host, address, error)
+                    self._addresses.failed(host, address)
+            return await self._connect_to(last, host, port, on_close)
+
+    async def _connect_to(
+        self, address: str, host: str, port: int, on_close: Callable[..., None] | None
+    ) -> DataConnection:
         connection = DataConnection(
             host,
             port,
+            address=address,
             client_id=self._client_id,
             request_timeout_ms=self._request_timeout_ms,
             ssl_context=self._ssl_context,
@@ -233,25 +301,39 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         self, node_id: int, *, group: int = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> DataConnection | None:
         """aiokafka's method, with connections of our own; None when the broker cannot be reached."""
-        key = (node_id, group)
-        present: DataConnection | None = self._conns.get(key)
-        if present is not None and present.connected():
-            return present
-        self._conns.pop(key, None)
         try:
-            broker = self.cluster.broker_metadata(node_id)
-            if broker is None:
-                raise aiokafka.errors.StaleMetadata(f"Broker id {node_id} not in current metadata")
-            async with self._get_conn_lock:
-                if key not in self._conns:
-                    self._conns[key] = await self._connect(
-                        broker.host, broker.port, self._on_connection_closed
-                    )
+            return await self._connected(node_id, group)
         except KAFKA_CLIENT_ERRORS as error:
             log.debug("unable to connect to node %s: %s", node_id, error)
             self.force_metadata_update()
             return None
-        return self._conns[key]  # type: ignore[no-any-return]
+
+    async def _connected(self, node_id: int, group: int = ConnectionGroup.DEFAULT) -> DataConnection:
+        """The open connection to a broker. Waits for no other broker. Raises one of KAFKA_CLIENT_ERRORS."""
+        key = (node_id, group)
+        asked_at = self._loop.time()
+        async with self._connecting[key]:
+            present: DataConnection | None = self._conns.get(key)
+            if present is not None and present.connected():
+                return present
+            self._conns.pop(key, None)
+            broker = self.cluster.broker_metadata(node_id)
+            if broker is None:
+                raise aiokafka.errors.StaleMetadata(f"Broker id {node_id} not in current metadata")
+            if self._connect_failed_at.get(key, asked_at) > asked_at:
+                raise aiokafka.errors.NodeNotReadyError(f"Broker id {node_id} was not reached just now")
+            try:
+                connection = await self._connect(broker.host, broker.port, self._on_connection_closed)
+            except KAFKA_CLIENT_ERRORS:
+                self._connect_failed_at[key] = self._loop.time()
+                self._choice.failed(node_id, self._loop.time())
+                raise
+            self._choice.answered(node_id)
+            self._conns[key] = connection
+        if self._abandoned:
+            connection.close()
+            raise aiokafka.errors.KafkaConnectionError("the client was closed meanwhile")
+        return connection
 
 
 async def close_client(client: DataClient) -> None:
@@ -264,6 +346,6 @@ async def close_client(client: DataClient) -> None:
 
 def _with_brokers(answer: Any) -> Any:
     """Return the answer; raise the error for one without any broker."""
-    if isinstance(answer, BaseException) or answer.brokers:
+    if answer.brokers:
         return answer
-    return aiokafka.errors.BrokerNotAvailableError("the broker that answers knows of none that is up")
+    raise aiokafka.errors.BrokerNotAvailableError("the broker that answers knows of none that is up")

@@ -7,6 +7,7 @@ answered first, and new ones wait meanwhile.
 """
 
 import asyncio
+import socket
 import struct
 import time
 import weakref
@@ -40,6 +41,11 @@ _JOIN_BELOW_BYTES = 64 << 10
 _QUIET_SECONDS = 1.0
 """A broker that was silent for longer may have been fenced: its controller fences it after
 broker.session.timeout.ms (9 s) without a heartbeat, and it answers on the same connection afterwards."""
+_LATER_SECONDS = 1.0
+"""After the library's own time-out, whose error is more precise."""
+_KEEP_ALIVE_SECONDS = 60
+"""Below the time after which NAT gateways and load balancers forget a silent connection (4 to 6 minutes); the
+operating system's own is two hours."""
 
 T = TypeVar("T")
 
@@ -49,8 +55,10 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
 
     _writer: asyncio.StreamWriter | None
 
-    def __init__(self, host: str, port: int, *, client_id: str, **options: Any) -> None:
+    def __init__(self, host: str, port: int, *, address: str, client_id: str, **options: Any) -> None:
+        """`address`: of the host, which is the name in certificates and tickets."""
         super().__init__(host, port, client_id=client_id, **options)
+        self._address = address
         self._client_id_bytes = client_id.encode()
         self._frames: FrameProtocol | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -72,12 +80,15 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         frames = self._frames
         async with asyncio.timeout(self._request_timeout):
             await self._take_credentials()
+            tls = self._security_protocol in ("SSL", "SASL_SSL")
             transport, _ = await self._loop.create_connection(
                 lambda: frames,
-                self.host,
+                self._address,
                 self.port,
-                ssl=self._ssl_context if self._security_protocol in ("SSL", "SASL_SSL") else None,
+                ssl=self._ssl_context if tls else None,
+                server_hostname=self.host if tls else None,
             )
+        _keep_alive(transport.get_extra_info("socket"))
         self._writer = asyncio.StreamWriter(transport, frames, None, self._loop)
         self._reader = frames  # The library asks this task whether the connection has ended.
         self._read_task = (
@@ -103,15 +114,27 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
             return _result_of(self.post(request))
         if self.throttled_seconds > 0 or self._held is not None:
             return self._send_later(request, expect_response)
+        return self._send_now(request, expect_response)
+
+    def _send_now(self, request: Any, expect_response: bool) -> Coroutine[None, None, Any]:
         answer: Coroutine[None, None, Any] = super().send(request, expect_response)
+        if expect_response:
+            # The library's own time-out ends with its caller, which may have gone on to another broker.
+            self._loop.call_later(
+                self._request_timeout + _LATER_SECONDS, self._end_if_unanswered, self._requests[-1]
+            )
         return answer
+
+    def _end_if_unanswered(self, entry: tuple[Any, Any, Any]) -> None:
+        if entry in self._requests:
+            self.close(reason=CloseReason.CONNECTION_TIMEOUT)
 
     async def _send_later(self, request: Any, expect_response: bool) -> Any:
         while self.throttled_seconds > 0 or self._held is not None:
             await pause(self.throttled_seconds)
             if self._held is not None:
                 await self._released.wait()
-        return await super().send(request, expect_response)
+        return await self._send_now(request, expect_response)
 
     @property
     def throttled_seconds(self) -> float:
@@ -232,7 +255,11 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
 
     def is_quiet(self) -> bool:
         """Whether the last answer is more than a second old."""
-        return time.monotonic() - self._last_action > _QUIET_SECONDS
+        return not self.has_heard_within(_QUIET_SECONDS)
+
+    def has_heard_within(self, seconds: float) -> bool:
+        """Whether the last answer is not older."""
+        return time.monotonic() - float(self._last_action) <= seconds
 
     def close(self, reason: Any = None, exc: BaseException | None = None) -> "asyncio.Future[None] | None":
         """Close the connection; requests without an answer fail with KafkaConnectionError."""
@@ -322,6 +349,13 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         if self._closed_fut is not None and not self._closed_fut.done():
             self._closed_fut.set_result(None)
         self._frames = None
+
+
+def _keep_alive(opened: socket.socket) -> None:
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    idle = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", None))  # macOS has another name
+    if idle is not None:
+        opened.setsockopt(socket.IPPROTO_TCP, idle, _KEEP_ALIVE_SECONDS)
 
 
 async def _result_of(answered: "asyncio.Future[T]") -> T:

@@ -1,6 +1,7 @@
 """The leaders of partitions, and requests to all leaders at once, on one session."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
@@ -19,6 +20,8 @@ LeaderAnswers = list[tuple[TopicPartition, int, T]]
 """For each partition its error code and the answer, which is only valid with code 0."""
 
 _METADATA_SECONDS = 10.0
+_MEET_SECONDS = 2.0
+"""A leader that takes longer holds up nobody who needs the others."""
 _SHARE = 0.9
 """The share of the time-out for one broker, so that a silent one only affects its own partitions."""
 _NEW_LEADER_SECONDS = 1.0
@@ -64,7 +67,14 @@ async def meet_leaders(session: DataClientPool, topics: Collection[str], connect
             for topic in topics
             for number in client.cluster.partitions_for_topic(topic) or ()
         ]
-        for node in {leader_of(client, partition) for partition in partitions} - {None}:
+        async with asyncio.TaskGroup() as group:
+            for node in {leader_of(client, partition) for partition in partitions} - {None}:
+                group.create_task(_meet(client, node, connection_group), name=f"meet broker {node}")
+
+
+async def _meet(client: DataClient, node: int | None, connection_group: int) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_MEET_SECONDS):
             await client.ready(node, group=connection_group)
 
 

@@ -11,13 +11,6 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
 
 
-class Client:
-    """A broker is known."""
-
-    def get_random_node(self) -> int:
-        return 1
-
-
 class Answer:
     def __init__(self, error_code: int) -> None:
         self.error_code = error_code
@@ -32,10 +25,7 @@ class Session:
         self.code = code
         self.asked = 0
 
-    async def client(self, _doing: str) -> Client:
-        return Client()
-
-    async def send(self, _node: int, request: Any, _doing: str) -> Answer:
+    async def send_any(self, request: Any, _doing: str) -> Answer:
         assert isinstance(request, FindCoordinatorRequest)
         self.asked += 1
         return Answer(self.code)

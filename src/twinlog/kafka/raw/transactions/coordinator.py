@@ -210,18 +210,14 @@ class TransactionCoordinator:
         return await self._session.send(self._node, request, doing)
 
     async def _find(self, doing: str) -> int:
-        client = await self._session.client(doing)
-        any_node = client.get_random_node()
-        if any_node is None:
-            raise from_code(ErrorCode.BROKER_NOT_AVAILABLE, doing, alias=self._session.alias)
         if self._id is None:
-            return int(any_node)
-        response = await self._session.send(any_node, FindCoordinatorRequest(self._id, _TRANSACTION), doing)
+            return await self._session.any_node(doing)
+        response = await self._session.send_any(FindCoordinatorRequest(self._id, _TRANSACTION), doing)
         if response.error_code:
             raise from_code(response.error_code, doing, alias=self._session.alias)
-        if client.cluster.broker_metadata(response.coordinator_id) is None:
-            await client.force_metadata_update()
-        return int(response.coordinator_id)
+        node_id = int(response.coordinator_id)
+        await self._session.make_known((node_id,), doing)
+        return node_id
 
     @property
     def transactional_id(self) -> str:

@@ -1,0 +1,64 @@
+"""Which broker to ask when any will do, and at which address to look for a host. Pure: `now` is in seconds of
+the event loop."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from twinlog.backoff import backoff_seconds
+
+_FIRST_SECONDS = 0.5
+_LONGEST_SECONDS = 10.0
+_ADDRESS_SECONDS = 3.0
+"""A lost packet of a new connection is sent again after 1 and 3 s."""
+
+
+def address_seconds(timeout_seconds: float, address_count: int) -> float:
+    """How long each address but the last one gets to connect and log in; the last one has the rest."""
+    return min(_ADDRESS_SECONDS, timeout_seconds / address_count)
+
+
+@dataclass(slots=True)
+class NodeChoice:
+    """Remembers which brokers could not be reached, or were slower than another one."""
+
+    _failures: dict[int, int] = field(default_factory=dict)
+    _away_until: dict[int, float] = field(default_factory=dict)
+
+    def failed(self, node_id: int, now: float) -> None:
+        """Leave the broker out of the choice: for half a second, then for twice as long each time, up to 10
+        s."""
+        failures = self._failures.get(node_id, 0)
+        self._failures[node_id] = failures + 1
+        self._away_until[node_id] = now + backoff_seconds(
+            failures, first=_FIRST_SECONDS, longest=_LONGEST_SECONDS
+        )
+
+    def answered(self, node_id: int) -> None:
+        self._failures.pop(node_id, None)
+        self._away_until.pop(node_id, None)
+
+    def ordered(self, node_ids: Iterable[int], connected: Collection[int], now: float) -> list[int]:
+        """Those with an open connection first, otherwise in the given order. A broker that is left out comes
+        last: it is asked if no other one answers."""
+        return sorted(
+            node_ids,
+            key=lambda node_id: (self._away_until.get(node_id, now) > now, node_id not in connected),
+        )
+
+
+@dataclass(slots=True)
+class AddressOrder:
+    """The addresses of host names, as with Java's `client.dns.lookup=use_all_dns_ips`."""
+
+    _failed: dict[str, str] = field(default_factory=dict)
+    """By host, the address that failed last."""
+
+    def of(self, host: str, addresses: Iterable[str]) -> list[str]:
+        """Each address once, beginning behind the one that failed last."""
+        each = list(dict.fromkeys(addresses))
+        last = self._failed.get(host)
+        begin = each.index(last) + 1 if last in each else 0
+        return each[begin:] + each[:begin]
+
+    def failed(self, host: str, address: str) -> None:
+        self._failed[host] = address
