@@ -19,6 +19,7 @@ from twinlog_configsync.access.acl_rules import AclRules, AclSyncMode
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import ConfigRules
 from twinlog_configsync.planning.delete_plan import DeleteRules
+from twinlog_configsync.planning.live_rules import FileRules
 from twinlog_configsync.planning.rules import FlowRules
 from twinlog_configsync.planning.topic_plan import TopicRules
 
@@ -32,8 +33,8 @@ class ConfigSyncFlow:
 
     rules: FlowRules
     """According to the file."""
-    file_values: Mapping[str, str]
-    """The value in the file (or the default) of each rule that may change while the flow runs."""
+    file: FileRules
+    """Of each rule that may change while the flow runs."""
     with_values: Callable[[Mapping[str, str]], FlowRules]
     """Returns the rules with other literal values for some live keys. Raises ConfigError. Blocks as `load`
     does."""
@@ -69,7 +70,10 @@ def _configsync_flow(configuration: Configuration, config: FlowConfig) -> Config
 
     return ConfigSyncFlow(
         rules=flow_rules(config),
-        file_values={} if base is None else base.flow_values(config.flow, LIVE_KEYS),
+        file=FileRules(
+            values={} if base is None else base.flow_values(config.flow, LIVE_KEYS),
+            written={} if base is None else base.written_values(config.flow, LIVE_KEYS),
+        ),
         with_values=with_values,
         registry_topic=configsync_topic(config.flow.source),
         registry_replication_factor=config.source.offset_storage.replication_factor,

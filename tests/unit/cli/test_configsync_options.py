@@ -2,10 +2,11 @@
 
 import pytest
 
+from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.output import Output
 from twinlog.cli.configsync.plan import _require_clear
-from twinlog.cli.configsync.rules import _require_known
+from twinlog.cli.configsync.rules import _require_known, told_of_rules
 from twinlog.errors import ConfigError
 
 RULES = pb2.Rules(rules=[pb2.Rule(key="topics"), pb2.Rule(key="topics.exclude")])
@@ -38,3 +39,20 @@ def test_a_key_that_is_no_rule_is_told_with_the_one_that_was_meant() -> None:
     _require_known(RULES, "topics")
     with pytest.raises(ConfigError, match=r"topics\.exclud: .*did you mean topics\.exclude\?"):
         _require_known(RULES, "topics.exclud")
+
+
+def test_rules_that_are_not_the_files_are_told_with_the_commands_that_end_this() -> None:
+    flow = types_pb2.Flow(source="A", target="B")
+    in_force = pb2.Rule(key="topics", value="txt", file_value="acct", changed=True, changed_by="ann")
+    in_force.changed_at.FromJsonString("2026-11-28T13:32:00Z")
+    aside = pb2.Rule(key="groups", value=".*", file_value=".*", replaced="a", put_aside="")
+    first, second = told_of_rules(flow, [*RULES.rules, in_force, aside])
+    assert first == (
+        "topics: the file has 'acct', a rule of 2026-11-28 13:32:00 UTC by ann replaces it by 'txt';"
+        " undo: twinlog rules reset 'A->B' topics"
+    )
+    assert second == (
+        "groups: the file has '.*', and had 'a' when a rule replaced that by nothing: the rule is put aside,"
+        " not in force; to apply it again: twinlog rules restore 'A->B' groups; to drop it: twinlog rules"
+        " reset 'A->B' groups"
+    )

@@ -1,6 +1,6 @@
 """Converts plans, outcomes, explanations and ACLs into protobuf messages of the API."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from typing import Final
 
@@ -62,8 +62,8 @@ _ACL_STATES: Final = {
 }
 
 
-def plan_head_message(plan: Plan, world: World) -> pb2.Plan:
-    """A plan without its actions."""
+def plan_head_message(plan: Plan, world: World, *, rules: Iterable[str] = ()) -> pb2.Plan:
+    """A plan without its actions. `rules`: those that are not the file's, as sentences."""
     return pb2.Plan(
         flow=flow_message(plan.flow),
         plan_id=plan.plan_id,
@@ -73,6 +73,7 @@ def plan_head_message(plan: Plan, world: World) -> pb2.Plan:
             pb2.ScopeStatus(scope=scope, reason=problem.reason, message=problem.message)
             for scope, problem in sorted(unread(world, plan.scopes).items())
         ],
+        rules=rules,
     )
 
 

@@ -17,6 +17,7 @@ _OPERATIONS: Final = {
     pb2.RULE_OPERATION_ADD: RuleOperation.ADD,
     pb2.RULE_OPERATION_REMOVE: RuleOperation.REMOVE,
     pb2.RULE_OPERATION_RESET: RuleOperation.RESET,
+    pb2.RULE_OPERATION_RESTORE: RuleOperation.RESTORE,
 }
 
 
@@ -33,6 +34,10 @@ def rules_message(flow: Flow, view: RulesView) -> pb2.Rules:
                 changed=rule.changed,
                 meaning=BY_NAME[rule.key].meaning,
                 is_list=is_list(rule.key),
+                changed_by=rule.origin.by,
+                changed_at=timestamp_message(rule.origin.at_ms or None),
+                replaced=rule.origin.replaced,
+                put_aside=rule.aside,
             )
             for rule in view.rules
         ],

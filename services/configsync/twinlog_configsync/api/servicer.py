@@ -147,7 +147,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             answer, first = self._plans.at(request.page_token, subject=flow)
         else:
             plan, world = await commands.preview(_scopes(request.scopes))
-            head = plan_head_message(plan, world)
+            head = plan_head_message(plan, world, rules=commands.rules_told())
             offsets = await commands.expected_offsets(plan)
             planned = tuple((action, offsets) for action in plan.actions)
             answer, first = KeptAnswer(subject=flow, rows=planned, head=head), 0

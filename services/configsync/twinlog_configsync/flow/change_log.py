@@ -1,6 +1,6 @@
 """Logs and counts the changes of a flow, each change once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,6 +49,7 @@ class Journal:
     clock: Clock
     _told: set[tuple[Scope, str]] = field(default_factory=set)
     _pending_plan: str = ""
+    _other_file_revision: int = 0
     _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(interval_seconds=60.0))
 
     def __post_init__(self) -> None:
@@ -136,6 +137,24 @@ class Journal:
     def rules_unusable(self, error: TwinlogError) -> None:
         """Log that changed rules no longer fit the file, so the file's rules apply."""
         self._warn("changed_rules_unusable", key=error.reason, reason=error.reason, message=str(error))
+
+    def rules_in_force(self, sentences: Iterable[str]) -> None:
+        """Log each rule that is not the file's."""
+        for sentence in sentences:
+            _log.warning("rule_differs_from_file", flow=str(self.flow), message=sentence)
+
+    def rules_of_another_file(self, revision: int, keys: Sequence[str]) -> None:
+        """Log, once for each revision, that this process's file would put rules aside that its owner's file
+        does not."""
+        if revision != self._other_file_revision:
+            self._other_file_revision = revision
+            _log.warning(
+                "rules_of_another_file",
+                flow=str(self.flow),
+                keys=list(keys),
+                message="the file of this process has other values than those that these rules replaced: it"
+                " puts them aside once it owns the flow",
+            )
 
     def failed(self, error: TwinlogError) -> None:
         self._warn("sync_failed", key=error.reason, reason=error.reason, message=str(error))

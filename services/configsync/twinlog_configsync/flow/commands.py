@@ -11,7 +11,7 @@ from twinlog.clock import Clock
 from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.policy.expected_offsets import ExpectedOffsets, NewTopic, expected_offsets
-from twinlog.service.feeds.rules_record import RulesRecord
+from twinlog.service.feeds.rules_record import NO_RULES, rules_noted, rules_told
 from twinlog_configsync.access.acl_listing import AclEntry, list_acls
 from twinlog_configsync.access.acl_rules import Translation
 from twinlog_configsync.flow.passes import ANSWER_SECONDS, FlowPasses
@@ -28,6 +28,8 @@ from twinlog_configsync.planning.plan import Plan
 _log = structlog.stdlib.get_logger(__name__)
 
 CLEANUP_POLICY: Final = "cleanup.policy"
+TOPIC_KEYS: Final = ("topics", "topics.exclude", "heartbeats.replication.enabled")
+"""The rules that decide whether a topic is replicated."""
 
 T = TypeVar("T")
 
@@ -192,10 +194,15 @@ class FlowCommands:
             on_source=on_source,
             on_target=on_target,
         )
+        told = "; ".join(self.rules_told(TOPIC_KEYS))
         return [
-            replace(each, offsets=await self._offsets_to_come(on_source, each.target_topic))
-            if each.verdict is Verdict.WAITING and isinstance(on_source, TopicDescription)
-            else each
+            replace(
+                each,
+                rule=f"{each.rule}; {told}" if told else each.rule,
+                offsets=await self._offsets_to_come(on_source, each.target_topic)
+                if each.verdict is Verdict.WAITING and isinstance(on_source, TopicDescription)
+                else None,
+            )
             for each in explanations
         ]
 
@@ -233,13 +240,18 @@ class FlowCommands:
             )
         return await asyncio.to_thread(list_acls, world.acls, translations, made=made)
 
+    def rules_told(self, keys: Collection[str] | None = None) -> list[str]:
+        """Each rule that is not the file's, as a sentence. Only of these keys; None = all."""
+        passes = self._passes
+        return rules_told(passes.flow, passes.memory.rules or NO_RULES, passes.config.file.values, keys=keys)
+
     def rules(self) -> RulesView:
         """The present rules. Before the registry was read, those of the file, and the view says so."""
         problem = self._passes.rules_problem
         if not self._passes.loaded:
             problem = f"the changed rules have not been read yet: {self._passes.status.message}"
         return view_rules(
-            self._passes.memory.rules, file_values=self._passes.config.file_values, problem=problem
+            self._passes.memory.rules, file_values=self._passes.config.file.values, problem=problem
         )
 
     async def update_rules(
@@ -282,26 +294,25 @@ class FlowCommands:
                     reason=Reason.RULES_CHANGED,
                     metadata={"flow": str(passes.flow), "version": str(revision)},
                 )
-            before = {} if known is None else known.values
-            values = change_rules(changes, before, file_values=passes.config.file_values)
-            rules = await passes.rebuilt(values)
-            record = RulesRecord(
-                revision=revision + 1, updated_at_ms=self._clock.now_ms(), values=dict(sorted(values.items()))
+            before = known or NO_RULES
+            record = change_rules(
+                changes, before, passes.config.file, by=asked.by, now_ms=self._clock.now_ms()
             )
-            if not dry_run and values != before:
+            rules = await passes.rebuilt(record.values)
+            if not dry_run and record != before:
                 changed = passes.memory.with_change(
                     "UpdateRules",
                     by=asked.by,
                     peer=asked.peer,
                     at_ms=record.updated_at_ms,
-                    before=before,
-                    after=record.values,
+                    before=rules_noted(before),
+                    after=rules_noted(record),
                 )
                 await passes.keep(replace(changed, rules=record))
                 passes.rules, passes.rules_problem = rules, ""
                 self._wake()
         return view_rules(
-            known if values == before else record, file_values=passes.config.file_values, problem=""
+            known if record == before else record, file_values=passes.config.file.values, problem=""
         )
 
     def _scopes_of(self, plan_id: str) -> frozenset[Scope]:

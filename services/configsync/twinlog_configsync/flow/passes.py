@@ -11,6 +11,7 @@ from twinlog.clock import Clock
 from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow
+from twinlog.service.feeds.rules_record import heeding, rules_noted, rules_told
 from twinlog_configsync.access.acl_plan import wanted_acls
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
 from twinlog_configsync.access.quota_plan import wanted_quotas
@@ -90,6 +91,7 @@ class FlowPasses:
         """When rules that cannot be used are tried again, in monotonic seconds."""
         self.memory = Memory()
         self.loaded = False
+        self._is_owner = False
         self.status = FlowStatus()
         self.lock = asyncio.Lock()
         self._store = RegistryStore(
@@ -145,11 +147,17 @@ class FlowPasses:
         self._refuse_same_cluster(known or await _identify(self.source, self.flow.source), target_id)
         await self._store.create()
 
-    def forget(self) -> None:
-        """Forget the registry, so that it is read again: another process may have written to it meanwhile."""
+    def take_over(self) -> None:
+        """This process owns the flow from now on. The registry is read again, because another process may
+        have written to it meanwhile; rules that the file of this process does not know are put aside."""
+        self._is_owner = True
         self.loaded = False
         self._target_cluster = None
         self._store.forget()
+
+    def stand_by(self) -> None:
+        """Another process owns the flow from now on."""
+        self._is_owner = False
 
     async def follow(self) -> None:
         """Read and publish what the owner, another process, has written to the registry. Raises as `open`."""
@@ -336,7 +344,7 @@ class FlowPasses:
         before = self.memory.rules
         checked = check_records(await self._store.load(), self.rules)
         self._journal.records_refused(checked.refused)
-        self.memory = recall(checked.records)
+        self.memory = await self._heeding_file(recall(checked.records))
         if self.memory.rules != before:
             self._rules_failures = 0
             await self._follow_stored_rules()
@@ -344,8 +352,37 @@ class FlowPasses:
             await self._follow_stored_rules()
         if not self.loaded:
             self._journal.loaded(topics=len(self.memory.entries), settled=self.memory.settled)
+            if self.memory.rules is not None:
+                self._journal.rules_in_force(
+                    rules_told(self.flow, self.memory.rules, self.config.file.values)
+                )
         self.loaded = True
         self._publish()
+
+    async def _heeding_file(self, memory: Memory) -> Memory:
+        """Put rules aside whose keys have another value in the file than the one that they replaced: only the
+        owner does, before anybody follows them. Another process, whose file may be an older one, says so."""
+        before, now_ms = memory.rules, self._clock.now_ms()
+        if before is None or (rules := heeding(before, self.config.file.written, now_ms=now_ms)) == before:
+            return memory
+        if not self._is_owner:
+            if rules.revision != before.revision:
+                self._journal.rules_of_another_file(
+                    before.revision, sorted(before.values.keys() - rules.values)
+                )
+            return memory
+        if rules.revision != before.revision:
+            memory = memory.with_change(
+                "PutRulesAside",
+                by="",
+                peer="",
+                at_ms=now_ms,
+                before=rules_noted(before),
+                after=rules_noted(rules),
+            )
+        memory = replace(memory, rules=rules)
+        await self._store.put(await asyncio.to_thread(memory.records))
+        return memory
 
     @property
     def _may_use_rules_now(self) -> bool:

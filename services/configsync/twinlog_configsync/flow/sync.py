@@ -64,7 +64,7 @@ class FlowSync:
 
         `stop` cuts off a pass that waits for a cluster. Every pass begins by reading, so nothing is lost.
         """
-        self.passes.forget()
+        self.passes.take_over()
         self.schedule = Schedule(interval_seconds=self.passes.rules.intervals_seconds)
         while not stop.is_set():
             started = self._clock.monotonic()
@@ -86,6 +86,7 @@ class FlowSync:
 
     async def stand_by(self, stop: asyncio.Event) -> None:
         """Loop of a standby: follow what the owner does, and answer from that. Ends with `stop`."""
+        self.passes.stand_by()
         while not stop.is_set():
             try:
                 await finish_or_cancel(self.passes.follow(), stop=stop)

@@ -1,7 +1,7 @@
 """Rules that are changed while a flow runs: on top of the file, with the same checks. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ from twinlog.config.keys.table import BY_NAME
 from twinlog.config.values.live import LIVE_KEYS
 from twinlog.errors import ConfigError
 from twinlog.filters import split_list
-from twinlog.service.feeds.rules_record import RulesRecord
+from twinlog.service.feeds.rules_record import NO_RULES, RuleOrigin, RulesRecord
 
 MAX_RULE_CHARACTERS = 1 << 16
 """The limit for one change, because all rules are stored in one record of the registry."""
@@ -21,6 +21,7 @@ class RuleOperation(StrEnum):
     ADD = "add"
     REMOVE = "remove"
     RESET = "reset"
+    RESTORE = "restore"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,28 +32,54 @@ class RuleChange:
     """The value to set, or the element to add or remove."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRules:
+    """What the file says of the keys that may change while the flow runs."""
+
+    values: Mapping[str, str]
+    """As written, or the default."""
+    written: Mapping[str, str]
+    """Only those that the file has."""
+
+
 def change_rules(
-    changes: Iterable[RuleChange], changed: Mapping[str, str], *, file_values: Mapping[str, str]
-) -> dict[str, str]:
-    """The values that differ from the file after these changes, applied in order.
+    changes: Iterable[RuleChange], before: RulesRecord, file: FileRules, *, by: str = "", now_ms: int = 0
+) -> RulesRecord:
+    """The rules after these changes, applied in order; `before` if nothing is different.
 
     Values are only checked for being lists. Raises ConfigError for a key that cannot be changed live, an
-    element that is not in its list, and a list operation on a value that is not a list.
+    element that is not in its list, a list operation on a value that is not a list, and a rule to restore
+    that was not put aside.
     """
-    values = dict(changed)
+    values, aside, origins = dict(before.values), dict(before.aside), dict(before.origins)
     for change in changes:
-        if change.operation is RuleOperation.RESET and change.key in values:
-            # Also a key that is not live (something else wrote the record), so that it can be removed.
-            del values[change.key]
-            continue
-        _require_live(change.key)
+        key, is_known = change.key, change.key in {*values, *aside}
+        if change.operation is not RuleOperation.RESET or not is_known:
+            # A key that is not live (something else wrote the record) can be removed.
+            _require_live(key)
+        restored = aside.pop(key, None)
         if change.operation is RuleOperation.RESET:
-            continue
-        before = values.get(change.key, file_values.get(change.key, ""))
-        values[change.key] = _changed(change, before)
-        if values[change.key] == file_values.get(change.key):
-            del values[change.key]
-    return values
+            values.pop(key, None)
+        elif change.operation is not RuleOperation.RESTORE:
+            values[key] = _changed(change, values.get(key, file.values.get(key, "")))
+        elif restored is None:
+            raise ConfigError(f"{key}: no rule of this key was put aside", metadata={"key": key})
+        else:
+            values[key] = restored
+        if values.get(key) == file.values.get(key):
+            values.pop(key, None)
+        origins.pop(key, None)
+        if key in values:
+            origins[key] = RuleOrigin(by=by, at_ms=now_ms, replaced=file.written.get(key))
+    if (values, aside) == (before.values, before.aside):
+        return before
+    return RulesRecord(
+        revision=before.revision + 1,
+        updated_at_ms=now_ms,
+        values=dict(sorted(values.items())),
+        origins=origins,
+        aside=aside,
+    )
 
 
 def is_list(key: str) -> bool:
@@ -106,6 +133,10 @@ class RuleView:
     """The value in force."""
     file_value: str
     changed: bool
+    aside: str | None = None
+    """The value of a rule that was put aside."""
+    origin: RuleOrigin = field(default_factory=RuleOrigin)
+    """Of the rule in force or put aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,17 +151,19 @@ class RulesView:
 
 
 def view_rules(record: RulesRecord | None, *, file_values: Mapping[str, str], problem: str) -> RulesView:
-    changed = {} if record is None else record.values
-    keys = sorted({*LIVE_KEYS, *changed})
+    known = record or NO_RULES
+    keys = sorted({*LIVE_KEYS, *known.values, *known.aside})
     return RulesView(
-        revision=0 if record is None else record.revision,
+        revision=known.revision,
         updated_at_ms=None if record is None else record.updated_at_ms,
         rules=tuple(
             RuleView(
                 key=key,
-                value=changed.get(key, file_values.get(key, "")),
+                value=known.values.get(key, file_values.get(key, "")),
                 file_value=file_values.get(key, ""),
-                changed=key in changed,
+                changed=key in known.values,
+                aside=known.aside.get(key),
+                origin=known.origins.get(key, RuleOrigin()),
             )
             for key in keys
         ),

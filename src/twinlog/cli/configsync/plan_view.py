@@ -7,6 +7,7 @@ import typer
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.configsync.client import flow_name
 from twinlog.policy.offsets_rule import fill_words
+from twinlog.printable import printable
 
 _SKIP: Final = pb2.ACTION_KIND_SKIP
 _ADDS: Final = frozenset(
@@ -30,6 +31,8 @@ def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
         f"{flow_name(plan.flow)}: {count_of(plan.change_count, 'change')} in {', '.join(plan.scopes)}",
         bold=True,
     )
+    for sentence in plan.rules:
+        typer.secho(printable(f"  ! {sentence}"), fg=typer.colors.YELLOW)
     for action in plan.actions:
         if action.kind != _SKIP or skips:
             _print_action(action)
@@ -75,6 +78,7 @@ def plan_as_json(plan: pb2.Plan) -> dict[str, Any]:
             {"scope": problem.scope, "reason": problem.reason, "message": problem.message}
             for problem in plan.problems
         ],
+        "rules": list(plan.rules),
     }
 
 

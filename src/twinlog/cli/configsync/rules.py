@@ -1,11 +1,13 @@
 """`twinlog rules`: show and change the rules of a flow while it runs."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.failures import reported_failures, run_async
 from twinlog.cli.common.location import ConfigOption, EndpointOption
@@ -21,6 +23,9 @@ from twinlog.cli.configsync.client import (
     parse_flow,
 )
 from twinlog.errors import ConfigError
+from twinlog.model import Flow
+from twinlog.printable import printable
+from twinlog.service.feeds.rules_record import RuleOrigin, rule_words
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,6 +76,8 @@ def get_command(
         for rules in all_rules:
             chosen = [rule for rule in rules.rules if key in (None, rule.key)]
             print_table(_title(rules), _COLUMNS, [_cells(rule) for rule in chosen])
+            for sentence in told_of_rules(rules.flow, chosen):
+                typer.echo(printable(sentence))
             if key is not None:
                 for rule in chosen:
                     typer.echo(rule.meaning)
@@ -83,9 +90,9 @@ def diff_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what differs from the properties file."""
+    """Show what differs from the properties file, and which rules were put aside because it has changed."""
     all_rules = run_async(_get(flow, config, endpoint))
-    changed = [(rules, rule) for rules in all_rules for rule in rules.rules if rule.changed]
+    changed = [(rules, rule) for rules in all_rules for rule in rules.rules if is_of_operator(rule)]
     with reported_failures():
         if output is Output.JSON:
             print_json(
@@ -95,6 +102,7 @@ def diff_command(
                         "key": rule.key,
                         "file": rule.file_value,
                         "now": rule.value,
+                        "put_aside": _put_aside(rule),
                     }
                     for rules, rule in changed
                 ]
@@ -102,6 +110,9 @@ def diff_command(
         elif changed:
             rows = [[flow_name(rules.flow), rule.key, rule.file_value, rule.value] for rules, rule in changed]
             print_table("", _DIFF_COLUMNS, rows)
+            for rules, rule in changed:
+                for sentence in told_of_rules(rules.flow, [rule]):
+                    typer.echo(printable(sentence))
         else:
             typer.echo("every flow follows its file")
 
@@ -139,19 +150,33 @@ _add_command(
 _add_command("remove", pb2.RULE_OPERATION_REMOVE, ElementArgument, "Remove an element from a list.")
 
 
-@app.command("reset")
-def reset_command(
-    flow: FlowArgument,
-    key: KeyArgument,
-    version: VersionOption = None,
-    dry_run: DryRunOption = False,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Restore the value of the properties file."""
-    change = pb2.RuleChange(key=key, operation=pb2.RULE_OPERATION_RESET)
-    _change(flow, change, version, dry_run, config, endpoint, output)
+def _add_plain_command(name: str, operation: pb2.RuleOperation.ValueType, what: str) -> None:
+    """A command that changes a rule without a value."""
+
+    @app.command(name, help=what)
+    def command(
+        flow: FlowArgument,
+        key: KeyArgument,
+        version: VersionOption = None,
+        dry_run: DryRunOption = False,
+        config: ConfigOption = None,
+        endpoint: EndpointOption = None,
+        output: OutputOption = Output.TABLE,
+    ) -> None:
+        change = pb2.RuleChange(key=key, operation=operation)
+        _change(flow, change, version, dry_run, config, endpoint, output)
+
+
+_add_plain_command(
+    "reset",
+    pb2.RULE_OPERATION_RESET,
+    "Restore the value of the properties file. Also drops a rule that was put aside.",
+)
+_add_plain_command(
+    "restore",
+    pb2.RULE_OPERATION_RESTORE,
+    "Put a rule in effect again that was put aside because the properties file has changed since.",
+)
 
 
 def _change(
@@ -182,10 +207,39 @@ def undo_of_change(before: pb2.Rules, after: pb2.Rules, key: str) -> list[str]:
     was = next((rule for rule in before.rules if rule.key == key), None)
     now = next((rule for rule in after.rules if rule.key == key), None)
     if was is None or now is None or (was.value, was.changed) == (now.value, now.changed):
-        return []
+        return []  # Nothing brings a rule back that was put aside, and then dropped.
     if not was.changed:
         return [undo_command("rules", "reset", flow, key)]
     return [undo_command("rules", "set", flow, key, was.value)]
+
+
+def is_of_operator(rule: pb2.Rule) -> bool:
+    """Whether somebody set it while the flow ran: it is in effect, or put aside."""
+    return rule.changed or rule.HasField("put_aside")
+
+
+def told_of_rules(flow: types_pb2.Flow, rules: Iterable[pb2.Rule]) -> list[str]:
+    """Each rule that is not the file's, as a sentence with the commands that end this."""
+    return [
+        rule_words(
+            Flow(flow.source, flow.target),
+            rule.key,
+            value=rule.value if rule.changed else rule.put_aside,
+            file_value=rule.file_value,
+            origin=RuleOrigin(
+                by=rule.changed_by,
+                at_ms=rule.changed_at.ToMilliseconds() if rule.HasField("changed_at") else 0,
+                replaced=rule.replaced if rule.HasField("replaced") else None,
+            ),
+            is_aside=not rule.changed,
+        )
+        for rule in rules
+        if is_of_operator(rule)
+    ]
+
+
+def _put_aside(rule: pb2.Rule) -> str | None:
+    return rule.put_aside if rule.HasField("put_aside") else None
 
 
 def _require_known(rules: pb2.Rules, key: str | None) -> None:
@@ -243,7 +297,15 @@ def _as_json(rules: pb2.Rules, key: str | None) -> dict[str, Any]:
         "version": rules.version,
         "problem": rules.problem,
         "rules": [
-            {"key": rule.key, "value": rule.value, "file": rule.file_value, "changed": rule.changed}
+            {
+                "key": rule.key,
+                "value": rule.value,
+                "file": rule.file_value,
+                "changed": rule.changed,
+                "changed_by": rule.changed_by or None,
+                "changed_at": rule.changed_at.ToJsonString() if rule.HasField("changed_at") else None,
+                "put_aside": _put_aside(rule),
+            }
             for rule in rules.rules
             if key in (None, rule.key)
         ],

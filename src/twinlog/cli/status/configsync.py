@@ -9,6 +9,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.configsync.client import every_topic
+from twinlog.cli.configsync.rules import is_of_operator
 from twinlog.cli.status.rows import MANUAL, NAMED_TOPICS, RULE, WAITING, InForce, Status, asked, shown_stamp
 
 SYNC_MODE = "twinlog.sync.mode"
@@ -43,13 +44,24 @@ async def _rules(
     if answer is None:
         return
     rules = answer.rules
-    since = shown_stamp(rules.updated) if rules.HasField("updated") else None
+    updated = shown_stamp(rules.updated) if rules.HasField("updated") else None
     for rule in rules.rules:
-        if rule.changed:
-            told = f"{rule.key} = {rule.value}; the file says {rule.file_value or 'nothing'}"
-            command = f"twinlog rules get {shlex.quote(row.flow)}"
+        if is_of_operator(rule):
+            file_value = rule.file_value or "nothing"
+            told = f"{rule.key} = {rule.value}; the file says {file_value}"
+            if not rule.changed:
+                told = (
+                    f"{rule.key} = {rule.put_aside} is put aside: the file has changed, and says {file_value}"
+                )
             row.in_force.append(
-                InForce(kind=RULE, about=row.flow, message=told, since=since, command=command)
+                InForce(
+                    kind=RULE,
+                    about=row.flow,
+                    message=told,
+                    by=rule.changed_by or None,
+                    since=shown_stamp(rule.changed_at) if rule.HasField("changed_at") else updated,
+                    command=f"twinlog rules diff {shlex.quote(row.flow)}",
+                )
             )
         if rule.key == SYNC_MODE and rule.value == "manual":
             told = "topics, configs and ACLs change by `twinlog apply` only"

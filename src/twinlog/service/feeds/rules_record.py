@@ -6,7 +6,7 @@ it did not know the rule, or wanted something else: the owner puts the rule asid
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -111,10 +111,12 @@ def rule_words(
     return f"{key}: {now}; undo: {undo}"
 
 
-def rules_told(flow: Flow, record: RulesRecord, file_values: Mapping[str, str]) -> list[str]:
+def rules_told(
+    flow: Flow, record: RulesRecord, file_values: Mapping[str, str], *, keys: Collection[str] | None = None
+) -> list[str]:
     """Every rule that is not the file's, as a sentence: those in force, then those put aside.
 
-    `file_values` has the values of the file, or the defaults.
+    `file_values` has the values of the file, or the defaults. Only these `keys`; None = all.
     """
     return [
         rule_words(
@@ -127,7 +129,13 @@ def rules_told(flow: Flow, record: RulesRecord, file_values: Mapping[str, str]) 
         )
         for is_aside, rules in ((False, record.values), (True, record.aside))
         for key, value in sorted(rules.items())
+        if keys is None or key in keys
     ]
+
+
+def rules_noted(record: RulesRecord) -> dict[str, str]:
+    """The rules as values of an audit record."""
+    return {**record.values, **{f"{key} (put aside)": value for key, value in record.aside.items()}}
 
 
 def _is_same(key: str, was: str | None, now: str | None) -> bool:

@@ -9,7 +9,7 @@ from twinlog.config import load
 from twinlog.config.values.live import LIVE_KEYS
 from twinlog.errors import ConfigError, ConflictError, TransientKafkaError
 from twinlog.model import TopicPartition
-from twinlog.service.feeds.rules_record import RulesRecord
+from twinlog.service.feeds.rules_record import NO_RULES, RulesRecord
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.config import configsync_flows
@@ -25,17 +25,20 @@ from twinlog_configsync.model.records import (
     encode_value,
 )
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation, change_rules
+from twinlog_configsync.planning.live_rules import FileRules, RuleChange, RuleOperation, change_rules
 from unit.configsync.configsync_rig import REGISTRY, ConfigSyncRig, make_flow
 
-FILE = {"topics": "orders, users", "topics.exclude": "", "refresh.topics.interval.seconds": "30"}
+FILE = FileRules(
+    values={"topics": "orders, users", "topics.exclude": "", "refresh.topics.interval.seconds": "30"},
+    written={"topics": "orders, users"},
+)
 
 
 def change(operation: RuleOperation, key: str, value: str = "") -> RuleChange:
     return RuleChange(key=key, operation=operation, value=value)
 
 
-SET, ADD, REMOVE, RESET = RuleOperation
+SET, ADD, REMOVE, RESET, RESTORE = RuleOperation
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ SET, ADD, REMOVE, RESET = RuleOperation
 def test_changes_are_made_in_order_and_what_equals_the_file_is_no_change(
     changes: list[RuleChange], values: dict[str, str]
 ) -> None:
-    assert change_rules(changes, {}, file_values=FILE) == values
+    assert change_rules(changes, NO_RULES, FILE).values == values
 
 
 @pytest.mark.parametrize(
@@ -69,11 +72,12 @@ def test_changes_are_made_in_order_and_what_equals_the_file_is_no_change(
         (change(ADD, "refresh.topics.interval.seconds", "5"), "is not a list"),
         (change(REMOVE, "topics", "carts"), "'carts' is not in the list"),
         (change(ADD, "topics", "a,,b"), "is empty"),
+        (change(RESTORE, "topics"), "no rule of this key was put aside"),
     ],
 )
 def test_what_cannot_be_changed_so_is_refused_and_named(wrong: RuleChange, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as refused:
-        change_rules([wrong], {}, file_values=FILE)
+        change_rules([wrong], NO_RULES, FILE)
     assert refused.value.metadata["key"] == wrong.key
 
 

@@ -217,7 +217,9 @@ class _RuleOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RuleOpe
     RULE_OPERATION_REMOVE: _RuleOperation.ValueType  # 3
     """Remove elements from a list; each must be in it."""
     RULE_OPERATION_RESET: _RuleOperation.ValueType  # 4
-    """Go back to what the file says."""
+    """Go back to what the file says; also drops a rule that was put aside."""
+    RULE_OPERATION_RESTORE: _RuleOperation.ValueType  # 5
+    """Put a rule in effect again that was put aside."""
 
 class RuleOperation(_RuleOperation, metaclass=_RuleOperationEnumTypeWrapper):
     """RuleOperation says what is done to a rule."""
@@ -230,7 +232,9 @@ RULE_OPERATION_ADD: RuleOperation.ValueType  # 2
 RULE_OPERATION_REMOVE: RuleOperation.ValueType  # 3
 """Remove elements from a list; each must be in it."""
 RULE_OPERATION_RESET: RuleOperation.ValueType  # 4
-"""Go back to what the file says."""
+"""Go back to what the file says; also drops a rule that was put aside."""
+RULE_OPERATION_RESTORE: RuleOperation.ValueType  # 5
+"""Put a rule in effect again that was put aside."""
 Global___RuleOperation: _TypeAlias = RuleOperation  # noqa: Y015
 
 @_typing.final
@@ -875,6 +879,7 @@ class Plan(_message.Message):
     ACTIONS_FIELD_NUMBER: _builtins.int
     CHANGE_COUNT_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
     plan_id: _builtins.str
     """Names exactly these actions: equal plans have equal ids."""
     change_count: _builtins.int
@@ -897,6 +902,10 @@ class Plan(_message.Message):
         nothing to read.
         """
 
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Each rule that is not the file's (it is in effect, or put aside), as a sentence."""
+
     def __init__(
         self,
         *,
@@ -906,10 +915,11 @@ class Plan(_message.Message):
         actions: _abc.Iterable[Global___PlannedAction] | None = ...,
         change_count: _builtins.int = ...,
         problems: _abc.Iterable[Global___ScopeStatus] | None = ...,
+        rules: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "change_count", b"change_count", "flow", b"flow", "plan_id", b"plan_id", "problems", b"problems", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "change_count", b"change_count", "flow", b"flow", "plan_id", b"plan_id", "problems", b"problems", "rules", b"rules", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1311,6 +1321,10 @@ class Rule(_message.Message):
     CHANGED_FIELD_NUMBER: _builtins.int
     MEANING_FIELD_NUMBER: _builtins.int
     IS_LIST_FIELD_NUMBER: _builtins.int
+    CHANGED_BY_FIELD_NUMBER: _builtins.int
+    CHANGED_AT_FIELD_NUMBER: _builtins.int
+    REPLACED_FIELD_NUMBER: _builtins.int
+    PUT_ASIDE_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Name of the key, as in the properties file."""
     value: _builtins.str
@@ -1323,6 +1337,16 @@ class Rule(_message.Message):
     """What the key means."""
     is_list: _builtins.bool
     """True if the value is a comma-separated list: ADD and REMOVE work on it."""
+    changed_by: _builtins.str
+    """Who set the rule that is in effect or put aside; empty when nobody did, or it is not known."""
+    replaced: _builtins.str
+    """What the file said then; absent when it did not have the key, or it is not known."""
+    put_aside: _builtins.str
+    """The value of a rule that is not in effect: the file has changed since it was set. Absent without such a rule."""
+    @_builtins.property
+    def changed_at(self) -> _timestamp_pb2.Timestamp:
+        """When; absent as above."""
+
     def __init__(
         self,
         *,
@@ -1332,12 +1356,23 @@ class Rule(_message.Message):
         changed: _builtins.bool = ...,
         meaning: _builtins.str = ...,
         is_list: _builtins.bool = ...,
+        changed_by: _builtins.str = ...,
+        changed_at: _timestamp_pb2.Timestamp | None = ...,
+        replaced: _builtins.str | None = ...,
+        put_aside: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_put_aside", b"_put_aside", "_replaced", b"_replaced", "changed_at", b"changed_at", "put_aside", b"put_aside", "replaced", b"replaced"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "file_value", b"file_value", "is_list", b"is_list", "key", b"key", "meaning", b"meaning", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_put_aside", b"_put_aside", "_replaced", b"_replaced", "changed", b"changed", "changed_at", b"changed_at", "changed_by", b"changed_by", "file_value", b"file_value", "is_list", b"is_list", "key", b"key", "meaning", b"meaning", "put_aside", b"put_aside", "replaced", b"replaced", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__put_aside: _TypeAlias = _typing.Literal["put_aside"]  # noqa: Y015
+    _WhichOneofArgType__put_aside: _TypeAlias = _typing.Literal["_put_aside", b"_put_aside"]  # noqa: Y015
+    _WhichOneofReturnType__replaced: _TypeAlias = _typing.Literal["replaced"]  # noqa: Y015
+    _WhichOneofArgType__replaced: _TypeAlias = _typing.Literal["_replaced", b"_replaced"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__put_aside) -> _WhichOneofReturnType__put_aside | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__replaced) -> _WhichOneofReturnType__replaced | None: ...
 
 Global___Rule: _TypeAlias = Rule  # noqa: Y015
 
@@ -1447,7 +1482,7 @@ class RuleChange(_message.Message):
     operation: Global___RuleOperation.ValueType
     """What is done."""
     value: _builtins.str
-    """The value to set, or the element to add or remove; empty for RESET."""
+    """The value to set, or the element to add or remove; empty for RESET and RESTORE."""
     def __init__(
         self,
         *,
