@@ -1,6 +1,7 @@
 """Converts the bytes of one partition's fetch into the batches to send: the whole copy decision in one pure
 call."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 from twinlog.batches.bodies import OpenRecord
@@ -39,16 +40,19 @@ def prepare(
     aborted: Iterable[AbortedTransaction] = (),
     backlog: bool = False,
     log_end_offset: int | None = None,
+    room_bytes: int | None = None,
 ) -> Prepared:
     """Choose a lane for every batch of a fetch, and make the batches to send.
 
     `wanted_offset` is the position of the fetch. `backlog` means that more records wait behind these bytes;
     only then are small batches packed together. `log_end_offset` is the high watermark of the same answer;
-    None = unknown. Does not raise for damaged bytes, nor when memory is short: everything before is prepared,
-    and `fault` describes the problem.
+    None = unknown. `room_bytes`: once the batches have more bytes than this and than `data`, the rest is left
+    out; None = never. Does not raise for damaged bytes, nor when memory is short: everything before is
+    prepared, and `fault` describes the problem.
     """
     tracker = VisibilityTracker(aborted, read_committed=policy.read_committed)
-    work = _Preparation(policy, wanted_offset, tracker, log_end_offset)
+    most_bytes = None if room_bytes is None else max(room_bytes, len(data))
+    work = _Preparation(policy, wanted_offset, tracker, log_end_offset, most_bytes)
     try:
         try:
             if backlog and worth_packing(data, policy.coalesce_below_bytes):
@@ -72,6 +76,7 @@ class _Preparation:
         wanted_offset: int,
         tracker: VisibilityTracker,
         log_end_offset: int | None,
+        most_bytes: int | None,
     ) -> None:
         self._policy = policy
         self._tracker = tracker
@@ -80,6 +85,8 @@ class _Preparation:
         self._lowest_offset = 0
         self._log_end_offset = HIGHEST_OFFSET if log_end_offset is None else log_end_offset
         self._batches: list[OutgoingBatch] = []
+        self._batch_bytes = 0
+        self._most_bytes = math.inf if most_bytes is None else most_bytes
         self._fault: CopyFault | None = None
         self._leader_epoch = _NO_EPOCH_YET
         self._leader_epochs: list[LeaderEpoch] = []
@@ -93,7 +100,7 @@ class _Preparation:
         """Take every batch separately."""
         for batch in iter_batches(data):
             self._take(batch, group_below_bytes=0)
-            if self._fault:
+            if self._fault or self._is_enough:
                 return
 
     def pack_together(self, data: memoryview | bytes | bytearray) -> None:
@@ -102,7 +109,7 @@ class _Preparation:
         solid = bytes(data)
         view = memoryview(solid)
         position = 0
-        while not self._fault:
+        while not (self._fault or self._is_enough):
             taken = self._join_plain_ones(solid, position)
             if taken > position:
                 position = taken
@@ -158,8 +165,13 @@ class _Preparation:
             batches=tuple(self._batches),
             next_offset=self._position,
             fault=self._fault,
+            is_cut=self._is_enough,
             leader_epochs=tuple([each for each in self._leader_epochs if each.offset < self._position]),
         )
+
+    @property
+    def _is_enough(self) -> bool:
+        return self._batch_bytes > self._most_bytes
 
     def _note_leader(self, header: BatchHeader) -> None:
         self._leader_epoch = header.partition_leader_epoch
@@ -178,8 +190,12 @@ class _Preparation:
         if lane is not Lane.RAW:
             self._recode(batch, reason)
             return
-        self._batches.append(take_raw(batch, check_crc=self._policy.check_crc))
+        self._send(take_raw(batch, check_crc=self._policy.check_crc))
         self._position = batch.header.next_offset
+
+    def _send(self, *batches: OutgoingBatch) -> None:
+        self._batches += batches
+        self._batch_bytes += sum([each.size_bytes for each in batches])
 
     def _recode(self, batch: Batch, reason: LaneReason) -> None:
         policy = self._policy
@@ -193,7 +209,7 @@ class _Preparation:
                 max_open_bytes=policy.max_open_bytes,
             )
             if whole:
-                self._batches.append(whole)
+                self._send(whole)
                 self._position = whole.next_source_offset
                 return
         records = self._open(batch)
@@ -262,7 +278,7 @@ class _Preparation:
                 return
 
     def _add(self, packed: Packed, next_offset: int) -> None:
-        self._batches += packed.batches
+        self._send(*packed.batches)
         self._position = next_offset
         if packed.too_large:
             offset, size_bytes, limit_bytes = packed.too_large

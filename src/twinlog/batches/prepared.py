@@ -61,6 +61,8 @@ class Prepared:
     """The source position once all of `batches` are committed: also past dropped batches, but before a
     fault."""
     fault: CopyFault | None = None
+    is_cut: bool = False
+    """There was no room for the rest, which has to be fetched again from `next_offset`."""
     leader_epochs: tuple[LeaderEpoch, ...] = ()
     """The source's leader epochs of the batches up to `next_offset`, in order: one entry for each change,
     none for batches without one."""

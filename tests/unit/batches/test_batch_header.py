@@ -46,7 +46,7 @@ def test_cut_anywhere_gives_the_whole_batches_before_the_cut() -> None:
         assert len(read_batches(data[:cut])) == expected
 
 
-def test_batches_lie_in_the_fetched_bytes_and_are_not_copied() -> None:
+def test_batches_lie_in_the_held_bytes_and_are_not_copied() -> None:
     data = bytearray(source_batch(_RECORDS))
     (batch,) = read_batches(data)
     data[-1] = 0xAA

@@ -271,3 +271,37 @@ def test_the_leader_epoch_of_what_a_fault_holds_back_is_not_told() -> None:
     prepared = prepare(good + bad, wanted_offset=0, policy=_POLICY)
     assert prepared.fault is not None
     assert [each.epoch for each in prepared.leader_epochs] == [5]
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_no_more_is_made_of_compressed_bytes_than_there_is_room_for(small: bool) -> None:
+    """A target that stores them uncompressed may need a hundred times as much memory."""
+    count, per_batch = (100, 1) if small else (4, 200)
+    batches = [source_batch(_records(i * per_batch, per_batch, 1000), codec=Codec.ZSTD) for i in range(count)]
+    data = b"".join(batches)
+    policy = CopyPolicy(
+        target=TargetTopicLimits(codec=Codec.NONE), coalesced_bytes=10_000, coalesce_below_bytes=64 << 10
+    )
+    whole = prepare(data, wanted_offset=0, policy=policy, backlog=small)
+    assert whole.size_bytes > 10 * len(data) or small
+    assert not whole.is_cut
+    at, taken = 0, list[OutgoingBatch]()
+    while at < whole.next_offset:
+        left = b"".join(batches[at // per_batch :])
+        room_bytes = 30_000
+        part = prepare(left, wanted_offset=at, policy=policy, backlog=small, room_bytes=room_bytes)
+        largest = max(each.size_bytes for each in part.batches)
+        assert part.size_bytes <= max(room_bytes, len(left)) + largest
+        assert part.is_cut or part.next_offset == whole.next_offset
+        at = part.next_offset
+        taken += part.batches
+    assert sum(each.record_count for each in taken) == whole.record_count
+    assert [value for each in taken for value in _values(each)] == [
+        value for each in whole.batches for value in _values(each)
+    ]
+
+
+def test_what_is_copied_as_it_is_needs_no_more_room_than_it_has() -> None:
+    data = b"".join(source_batch(_records(i * 10, 10)) for i in range(20))
+    prepared = prepare(data, wanted_offset=0, policy=_POLICY, room_bytes=-5)
+    assert (prepared.next_offset, prepared.is_cut) == (200, False)

@@ -282,6 +282,7 @@ def _preserved_copies(
         store_position=target_writer.store_soon,
         is_stored=target_writer.is_stored,
         wake_reader=target_writer.source_reader.wake,
+        shares=target_writer.source_reader.shares,
         syncs=target_writer.syncs,
         clock=clock,
         flush_seconds=int(setup.settings["offset.flush.interval.ms"]) / 1000,

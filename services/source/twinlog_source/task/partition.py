@@ -77,6 +77,8 @@ class PartitionCopy:
     """The copy is preserved: its end is the position."""
     is_full: bool = False
     """Enough of it is in flight to the target: no more is fetched for now."""
+    held_bytes: int = 0
+    """Of a preserved copy: what was fetched and is not acknowledged."""
     needs_translation: bool = False
     """The copy cannot keep the offsets from `committed` on: nothing more is read."""
     fetched: int = field(init=False)

@@ -32,6 +32,7 @@ from twinlog_source.preserved.partition import Changed, Failed, PreservedPartiti
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.orders import TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.syncs import OffsetSyncs, paced_syncs
@@ -118,6 +119,7 @@ class Owner:
             store_position=self._store_position,
             is_stored=lambda _: self.to_store is None,
             wake_reader=lambda: None,
+            shares=ReadShares(),
             syncs=OffsetSyncs(
                 topic="",
                 session=nothing,
@@ -267,7 +269,7 @@ class Owner:
         if at > begin:
             copy.fetched = at
             prepared = Prepared(batches=tuple(batches), next_offset=at)
-            chunk = PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=100)
+            chunk = PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=100)
             self.copies.offer(chunk)
 
     def _act(self) -> None:

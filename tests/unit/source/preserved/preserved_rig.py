@@ -20,6 +20,7 @@ from twinlog_source.preserved.partition import Changed, Failed, PreservedPartiti
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.orders import PreservedTerms, TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.preserved_copies import (
     PreservedCopies,
@@ -42,6 +43,7 @@ class PreservedRig:
     stored: list[tuple[TopicPartition, list[NewRecord]]] = field(default_factory=list)
     on_log: bool = True
     woken: int = 0
+    shares: ReadShares = field(default_factory=ReadShares)
     found: ForeignWrite | KafkaError = field(default_factory=lambda: ForeignWrite(7, 0, 0))
     topic_id: str = "id"
     """Of the target topic as it is now."""
@@ -60,6 +62,7 @@ class PreservedRig:
             store_position=self.store_position,
             is_stored=lambda _: self.on_log,
             wake_reader=self.wake_reader,
+            shares=self.shares,
             syncs=OffsetSyncs(
                 topic="",
                 session=nothing,
@@ -162,7 +165,7 @@ class PreservedRig:
         prepared = Prepared(batches=(_batch(first, count),), next_offset=first + count)
         copy.fetched = first + count
         self.preserved.offer(
-            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes)
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=size_bytes)
         )
 
     def fetched_all(self, partition: TopicPartition, runs: Sequence[tuple[int, int]]) -> None:
@@ -171,7 +174,7 @@ class PreservedRig:
         copy.fetched = sum(runs[-1])
         prepared = Prepared(batches=tuple(_batch(*run) for run in runs), next_offset=copy.fetched)
         self.preserved.offer(
-            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=100)
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=100)
         )
 
     def shown_nothing(self, partition: TopicPartition, until: int) -> None:
@@ -180,7 +183,7 @@ class PreservedRig:
         prepared = Prepared(batches=(), next_offset=until)
         copy.fetched = until
         self.preserved.offer(
-            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=1)
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=1)
         )
 
     def sent(self, at_target: PreservedPartition) -> Send[OutgoingBatch]:

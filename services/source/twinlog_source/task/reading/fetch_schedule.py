@@ -1,6 +1,6 @@
 """Chooses what is fetched next: every readable partition, except those that wait.
 
-Two kinds of partitions wait:
+Three kinds of partitions wait:
 - Partitions without a backlog. After a fetch has brought little, they rest until the writing half is about to
   be free: records that arrive meanwhile could not be sent sooner, and one fetch then brings all of them. They
   rest together and are requested together, with one request to each broker. If they were requested
@@ -9,6 +9,7 @@ Two kinds of partitions wait:
   are sent at once.
 - Partitions of a limited topic with a backlog. They are read a few at a time, in turn: all at once would
   bring many seconds' worth of data.
+- Preserved copies while enough of them is held: only a few of which nothing is held are read.
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 
 from twinlog.model import TopicPartition
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.throttle import Throttle
 
 BACKLOG_BYTES = 32 << 10
@@ -40,6 +42,7 @@ class FetchSchedule:
 
     copies: Mapping[TopicPartition, PartitionCopy]
     throttle: Throttle
+    shares: ReadShares
     is_asked: Callable[[TopicPartition], bool]
     """Its fetch is in flight or answered: leaving it out now would discard the answer."""
     _turn: int = 0
@@ -70,6 +73,8 @@ class FetchSchedule:
                 fetchable[partition] = copy
         if not self.throttle.is_open and self._leave_out_limited(fetchable, now):
             look_again_at = min(look_again_at, now + LIMIT_SECONDS)
+        if self.shares.is_full:
+            self._leave_out_preserved(fetchable)
         if len(fetchable) < len(self.copies):
             look_again_at = min(look_again_at, now + LONGEST_WAIT_SECONDS)
         self._look_again_at = look_again_at
@@ -122,7 +127,25 @@ class FetchSchedule:
         for topic, partitions in waiting.items():
             at_once = self.throttle.at_once(topic)
             if at_once is not None:
-                partitions.sort(key=lambda partition: self._served.get(partition, 0))
-                for late in partitions[max(0, at_once - under_way[topic]) :]:
+                for late in self._in_turn(partitions)[max(0, at_once - under_way[topic]) :]:
                     del fetchable[late]
         return len(fetchable) < before
+
+    def _leave_out_preserved(self, fetchable: dict[TopicPartition, PartitionCopy]) -> None:
+        """Leave out preserved copies but a few of which nothing is held. Answers in flight are taken."""
+        few, waiting = self.shares.few, list[TopicPartition]()
+        for partition, copy in list(fetchable.items()):
+            if not copy.keeps_offsets:
+                continue
+            if self.is_asked(partition):
+                few -= copy.has_more
+            else:
+                del fetchable[partition]
+                if not copy.held_bytes:
+                    waiting.append(partition)
+        for partition in self._in_turn(waiting)[: max(0, few)]:
+            fetchable[partition] = self.copies[partition]
+
+    def _in_turn(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """The least recently served first."""
+        return sorted(partitions, key=lambda partition: self._served.get(partition, 0))

@@ -31,6 +31,7 @@ def prepare_partition(
     backlog: bool,
     log_end_offset: int | None = None,
     ends_at: int | None = None,
+    room_bytes: int | None = None,
 ) -> Prepared:
     """As `prepare`, but never raises. If it fails, only the first batch is taken, so that the fault is
     reported for the one batch that triggers it.
@@ -45,8 +46,9 @@ def prepare_partition(
             aborted=aborted,
             backlog=backlog,
             log_end_offset=log_end_offset,
+            room_bytes=room_bytes,
         )
-        if ends_at is None or prepared.fault is not None:
+        if ends_at is None or prepared.fault is not None or prepared.is_cut:
             return prepared
         return replace(prepared, next_offset=ends_at)
     except Exception:  # noqa: BLE001 (the boundary of one partition; the first batch is judged below)

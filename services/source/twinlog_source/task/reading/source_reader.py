@@ -12,13 +12,13 @@ one ended, and none survives a rewind (its generation is old).
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from twinlog.batches import CopyPolicy, Prepared
 from twinlog.batches.header import CURRENT_MAGIC, whole_batches_bytes
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, WireFormatError
-from twinlog.kafka.raw import FetchedPartition, FetchFailure, RawFetcher
+from twinlog.kafka.raw import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
@@ -26,12 +26,15 @@ from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES, FetchSchedule
 from twinlog_source.task.reading.horizon import FOR_EVER, Cut, Horizon
 from twinlog_source.task.reading.preparing import prepare_partition
+from twinlog_source.task.reading.read_shares import WHOLE_FETCH_BYTES, ReadShares
 from twinlog_source.task.reading.throttle import Throttle
 
 ROOM_SECONDS = 0.1
 EPOCH_AT, EPOCH_END = 12, 16
 """The bytes of the leader epoch in a batch; the magic byte follows."""
 CLUSTER_RETRY_SECONDS = 1.0
+OVERFULL = 4
+"""Times the limit: the answers of one poll alone do not fill the buffer that much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,8 @@ class PreparedChunk:
     copy: PartitionCopy
     generation: int
     prepared: Prepared
-    fetched_bytes: int
+    held_bytes: int
+    """What was fetched, or what was made of it if that is more."""
 
     @property
     def is_current(self) -> bool:
@@ -71,6 +75,8 @@ class SourceReader:
     """The limit for translated copies; preserved copies have their own."""
     offer: Offer | None = None
     """None if there are no preserved copies."""
+    shares: ReadShares = field(default_factory=ReadShares)
+    """What preserved copies hold."""
     horizon: Horizon = field(default_factory=Horizon)
     """How far partitions may be copied for now."""
     chunks: deque[PreparedChunk] = field(default_factory=deque)
@@ -86,6 +92,9 @@ class SourceReader:
     meanwhile."""
     buffered_bytes: int = 0
     _most_buffered_bytes: int = field(init=False)
+    _left_out: dict[TopicPartition, None] = field(default_factory=dict)
+    """Partitions whose last answer was not taken because the buffer was overfull, in the order in which they
+    are the next."""
     _room: asyncio.Event = field(default_factory=asyncio.Event)
     _turns: FetchSchedule = field(init=False)
 
@@ -94,6 +103,7 @@ class SourceReader:
         self._turns = FetchSchedule(
             copies=self.copies,
             throttle=self.throttle,
+            shares=self.shares,
             is_asked=lambda partition: self.fetcher.is_asked(partition),
         )
 
@@ -131,7 +141,7 @@ class SourceReader:
                     max_wait_seconds=wait_seconds,
                     # The configuration may allow 50 MB, and many partitions with a backlog fill that. Half of
                     # the buffer, because the bytes exist twice while they are received.
-                    sizes=self.throttle.sizes(self._most_buffered_bytes // 2),
+                    sizes=self._sizes(self.throttle.sizes(self._most_buffered_bytes // 2)),
                 )
                 self.source_problem = None
             except KafkaError as error:
@@ -141,7 +151,8 @@ class SourceReader:
                 continue
             under_others: list[FetchedPartition] = []
             out_of_range: list[PartitionCopy] = []
-            for answer in answers.values():
+            first = [answers.pop(partition) for partition in self._left_out if partition in answers]
+            for answer in (*first, *answers.values()):
                 if isinstance(answer, FetchFailure):
                     if self._failed(answer):
                         out_of_range.append(self.copies[answer.partition])
@@ -164,7 +175,7 @@ class SourceReader:
         while self.chunks:
             chunk = self.chunks.popleft()
             was_full = self._is_full
-            self.buffered_bytes -= chunk.fetched_bytes
+            self.buffered_bytes -= chunk.held_bytes
             self._room.set()
             if was_full and not self._is_full and self.offer is not None:
                 self.wake()
@@ -193,6 +204,27 @@ class SourceReader:
     def _is_full(self) -> bool:
         """Whether the buffer for rounds is full."""
         return self.buffered_bytes >= self._most_buffered_bytes
+
+    def _sizes(self, sizes: FetchSizes) -> FetchSizes:
+        """Of many preserved copies with unacknowledged records each fetch brings less."""
+        if self.shares.share_bytes >= WHOLE_FETCH_BYTES:
+            return sizes
+        topics = {partition.topic for partition, copy in self.copies.items() if copy.held_bytes}
+        each = dict.fromkeys(topics, self.shares.share_bytes)
+        return replace(sizes, partition_bytes={**each, **sizes.partition_bytes})
+
+    def _room_bytes(self, copy: PartitionCopy) -> int:
+        """How much may be made of an answer, if that is more than was fetched."""
+        if copy.keeps_offsets:
+            return self.shares.room_bytes
+        return self._most_buffered_bytes - self.buffered_bytes
+
+    def _is_overfull(self, copy: PartitionCopy) -> bool:
+        """Whether what was made of earlier answers of the same poll is so much more than was fetched that the
+        partition has to be fetched again."""
+        if copy.keeps_offsets:
+            return self.shares.is_overfull
+        return self.buffered_bytes >= OVERFULL * self._most_buffered_bytes
 
     def _positions(self, now: float) -> dict[TopicPartition, int]:
         """The positions to fetch now."""
@@ -259,6 +291,10 @@ class SourceReader:
         copy.log_start_offset = answer.log_start_offset
         if not copy.takes_answers:
             return
+        if answer.records and self._is_overfull(copy):
+            self._left_out.setdefault(answer.partition)
+            return
+        self._left_out.pop(answer.partition, None)
         if not answer.records:
             copy.reached_end()
             return
@@ -281,8 +317,10 @@ class SourceReader:
             backlog=size_bytes >= BACKLOG_BYTES,
             log_end_offset=answer.high_watermark,
             ends_at=cut.ends_at,
+            room_bytes=self._room_bytes(copy),
         )
-        if self.horizon.is_reached(copy.partition, prepared.next_offset) or cut.wait_seconds != FOR_EVER:
+        is_reached = self.horizon.is_reached(copy.partition, prepared.next_offset)
+        if not prepared.is_cut and (is_reached or cut.wait_seconds != FOR_EVER):
             # Otherwise not all of it was prepared: the rest is fetched again.
             self._wait(copy, cut)
         if prepared.next_offset == answer.fetch_offset and prepared.fault is None:
@@ -292,7 +330,10 @@ class SourceReader:
         for batch in prepared.batches:
             copy.counters.record_age.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
         chunk = PreparedChunk(
-            copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes
+            copy=copy,
+            generation=copy.generation,
+            prepared=prepared,
+            held_bytes=max(size_bytes, prepared.size_bytes),
         )
         if prepared.fault is not None:
             copy.hold()
@@ -301,7 +342,7 @@ class SourceReader:
             self.offer(chunk)
         else:
             self.chunks.append(chunk)
-            self.buffered_bytes += size_bytes
+            self.buffered_bytes += chunk.held_bytes
             self.arrived.set()
         self._turns.served(
             answer.partition,

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
-from twinlog.model import TopicPartition
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.preserved_positions import PreservedPositions
@@ -27,8 +26,8 @@ class CopyEndings:
     """The task ends: nothing that would take time is begun."""
     is_over: Callable[[], bool]
     """An end would no longer get on the log: the next task ends the copy."""
-    ended: Callable[[TopicPartition], None]
-    """Called for the source partition of each copy that has ended."""
+    ended: Callable[[], None]
+    """Called for each copy that has ended."""
     _waiting: set[PreservedCopy] = field(default_factory=set)
     """Those that end once nothing can lengthen them any more."""
 
@@ -65,7 +64,7 @@ class CopyEndings:
         self.writer.remove(taken.at_target)
         taken.give_up(position, until=until, reason=reason, message=message)
         self.positions.store_end(taken, until=until, reason=reason)
-        self.ended(taken.copy.partition)
+        self.ended()
 
     def check(self, taken: PreservedCopy) -> None:
         """Read the end of a copy at rest again."""

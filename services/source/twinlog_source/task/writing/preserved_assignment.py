@@ -10,6 +10,7 @@ from twinlog_source.preserved.hole_cost import HoleCost, HoleCostBucket
 from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.task.orders import TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 
 IN_FLIGHT_BYTES = 8 << 20
@@ -23,6 +24,7 @@ def preserved_copy_of(
     *,
     now: float,
     fill_after_seconds: float,
+    shares: ReadShares,
     settle: Callable[[PartitionCopy, OutgoingBatch, int], None],
     is_stored: Callable[[], bool],
     fill_later: Callable[[PreservedCopy], None],
@@ -60,6 +62,7 @@ def preserved_copy_of(
         required=terms.required,
         may_fill_at=no_longer_written(terms.skip_former_task_seconds),
         alone_at=no_longer_written(terms.former_task_seconds),
+        shares=shares,
         giving_up=(terms.end_reason, terms.end_message) if terms.end_reason else None,
         settle=settle,
         is_stored=is_stored,

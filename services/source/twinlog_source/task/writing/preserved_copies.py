@@ -27,6 +27,7 @@ from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import PreservedWriter
 from twinlog_source.task.orders import TaskAssignment
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk
 from twinlog_source.task.writing.copy_endings import CopyEndings
 from twinlog_source.task.writing.filled_beginnings import FilledBeginnings
@@ -34,7 +35,6 @@ from twinlog_source.task.writing.foreign_judge import ForeignJudge, ReadForeignW
 from twinlog_source.task.writing.preserved_assignment import preserved_copy_of
 from twinlog_source.task.writing.preserved_copy import PreservedCopy, hole_words
 from twinlog_source.task.writing.preserved_positions import PreservedPositions
-from twinlog_source.task.writing.read_shares import ReadShares
 from twinlog_source.task.writing.settling import settle_batch
 from twinlog_source.task.writing.syncs import OffsetSyncs
 
@@ -63,6 +63,8 @@ class PreservedCopies:
     is_stored: Callable[[TopicPartition], bool]
     """Whether all of that is on the log."""
     wake_reader: Callable[[], None]
+    shares: ReadShares
+    """What these copies hold; the reader reads no more of them while that is enough."""
     syncs: OffsetSyncs
     clock: Clock
     flush_seconds: float
@@ -77,7 +79,7 @@ class PreservedCopies:
     beginnings: FilledBeginnings = field(init=False)
     by_source: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     by_target: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
-    _shares: ReadShares = field(default_factory=ReadShares)
+    _was_full: bool = False
     _is_draining: bool = False
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -111,6 +113,7 @@ class PreservedCopies:
             copy,
             now=self.clock.monotonic(),
             fill_after_seconds=self.fill_after_seconds,
+            shares=self.shares,
             settle=self._settle,
             is_stored=partial(self.is_stored, copy.partition),
             fill_later=self._fill_later,
@@ -319,8 +322,7 @@ class PreservedCopies:
         self._bound(taken)
         self._progress.set()
 
-    def _ended(self, partition: TopicPartition) -> None:
-        self._shares.leave(partition)
+    def _ended(self) -> None:
         self._progress.set()
 
     def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
@@ -366,11 +368,11 @@ class PreservedCopies:
         Only for the partition of the event: a full one gets an answer soon.
         """
         self.positions.touch(taken)
-        has_its_share = self._shares.is_used_up(taken.copy.partition, taken.outstanding_bytes)
-        is_full = self._stands_still(taken) or has_its_share
-        is_open_again = taken.copy.is_full and not is_full
-        taken.copy.is_full = is_full
-        if is_open_again:
+        copy, was_full = taken.copy, self._was_full
+        is_full = self._stands_still(taken) or copy.held_bytes >= self.shares.share_bytes
+        is_open_again = copy.is_full and not is_full
+        copy.is_full, self._was_full = is_full, self.shares.is_full
+        if is_open_again or (was_full and not (copy.held_bytes and self._was_full)):
             self.wake_reader()
 
     def _stands_still(self, taken: PreservedCopy) -> bool:

@@ -27,6 +27,7 @@ from twinlog_source.preserved.partition import PreservedPartition
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.loss import extended
+from twinlog_source.task.reading.read_shares import ReadShares
 from twinlog_source.task.reading.source_reader import PreparedChunk
 
 log = structlog.get_logger(__name__)
@@ -72,8 +73,8 @@ class PreservedCopy:
     """Why the copy has to end where it comes to rest: reason and message."""
     waits_to_fill: bool = False
     """A range has to be filled, and former owners may still write: nothing is read."""
-    outstanding_bytes: int = 0
-    """Fetched bytes that are not acknowledged."""
+    shares: ReadShares = field(default_factory=ReadShares)
+    """The bytes that all preserved copies of the task hold."""
     _outstanding: deque[_Offered] = field(default_factory=deque)
     _generation: int = 0
 
@@ -123,7 +124,7 @@ class PreservedCopy:
             del epochs[:count]
         if not items:
             self._outstanding.append(_Offered(prepared.next_offset, None, (), chunk))
-        self.outstanding_bytes += chunk.fetched_bytes
+        self._hold(chunk.held_bytes)
         appends.offer(items, next_offset=prepared.next_offset)
         self.copy.send_to(self.copy.fetched, prepared.leader_epochs)
         self._settle(now)
@@ -194,7 +195,7 @@ class PreservedCopy:
         """Write nothing more to the copy with the source's offsets, which it has below `until`."""
         self.preserved_until = until
         self._outstanding.clear()
-        self.outstanding_bytes = 0
+        self._hold(-self.copy.held_bytes)
         if position != self.copy.committed:
             self.copy.restart_at(position)
         self.copy.give_up_offsets(reason=reason, message=message)
@@ -222,7 +223,7 @@ class PreservedCopy:
         while self._outstanding and self._outstanding[-1].end > appends.wanted:
             dropped = self._outstanding.pop()
             if dropped.chunk is not None:
-                self.outstanding_bytes -= dropped.chunk.fetched_bytes
+                self._hold(-dropped.chunk.held_bytes)
         self._settle(now)
         position = self.position_of(appends.acknowledged)
         if position < copy.committed or (not self._outstanding and position != copy.committed):
@@ -232,8 +233,6 @@ class PreservedCopy:
             copy.restart_at(position)
         if copy.target_end is not None:
             copy.target_end = min(copy.target_end, appends.acknowledged)
-        if not self._outstanding:
-            self.outstanding_bytes = 0
         copy.send_from(self.position_of(appends.wanted))
         self.fill_skipped(now)
 
@@ -261,11 +260,16 @@ class PreservedCopy:
                 copy.commit(item.end)
             if item.chunk is None:
                 continue
-            self.outstanding_bytes -= item.chunk.fetched_bytes
+            self._hold(-item.chunk.held_bytes)
             fault = item.chunk.prepared.fault
             if fault is not None and item.chunk.is_current:
                 copy.fail(reason=fault.reason, message=fault.message, retriable=False, now=now)
         self._note_rest()
+
+    def _hold(self, more_bytes: int) -> None:
+        before_bytes = self.copy.held_bytes
+        self.copy.held_bytes = before_bytes + more_bytes
+        self.shares.change(before_bytes, self.copy.held_bytes)
 
     def _note_rest(self) -> None:
         """The partition is at rest only when its copy is: a failure meanwhile is not forgotten."""

@@ -15,6 +15,7 @@ from twinlog_source.task.reading.fetch_schedule import (
     TRICKLE_BYTES,
     FetchSchedule,
 )
+from twinlog_source.task.reading.read_shares import FEW, ReadShares
 from twinlog_source.task.reading.throttle import Throttle
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -26,6 +27,7 @@ class Rig:
     partitions: tuple[TopicPartition, ...] = (FIRST, SECOND)
     copies: dict[TopicPartition, PartitionCopy] = field(init=False)
     throttle: Throttle = field(default_factory=Throttle)
+    shares: ReadShares = field(default_factory=ReadShares)
     asked: set[TopicPartition] = field(default_factory=set)
     turns: FetchSchedule = field(init=False)
 
@@ -35,7 +37,10 @@ class Rig:
             for each in self.partitions
         }
         self.turns = FetchSchedule(
-            copies=self.copies, throttle=self.throttle, is_asked=self.asked.__contains__
+            copies=self.copies,
+            throttle=self.throttle,
+            shares=self.shares,
+            is_asked=self.asked.__contains__,
         )
 
     def next(self, now: float = 0.0) -> set[TopicPartition]:
@@ -154,3 +159,27 @@ def test_a_preserved_copy_with_enough_on_its_way_waits_for_room() -> None:
     assert rig.next() == {SECOND}
     rig.copies[FIRST].is_full = False
     assert rig.next() == {FIRST, SECOND}
+
+
+def test_a_few_preserved_copies_of_which_nothing_is_held_are_read_in_turn_while_enough_is_held() -> None:
+    """What is held may wait for a leader of the target that does not answer."""
+    many = tuple(TopicPartition("t", number) for number in range(3 * FEW))
+    rig = Rig(partitions=many, shares=ReadShares(most_bytes=1000))
+    for copy in rig.copies.values():
+        copy.keeps_offsets, copy.end_offset = True, 100
+    rig.copies[many[0]].held_bytes = 1000
+    rig.shares.change(0, 1000)
+    first = rig.next()
+    assert (len(first), many[0] in first) == (FEW, False)
+    for partition in first:
+        rig.turns.served(partition, LITTLE, buffered_bytes=0, now=0.0)
+    second = rig.next()
+    assert (len(second), first & second) == (FEW, set())
+    rig.asked = set(second)
+    assert rig.next() == second, "their answers are taken, and no others are asked for meanwhile"
+    rig.shares.change(0, 250)
+    rig.asked.clear()
+    assert rig.next() == set(), "these hold as much as they may"
+    rig.shares.change(250, 0)
+    rig.shares.change(1000, 999)
+    assert rig.next() == set(many)

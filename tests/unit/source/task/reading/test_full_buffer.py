@@ -1,11 +1,11 @@
 """What is read while the writing half has enough of what it writes in rounds."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from twinlog.batches import CopyPolicy, DecodedRecord
+from twinlog.batches import Codec, CopyPolicy, DecodedRecord, TargetTopicLimits
 from twinlog.clock import Clock
 from twinlog.kafka.raw import FetchedPartition, FetchSizes, RawFetcher
 from twinlog.model import TopicPartition
@@ -13,12 +13,13 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.source_reader import PreparedChunk, SourceReader
+from twinlog_source.task.reading.source_reader import OVERFULL, PreparedChunk, SourceReader
 from twinlog_source.task.reading.throttle import Throttle
 
 ROUNDS, PRESERVED = TopicPartition("rounds", 0), TopicPartition("preserved", 0)
 BATCH = source_batch([DecodedRecord(0, 0, None, b"x" * 1_000, ())])
 BUFFER_BYTES = 20_000
+AS_IT_IS = CopyPolicy()
 
 
 @dataclass(eq=False)
@@ -26,6 +27,7 @@ class EndlessLogs:
     """Each poll brings one batch of each partition that is wanted, after a round trip."""
 
     interrupted: asyncio.Event = field(default_factory=asyncio.Event)
+    batch: bytes = BATCH
     paused: int = 0
 
     def is_asked(self, partition: TopicPartition) -> bool:
@@ -39,7 +41,7 @@ class EndlessLogs:
             partition: FetchedPartition(
                 partition=partition,
                 fetch_offset=offset,
-                records=memoryview(offset.to_bytes(8) + BATCH[8:]),
+                records=memoryview(offset.to_bytes(8) + self.batch[8:]),
                 aborted=(),
                 high_watermark=1 << 40,
                 last_stable_offset=1 << 40,
@@ -57,17 +59,25 @@ class EndlessLogs:
         self.interrupted.set()
 
 
-def reader_of(fetcher: EndlessLogs, offered: list[PreparedChunk], clock: Clock) -> SourceReader:
+def reader_of(
+    fetcher: EndlessLogs,
+    offered: list[PreparedChunk],
+    clock: Clock,
+    *,
+    partitions: Collection[TopicPartition] = (ROUNDS, PRESERVED),
+    policy: CopyPolicy = AS_IT_IS,
+) -> SourceReader:
     nothing: Any = None
     copies = {
         each: PartitionCopy(partition=each, target_topic=each.topic, committed=0, random=lambda: 0.0)
-        for each in (ROUNDS, PRESERVED)
+        for each in partitions
     }
-    copies[PRESERVED].keeps_offsets = True
+    for each, copy in copies.items():
+        copy.keeps_offsets = each == PRESERVED
     return SourceReader(
         fetcher=cast("RawFetcher", fetcher),
         copies=copies,
-        policies=dict.fromkeys(copies, CopyPolicy()),
+        policies=dict.fromkeys(copies, policy),
         throttle=Throttle(),
         read_committed=True,
         clock=clock,
@@ -99,7 +109,7 @@ async def test_a_full_buffer_is_no_busy_loop_while_preserved_copies_have_enough(
     reader = reader_of(fetcher, offered, LoopClock())
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(reader.run(stop), name="reader")
-        while not reader.chunks or sum(each.fetched_bytes for each in reader.chunks) < BUFFER_BYTES:
+        while not reader.chunks or sum(each.held_bytes for each in reader.chunks) < BUFFER_BYTES:
             await wait_or_stop(stop, 0.01)
         reader.copies[PRESERVED].is_full = True
         await wait_or_stop(stop, 10.0)
@@ -109,4 +119,27 @@ async def test_a_full_buffer_is_no_busy_loop_while_preserved_copies_have_enough(
         reader.wake()
         while len(offered) == before:
             await wait_or_stop(stop, 0.001)
+        stop.set()
+
+
+async def test_what_grows_when_it_is_packed_anew_does_not_overfill_the_buffer() -> None:
+    """The target stores uncompressed what the source has compressed."""
+    fetcher, offered, stop = EndlessLogs(), list[PreparedChunk](), asyncio.Event()
+    fetcher.batch = source_batch([DecodedRecord(0, 0, None, b"x" * 12_000, ())], codec=Codec.ZSTD)
+    many = {TopicPartition("rounds", number) for number in range(100)}
+    policy = CopyPolicy(target=TargetTopicLimits(codec=Codec.NONE))
+    reader = reader_of(fetcher, offered, LoopClock(), partitions=many, policy=policy)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        group.create_task(reader.run(stop), name="reader")
+        while not reader.chunks:
+            await wait_or_stop(stop, 0.001)
+        assert reader.buffered_bytes == sum(each.prepared.size_bytes for each in reader.chunks)
+        assert OVERFULL * BUFFER_BYTES <= reader.buffered_bytes <= OVERFULL * BUFFER_BYTES + 13_000
+        copied = set[TopicPartition]()
+        while copied != many:
+            chunk = reader.pop()
+            if chunk is None:
+                await wait_or_stop(stop, 0.001)
+            else:
+                copied.add(chunk.copy.partition)
         stop.set()

@@ -176,7 +176,7 @@ def feed(
             copy=copy,
             generation=copy.generation,
             prepared=Prepared(batches=batches, next_offset=copy.fetched),
-            fetched_bytes=10,
+            held_bytes=10,
         )
     )
     writer.source_reader.arrived.set()

@@ -14,8 +14,8 @@ from twinlog_source.preserved.append_steps import Fill, Hole, ReadEnd, Tail
 from twinlog_source.preserved.fill_limits import MOST_MARKERS
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.partition import State
+from twinlog_source.task.reading.read_shares import BUFFERED_BYTES
 from twinlog_source.task.writing.preserved_copies import DRAIN_SECONDS
-from twinlog_source.task.writing.read_shares import BUFFERED_BYTES, LEAST_SHARE_BYTES, share_bytes
 from unit.source.preserved.preserved_rig import FIRST, SECOND, PreservedRig
 
 
@@ -44,11 +44,6 @@ def test_verifying_the_end_of_one_copy_does_not_delay_others() -> None:
     assert rig.preserved.believe(FIRST)
     assert (copy.committed, copy.fetched, rig.preserved.is_at_rest(FIRST)) == (20, 20, True)
     assert not rig.preserved.believe(FIRST)
-
-
-@pytest.mark.parametrize("active", [0, 1, 8, 10_000])
-def test_every_partition_has_room_for_a_fetch(active: int) -> None:
-    assert LEAST_SHARE_BYTES <= share_bytes(active) <= BUFFERED_BYTES
 
 
 def test_what_a_retry_does_not_heal_sets_only_its_partition_aside() -> None:

@@ -75,7 +75,7 @@ class Rig:
         if fault is not None:
             self.copy.hold()
         chunk = PreparedChunk(
-            copy=self.copy, generation=self.copy.generation, prepared=prepared, fetched_bytes=100
+            copy=self.copy, generation=self.copy.generation, prepared=prepared, held_bytes=100
         )
         self.preserved.offer(chunk, 0.0)
 
@@ -178,7 +178,7 @@ def test_a_fault_with_nothing_before_it_is_told_at_once() -> None:
     rig.end_is(0)
     rig.fetch([], 0, fault=CopyFault(reason="CORRUPT_BATCH", offset=0, message="broken"))
     assert rig.copy.reason == "CORRUPT_BATCH"
-    assert rig.preserved.outstanding_bytes == 0
+    assert rig.copy.held_bytes == 0
 
 
 def test_a_batch_whose_answer_was_lost_and_that_is_on_the_log_counts_once() -> None:
@@ -194,7 +194,7 @@ def test_a_batch_whose_answer_was_lost_and_that_is_on_the_log_counts_once() -> N
     assert rig.copy.committed == 2
     rig.answer(rig.send())
     assert rig.settled == [(0, 0), (2, 2)]
-    assert (rig.copy.committed, rig.preserved.outstanding_bytes) == (4, 0)
+    assert (rig.copy.committed, rig.copy.held_bytes) == (4, 0)
 
 
 def test_room_is_free_when_the_whole_chunk_is_acknowledged() -> None:
@@ -203,9 +203,9 @@ def test_room_is_free_when_the_whole_chunk_is_acknowledged() -> None:
     rig.fetch([(0, 2), (2, 2)], 4)
     first, second = rig.send(), rig.send()
     rig.answer(first)
-    assert rig.preserved.outstanding_bytes == 100
+    assert rig.copy.held_bytes == 100
     rig.answer(second)
-    assert rig.preserved.outstanding_bytes == 0
+    assert rig.copy.held_bytes == 0
 
 
 def test_the_leader_epochs_are_always_those_of_what_is_acknowledged() -> None:

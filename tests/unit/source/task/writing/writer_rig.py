@@ -181,7 +181,7 @@ class WriterRig:
         fault = CopyFault(reason="RECORD_TOO_LARGE", offset=copy.fetched, message="too large")
         prepared = Prepared(batches=(), next_offset=copy.fetched, fault=fault)
         self.source_reader.chunks.append(
-            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=10)
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=10)
         )
         copy.hold()
         self.source_reader.arrived.set()
@@ -221,7 +221,7 @@ class WriterRig:
         copy = self.copies[partition]
         batch = build_batch([NewRecord(None, b"x", 0)])
         prepared = Prepared(batches=(batch,), next_offset=end)
-        chunk = PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=10)
+        chunk = PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, held_bytes=10)
         copy.fetched = end
         self.ends[partition] = end
         self.source_reader.chunks.append(chunk)

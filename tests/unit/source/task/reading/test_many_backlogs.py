@@ -1,0 +1,76 @@
+"""What is held of many preserved copies with a backlog, while their target is slow."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from twinlog.batches import CopyPolicy, DecodedRecord
+from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.deadline import pause
+from twinlog.kafka.raw import RawFetcher
+from twinlog.model import TopicPartition
+from twinlog.testing.simulated_source import SimulatedBrokers
+from twinlog.testing.source_batches import source_batch
+from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog_source.preserved.append_steps import Send
+from twinlog_source.task.reading.read_shares import ReadShares
+from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.throttle import Throttle
+from unit.source.preserved.preserved_rig import PreservedRig
+
+PARTITIONS = [TopicPartition("t", number) for number in range(500)]
+BATCH = source_batch([DecodedRecord(0, 0, None, b"x" * (32 << 10), ())])
+BATCHES = 4
+MOST_BYTES = 4 << 20
+ANSWER_BYTES = 512 << 10
+REQUESTS = 4
+"""In flight to the only broker."""
+
+
+@pytest.mark.parametrize("silent", [0, 8])
+def test_what_is_held_stays_bounded_and_every_partition_goes_on(silent: int) -> None:
+    """Leaders of the target do not answer for `silent` partitions, and slowly for the others."""
+
+    async def story() -> None:
+        rig = PreservedRig(shares=ReadShares(most_bytes=MOST_BYTES))
+        at_target = {each: rig.assigned(each) for each in PARTITIONS}
+        brokers = SimulatedBrokers(dict.fromkeys(PARTITIONS, 1))
+        for each in PARTITIONS:
+            await brokers.append(each, [BATCH] * BATCHES)
+        nothing: Any = None
+        held: list[int] = []
+        stop = asyncio.Event()
+        async with RawFetcher(brokers.session(), FetchOptions()) as fetcher, asyncio.TaskGroup() as group:
+            reader = SourceReader(
+                fetcher=fetcher,
+                copies=rig.copies,
+                policies=dict.fromkeys(PARTITIONS, CopyPolicy(keeps_offsets=True)),
+                throttle=Throttle(),
+                read_committed=True,
+                clock=LoopClock(),
+                on_out_of_range=nothing,
+                on_other_leaders=nothing,
+                max_buffered_bytes=2 * ANSWER_BYTES,
+                offer=rig.preserved.offer,
+                shares=rig.shares,
+            )
+            rig.preserved.wake_reader = reader.wake
+            group.create_task(reader.run(stop), name="reader")
+            await pause(60)
+            held.append(rig.shares.held_bytes)
+            async with asyncio.timeout(100_000):
+                while any(rig.copies[each].committed < BATCHES for each in PARTITIONS[silent:]):
+                    for each in PARTITIONS[silent:]:
+                        match at_target[each].appends.next():
+                            case Send() as send:
+                                await pause(0.005)
+                                rig.answered(at_target[each], send, send.first)
+                                held.append(rig.shares.held_bytes)
+                    await pause(0.005)
+            stop.set()
+            reader.wake()
+        assert MOST_BYTES <= max(held) <= 1.25 * MOST_BYTES + (REQUESTS + 1) * ANSWER_BYTES
+        assert rig.shares.held_bytes == sum(rig.copies[each].held_bytes for each in PARTITIONS[:silent])
+
+    run_in_virtual_time(story())
