@@ -9,7 +9,7 @@
 | ALLOW WRITE | left out | left out | copied |
 | other ALLOW | copied | READ, DESCRIBE, DESCRIBE_CONFIGS | copied |
 | DENY | copied | copied | copied |
-| fence of a failover | left out | left out | left out |
+| DENY WRITE for everybody | left out | left out | left out |
 | removals | never | followed | followed |
 
 Invariant (a property test checks it against Kafka's rules of evaluation): an ACL on the target never gives a
@@ -20,8 +20,9 @@ Patterns are therefore expanded to single names: on the target `orders*`, `*` or
 target's own topics and Twinlog's internal ones. `mm2` is MirrorMaker 2's rule (reference §5.4) with two
 exceptions: an ALLOW that a DENY limits on the source is left out if the mode does not copy that DENY, because
 the copy would allow more than the original; and under a policy that keeps names only topics that the flow
-replicates are included, also for `*`. A fence (DENY WRITE for everybody, `twinlog.write_blocks`) concerns its
-own cluster only: on the copies it would stop the replication, and the applications that have moved.
+replicates are included, also for `*`. DENY WRITE for everybody would stop the replication on the copies. The
+fence of a failover (`twinlog.write_blocks`) concerns its own cluster only, where the applications no longer
+work; another one limits what is copied, as every DENY that is left out does.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -108,14 +109,20 @@ def translate_acls(
     *,
     topics: Collection[str],
     groups: Collection[str] = (),
+    fences: Collection[AclBinding] = (),
 ) -> list[Translation]:
     """Translate every ACL of the source, sorted.
 
     `topics` are the source topics that the flow replicates; `groups` are the groups of the source, selected
-    or not.
+    or not; `fences` are those of the flow's own moves.
     """
     names = _names(bindings, rules, topics, groups)
-    translated = [_translate(binding, rules, names) for binding in sorted(bindings)]
+    translated = [
+        _without_everybody(binding, is_own=binding in fences)
+        if is_fence(binding)
+        else _translate(binding, rules, names)
+        for binding in sorted(bindings)
+    ]
     lost = [each.source for each in translated if each.source.permission == DENY and not each.effective]
     return [_without_gain(each, lost) for each in translated]
 
@@ -149,8 +156,6 @@ def is_own_name(name: str) -> bool:
 
 
 def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translation:
-    if is_fence(binding):
-        return _left_out(binding, "a fence concerns its own cluster only", effective=True)
     if binding.resource_type not in _TYPES[rules.mode]:
         kind = binding.resource_type.lower().replace("_", " ")
         return _left_out(binding, f"mode {rules.mode} does not copy ACLs of {kind}s")
@@ -177,6 +182,12 @@ def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translati
     if is_pattern:
         rule += f", expanded to {_COUNTERPARTS[binding.resource_type]}"
     return Translation(source=binding, targets=targets, rule=rule)
+
+
+def _without_everybody(binding: AclBinding, *, is_own: bool) -> Translation:
+    if is_own:
+        return _left_out(binding, "a fence concerns its own cluster only", effective=True)
+    return _left_out(binding, "on a copy it would stop the replication; no copied ALLOW goes beyond it")
 
 
 def _operation(binding: AclBinding, mode: AclSyncMode) -> str | None:

@@ -23,7 +23,7 @@ from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.counterparts import Counterparts
 from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.model.entry import TopicState
-from twinlog_configsync.model.failover_record import failover_in_effect
+from twinlog_configsync.model.failover_record import Failover, failover_in_effect
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory, recall
 from twinlog_configsync.model.observation import (
@@ -113,8 +113,8 @@ class FlowPasses:
         self._target_cluster: TargetCluster | None = None
         """As read by the last pass that asked the target's brokers."""
         self._source_id = ""
-        self._last_failover = ""
-        """The failover that was in effect when the record of moves was last read."""
+        self._failover_seen = Failover()
+        """What the record of moves said when it was last read."""
 
     @property
     def flow(self) -> Flow:
@@ -249,6 +249,7 @@ class FlowPasses:
             self.rules.acls,
             topics=replicated_topics(topics, self.memory),
             groups=acls.groups | kept,
+            fences=self._failover_seen.fences,
         )
 
     async def _claim(self, acls: Sequence[Translation], world: World) -> None:
@@ -304,10 +305,12 @@ class FlowPasses:
     async def _failover(self) -> str:
         """A record that cannot be read counts as a failover, because deletions cannot be undone."""
         try:
-            self._last_failover = await failover_in_effect(self.target, self.flow)
+            self._failover_seen = await failover_in_effect(self.target, self.flow)
         except TwinlogError as error:
-            self._last_failover = f"the record of the last failover cannot be read ({error.reason}: {error})"
-        return self._last_failover
+            self._failover_seen = Failover(
+                words=f"the record of the last failover cannot be read ({error.reason}: {error})"
+            )
+        return self._failover_seen.words
 
     def _syncs(self, scope: Scope) -> bool:
         return scope in self.rules.intervals_seconds
@@ -427,8 +430,8 @@ class FlowPasses:
         self._journal.entries(before.entries, after.entries)
         self._publish()
         hold = kept_copies(after.entries)
-        if hold is None and self._last_failover:
-            hold = Hold(reason=Reason.FAILED_OVER, message=self._last_failover)
+        if hold is None and self._failover_seen.words:
+            hold = Hold(reason=Reason.FAILED_OVER, message=self._failover_seen.words)
         status = after_success(
             self.status, plan, outcome, topic_count=after.selected_count, now_ms=now_ms, hold=hold
         )

@@ -208,14 +208,18 @@ def test_what_somebody_removed_is_made_again_and_is_drift() -> None:
 
 @pytest.mark.parametrize("mode", AclSyncMode)
 @pytest.mark.parametrize("policy", [DEFAULT, IDENTITY])
-def test_a_fence_stays_on_its_own_cluster_and_takes_nothing_away(
-    mode: AclSyncMode, policy: ReplicationPolicy
+@pytest.mark.parametrize(("name", "is_own"), [("orders", True), ("orders", False), ("*", False)])
+def test_a_fence_stays_on_its_own_cluster_and_one_of_somebody_else_limits_what_is_copied(
+    mode: AclSyncMode, policy: ReplicationPolicy, name: str, is_own: bool
 ) -> None:
-    fence = acl("WRITE orders", principal="User:*", permission="DENY")
-    read = acl("ALL orders")
+    fence = acl(f"WRITE {name}", principal="User:*", permission="DENY")
+    read, write = acl("READ orders"), acl("WRITE orders")
     copies = {
         each.source: each.targets
-        for each in translate_acls([fence, read], rules(mode, policy), topics=TOPICS)
+        for each in translate_acls(
+            [fence, read, write], rules(mode, policy), topics=TOPICS, fences=[fence] if is_own else []
+        )
     }
     assert copies[fence] == ()
     assert len(copies[read]) == 1
+    assert len(copies[write]) == (mode is AclSyncMode.FULL and is_own)
