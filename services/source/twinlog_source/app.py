@@ -3,12 +3,13 @@
 import random
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 from twinlog.api.source.v1.source_service_pb2 import DESCRIPTOR as SOURCE_API
 from twinlog.api.source.v1.source_service_pb2_grpc import add_SourceServiceServicer_to_server
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.raw import DataClientPool
+from twinlog.kafka.raw import DataClientPool, open_transactions
 from twinlog.machine.java import spark_environment
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.app import ServiceContext, ServiceParts
@@ -50,6 +51,7 @@ from twinlog_source.pipeline.settings import local_cores
 from twinlog_source.preserved.target_probe import KafkaTargetProbe
 from twinlog_source.task.writing.producer_settings import producer_settings
 from twinlog_source.topics.known import KnownTopics
+from twinlog_source.topics.open_transactions import OpenTransactions
 from twinlog_source.topics.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
 from twinlog_source.topics.source_ends import SourceEnds
 from twinlog_source.topics.start_positions import StartPositions
@@ -270,6 +272,14 @@ async def _monitor(
             clock=context.clock,
             flows=state.flows,
         ),
+        transactions=OpenTransactions(
+            source=admin,
+            ask=partial(open_transactions, _source_session(flow, stack)),
+            table=state.table,
+            clock=context.clock,
+        )
+        if read_committed
+        else None,
         follower=PositionsFollower(
             flow=flow,
             target=state.known.target,
@@ -325,6 +335,14 @@ def _session(flow: SourceFlow, stack: AsyncExitStack) -> DataClientPool:
     """A session with the rights of the principal that writes the copies."""
     options = aiokafka_client_options(flow.clients.data_producer.properties, alias=flow.flow.target)
     session = DataClientPool(flow.flow.target, options, timeout_seconds=FENCE_SECONDS)
+    stack.push_async_callback(session.close)
+    return session
+
+
+def _source_session(flow: SourceFlow, stack: AsyncExitStack) -> DataClientPool:
+    """A session that connects when it is first used."""
+    options = aiokafka_client_options(flow.clients.source_consumer.properties, alias=flow.flow.source)
+    session = DataClientPool(flow.flow.source, options, timeout_seconds=ENDS_TIMEOUT_SECONDS)
     stack.push_async_callback(session.close)
     return session
 

@@ -19,6 +19,8 @@ class PartitionReason(StrEnum):
     NO_POSITION = "NO_POSITION"
     NO_TASK = "NO_TASK"
     NO_TOPICS = "NO_TOPICS"
+    OPEN_TRANSACTION = "OPEN_TRANSACTION"
+    """A RUNNING partition has copied all that it may; a transaction of the source stays open behind that."""
     PAUSED_BY_OPERATOR = "PAUSED_BY_OPERATOR"
     POSITION_UNREADABLE = "POSITION_UNREADABLE"
     QUOTA = "QUOTA"

@@ -20,6 +20,14 @@ PARTITIONS: Final = ReasonGroup(
             "end the transaction: stop or restart the application that began it; `kafka-transactions.sh"
             " find-hanging` and `abort` on the target where the application no longer exists",
         ),
+        OwnReason(
+            "OPEN_TRANSACTION",
+            "everything is copied up to a transaction that has been open on the source for a minute or"
+            " longer; nothing behind it can be copied before it ends",
+            "let its producer end it; if that no longer exists, wait for its `transaction.timeout.ms`, or"
+            " `kafka-transactions.sh abort` with the partition and the offset in the message:"
+            " docs/losses.md",
+        ),
         OwnReason("PAUSED_BY_OPERATOR", "an operator paused it, its topic or the flow", "`twinlog resume`"),
         OwnReason(
             "RECORD_TOO_LARGE",

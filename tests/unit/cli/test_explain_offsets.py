@@ -1,7 +1,9 @@
 """What `twinlog explain topic` says of the offsets of a copy."""
 
+from twinlog.api.common.v1.types_pb2 import TopicPartition
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1.source_service_pb2 import PartitionStatus
-from twinlog.cli.configsync.explain_offsets import offsets_document, offsets_words
+from twinlog.cli.configsync.explain_offsets import offsets_document, offsets_words, trouble_words
 
 KEEPS = PartitionStatus(offsets="preserved", offsets_since=3)
 OWN = PartitionStatus(offsets="translated", offsets_reason="FILL_TOO_LARGE", offsets_since=0)
@@ -20,5 +22,27 @@ def test_nothing_is_said_of_what_is_not_known_or_not_decided() -> None:
 
 def test_programs_get_each_partition() -> None:
     assert offsets_document([OWN]) == [
-        {"partition": 0, "offsets": "translated", "offsets_reason": "FILL_TOO_LARGE", "offsets_since": 0}
+        {
+            "partition": 0,
+            "offsets": "translated",
+            "offsets_reason": "FILL_TOO_LARGE",
+            "offsets_since": 0,
+            "state": "UNSPECIFIED",
+            "reason": "",
+            "message": "",
+        }
     ]
+
+
+def test_what_is_wrong_with_a_copied_topic_is_said() -> None:
+    runs = PartitionStatus(source=TopicPartition(topic="t"), state=source_pb.PARTITION_STATE_RUNNING)
+    stuck = PartitionStatus(
+        source=TopicPartition(topic="t", partition=1),
+        state=source_pb.PARTITION_STATE_RUNNING,
+        reason="OPEN_TRANSACTION",
+        message="producer id 7 has a transaction open",
+    )
+    assert trouble_words(None) == trouble_words([runs]) == ""
+    told = "t-1: RUNNING OPEN_TRANSACTION producer id 7 has a transaction open"
+    assert trouble_words([runs, stuck]) == told
+    assert trouble_words([stuck] * 5) == f"{told}; {told}; {told}; and 2 more partitions"

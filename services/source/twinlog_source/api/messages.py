@@ -20,7 +20,7 @@ from twinlog_source.partitions.equal_offsets import translated_since
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import FlowFacts, PartitionStanding, standing_of
 from twinlog_source.partitions.states import PartitionState
-from twinlog_source.reasons import HELD
+from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.task.stream.foreign_write_messages import foreign_write_message
 
 _MOST_FOREIGN = 5
@@ -59,6 +59,11 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         foreign_partitions=[partition_message(row.partition) for row in _most_foreign(told)],
         offsets_lost_by_reason=Counter(copy.reason for row, _ in told if _lost_offsets(copy := row.copy)),
     )
+    held = [(row, standing) for row, standing in told if standing.reason == PartitionReason.OPEN_TRANSACTION]
+    if held:
+        row, standing = held[0]
+        status.partitions_behind_transactions = len(held)
+        status.open_transaction = f"{row.partition}: {standing.message}"
     if backlog.began_at is not None:
         status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(backlog.began_at)))
     seen = [row.end_at for row, _ in told if row.end is not None]
@@ -230,7 +235,8 @@ def _most_frequent_trouble(
     troubled = [
         (row, standing)
         for row, standing in told
-        if standing.reason not in ("", *HELD) and standing.state != PartitionState.PAUSED
+        if standing.reason not in ("", PartitionReason.OPEN_TRANSACTION, *HELD)
+        and standing.state != PartitionState.PAUSED
     ]
     if not troubled:
         return "", ""

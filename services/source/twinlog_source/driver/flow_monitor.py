@@ -15,6 +15,8 @@ from twinlog_source.driver.positions_follower import PositionsFollower
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.events import MovementChecked
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.topics.open_transactions import LOOK_SECONDS as TRANSACTIONS_LOOK_SECONDS
+from twinlog_source.topics.open_transactions import OpenTransactions
 from twinlog_source.topics.source_ends import SourceEnds
 
 TICK_SECONDS = 1.0
@@ -41,6 +43,8 @@ class FlowMonitor:
     control: ControlState
     ends: SourceEnds
     follower: PositionsFollower
+    transactions: OpenTransactions | None = None
+    """None: the flow copies what no transaction has committed as well."""
     clock: Clock
     flows: int = 1
     """The number of flows in the process."""
@@ -50,6 +54,9 @@ class FlowMonitor:
         other."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read_ends(stop), name="source ends")
+            if self.transactions is not None:
+                looking = self._look_for_transactions(self.transactions, stop)
+                group.create_task(looking, name="open transactions of the source")
             group.create_task(self._follow(stop), name="positions of the owner")
             while not await wait_or_stop(stop, tick_seconds(self.flows)):
                 self.note_progress()
@@ -63,6 +70,10 @@ class FlowMonitor:
         while not await wait_or_stop(stop, max(TICK_SECONDS, self.ends.due_in_seconds)):
             if self.ends.is_due:
                 await finish_or_cancel(self.ends.look(), stop=stop, grace_seconds=0)
+
+    async def _look_for_transactions(self, transactions: OpenTransactions, stop: asyncio.Event) -> None:
+        while not await wait_or_stop(stop, TRANSACTIONS_LOOK_SECONDS):
+            await finish_or_cancel(transactions.look(), stop=stop, grace_seconds=0)
 
     async def _follow(self, stop: asyncio.Event) -> None:
         while not await wait_or_stop(stop, tick_seconds(self.flows)):

@@ -60,6 +60,13 @@ class EndsSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransactionsSeen:
+    """Exactly these partitions of the source stand still behind a transaction, in these words."""
+
+    words: Mapping[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MovementChecked:
     """Check which partitions that should make progress have made it."""
 
@@ -340,7 +347,9 @@ TargetEvent = (
 )
 CopyEvent = CopyChanged | CopyDecided | CopyReread | CopyTranslated
 PartitionEvent = Assigned | RecordDated | PositionEvent | TargetEvent | CopyEvent
-RowsEvent = TopicsChosen | EndsSeen | MovementChecked | Followed | LogReread | EpochEnded
+RowsEvent = (
+    TopicsChosen | EndsSeen | OpenTransactionsSeen | MovementChecked | Followed | LogReread | EpochEnded
+)
 Event = FlowStopped | Proven | Reported | RowsEvent | PartitionEvent
 
 # ------------------------------------------------------------------------------------------------- effects

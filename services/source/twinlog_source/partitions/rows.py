@@ -89,6 +89,8 @@ class PartitionRow:
     """When the log was last seen to grow, in monotonic seconds; None = not since the start."""
     end_problem: KafkaError | None = None
     """Why the driver could not read the end at its last attempt."""
+    open_transaction: str = ""
+    """The transaction of the source behind which it has stood still for long; empty = none."""
     replaced_at: int | None = None
     """The target is another topic than the known one, and has the records from this source offset on; None =
     not seen."""

@@ -121,6 +121,8 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> PartitionStanding:
         state = PartitionState.STALLED
         # Without the number of seconds, which would grow: watchers get changes only.
         message = f"no progress for {facts.stalled_seconds:g} s or longer: {message}"
+    elif state == PartitionState.RUNNING and not reason and row.open_transaction:
+        reason, message = PartitionReason.OPEN_TRANSACTION, row.open_transaction
     return PartitionStanding(
         state=state,
         reason=reason,

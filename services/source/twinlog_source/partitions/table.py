@@ -22,6 +22,7 @@ from twinlog_source.partitions.events import (
     GapFound,
     LogReread,
     MovementChecked,
+    OpenTransactionsSeen,
     Proven,
     RecordDated,
     Reported,
@@ -87,7 +88,15 @@ class PartitionTable:
                 self.problem = problem
             case Proven(proofs=proofs):
                 self.proofs = dict(proofs)
-            case TopicsChosen() | EndsSeen() | MovementChecked() | Followed() | LogReread() | EpochEnded():
+            case (
+                TopicsChosen()
+                | EndsSeen()
+                | OpenTransactionsSeen()
+                | MovementChecked()
+                | Followed()
+                | LogReread()
+                | EpochEnded()
+            ):
                 self._change_all(event, now)
             case _:
                 row = self.rows.get(event.partition)
@@ -137,6 +146,8 @@ class PartitionTable:
                 self._choose(targets, owned)
             case EndsSeen():
                 self._see_ends(event)
+            case OpenTransactionsSeen(words=words):
+                self._see_open_transactions(words)
             case MovementChecked(paused=paused):
                 for partition, row in self.rows.items():
                     check_movement(row, paused=partition in paused, now=now)
@@ -165,6 +176,10 @@ class PartitionTable:
         for partition, target_topic in targets.items():
             self.rows[partition].target_topic = target_topic
             self.rows[partition].is_heartbeats = self.is_heartbeats(partition.topic)
+
+    def _see_open_transactions(self, words: Mapping[TopicPartition, str]) -> None:
+        for partition, row in self.rows.items():
+            row.open_transaction = words.get(partition, "")
 
     def _see_ends(self, event: EndsSeen) -> None:
         for partition, end in event.ends.items():

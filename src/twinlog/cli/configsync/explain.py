@@ -18,7 +18,13 @@ from twinlog.cli.configsync.client import (
     flow_name,
     parse_flow,
 )
-from twinlog.cli.configsync.explain_offsets import Partitions, copies_of, offsets_document, offsets_words
+from twinlog.cli.configsync.explain_offsets import (
+    Partitions,
+    copies_of,
+    offsets_document,
+    offsets_words,
+    trouble_words,
+)
 from twinlog.cli.configsync.plan_view import offsets_as_json
 from twinlog.cli.configsync.plan_view import offsets_words as expected_words
 
@@ -85,7 +91,7 @@ def _cells(explanation: pb2.TopicExplanation, copies: Partitions | None) -> list
         explanation.cluster,
         _verdict(explanation),
         expected_words(explanation.offsets) if explanation.HasField("offsets") else offsets_words(copies),
-        explanation.rule,
+        "; ".join(each for each in (explanation.rule, trouble_words(copies)) if each),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Which offsets the copy of an explained topic has, according to the source service."""
+"""Which offsets the copy of an explained topic has, and what is wrong with it, by the source service."""
 
 import asyncio
 from collections import Counter
@@ -8,8 +8,8 @@ from typing import Any
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.cli.source.client import every_partition, source_stub
-from twinlog.cli.source.partition_rows import offsets_json
+from twinlog.cli.source.client import every_partition, partition_name, source_stub
+from twinlog.cli.source.partition_rows import is_troubled, offsets_json, state_name
 from twinlog.errors import TwinlogError
 
 ASK_SECONDS = 10.0
@@ -49,7 +49,31 @@ def offsets_words(partitions: Partitions | None) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
 
 
+def trouble_words(partitions: Partitions | None, most: int = 3) -> str:
+    """What the source service says of partitions that are not copied as they should; empty where all are."""
+    troubled = [each for each in partitions or () if is_troubled(each)]
+    told = [
+        " ".join(
+            word
+            for word in (f"{partition_name(each.source)}:", state_name(each), each.reason, each.message)
+            if word
+        )
+        for each in troubled[:most]
+    ]
+    more = [f"and {len(troubled) - most} more partitions"] if len(troubled) > most else []
+    return "; ".join((*told, *more))
+
+
 def offsets_document(partitions: Partitions | None) -> list[dict[str, Any]] | None:
     if partitions is None:
         return None
-    return [{"partition": each.source.partition, **offsets_json(each)} for each in partitions]
+    return [
+        {
+            "partition": each.source.partition,
+            **offsets_json(each),
+            "state": state_name(each),
+            "reason": each.reason,
+            "message": each.message,
+        }
+        for each in partitions
+    ]

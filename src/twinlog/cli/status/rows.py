@@ -17,6 +17,7 @@ PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", 
 MOVE, FENCE, HELD = "MOVE", "FENCE", "HELD"
 DELAY, OFFSETS = "DELAY", "OFFSETS"
 FOREIGN, DIFFERS = "FOREIGN", "DIFFERS"
+OPEN_TRANSACTION = "OPEN_TRANSACTION"
 NAMED_TOPICS = 5
 """A note names so many topics at most."""
 HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
@@ -61,7 +62,8 @@ class InForce:
     kind: str
     """PAUSE, LIMIT, DELAY, RULE, MANUAL, WAITING (topics), GAPS, FENCE, HELD (deletions of groups), MOVE (a
     failover or failback that is not finished), FOREIGN (somebody else wrote into copies), DIFFERS (copies, by
-    the standing proof), OFFSETS (copies that lost the source's)."""
+    the standing proof), OFFSETS (copies that lost the source's),
+    OPEN_TRANSACTION (on the source; partitions stand still behind it)."""
     about: str
     message: str
     by: str | None = None

@@ -15,6 +15,7 @@ from twinlog.cli.status.rows import (
     GAPS,
     LIMIT,
     OFFSETS,
+    OPEN_TRANSACTION,
     PAUSE,
     FlowRow,
     InForce,
@@ -44,6 +45,12 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         _add_ordered(row, flow)
         row.add_note("source", flow.reason, flow.message)
         status.add_clusters("source", flow.clusters)
+        if count := flow.partitions_behind_transactions:
+            more = f", and {count - 1:,} more partitions" if count > 1 else ""
+            told = f"{flow.open_transaction}{more}"
+            row.in_force.append(
+                InForce(kind=OPEN_TRANSACTION, about=row.flow, message=told, command=_trouble(row))
+            )
         row.in_force += [
             InForce(
                 kind=PAUSE,

@@ -10,6 +10,7 @@ from twinlog.cli.status.rows import (
     GAPS,
     HEARTBEAT_MISSING,
     MOVE,
+    OPEN_TRANSACTION,
     PAUSE,
     STANDS_BY,
     WAITING,
@@ -33,7 +34,13 @@ _MAY_END = frozenset(
     {_PAUSED, _WAITS, STARTING, "BACKOFF", "TOPICS_WAITING", "NOT_READY", "THROTTLED", "QUOTA"}
 )
 """Reasons that are warnings; all others are problems."""
-_LEFT = {GAPS: Level.BAD, DIFFERS: Level.BAD, FOREIGN: Level.BAD, MOVE: Level.WARN}
+_LEFT = {
+    GAPS: Level.BAD,
+    DIFFERS: Level.BAD,
+    FOREIGN: Level.BAD,
+    MOVE: Level.WARN,
+    OPEN_TRANSACTION: Level.WARN,
+}
 """What is in force and no order of somebody's."""
 _OF_NO_COPY = frozenset({"GROUPS_NOT_TRANSLATED", HEARTBEAT_MISSING, "PATH_UNKNOWN", "LAG_UNKNOWN", STARTING})
 """What other services say of a flow that copies nothing."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from twinlog.cli.source.partition_rows import shown_seconds
-from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, FlowRow
+from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, OPEN_TRANSACTION, FlowRow
 from twinlog.cli.verdict.drain import DRAINING, LOSING, Drain
 from twinlog.cli.verdict.flows import partitions
 from twinlog.cli.verdict.issues import Issue, Verdict
@@ -49,6 +49,13 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
             DIFFERS,
             FOREIGN,
             good="no difference is known",
+            known=told_by_source,
+        ),
+        _in_force(
+            row,
+            "Nothing waits behind a transaction of the source",
+            OPEN_TRANSACTION,
+            good="none stays open",
             known=told_by_source,
         ),
         _in_force(row, "No earlier move is unfinished", MOVE, good="none", known=moves_known),

@@ -960,6 +960,8 @@ class FlowStatus(_message.Message):
     DELAY_FIELD_NUMBER: _builtins.int
     FOREIGN_PARTITIONS_FIELD_NUMBER: _builtins.int
     OFFSETS_LOST_BY_REASON_FIELD_NUMBER: _builtins.int
+    PARTITIONS_BEHIND_TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    OPEN_TRANSACTION_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Number of the running epoch, from 1; 0 before the first."""
     slots: _builtins.int
@@ -992,6 +994,12 @@ class FlowStatus(_message.Message):
     """By how many records a second the lag of partitions grows that run, are not delayed on purpose, and have been behind for
     more than 30 s. 0 while it does not grow.
     """
+    partitions_behind_transactions: _builtins.int
+    """Partitions that have copied all they may, and stand still behind a transaction that has been open on the source for a
+    minute or longer.
+    """
+    open_transaction: _builtins.str
+    """One of these partitions and its transaction, in words."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1094,10 +1102,12 @@ class FlowStatus(_message.Message):
         delay: _duration_pb2.Duration | None = ...,
         foreign_partitions: _abc.Iterable[_types_pb2.TopicPartition] | None = ...,
         offsets_lost_by_reason: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        partitions_behind_transactions: _builtins.int = ...,
+        open_transaction: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "caught_up_in", b"caught_up_in", "delay", b"delay", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "delay", b"delay", "epoch", b"epoch", "exactly_once", b"exactly_once", "falls_behind_per_second", b"falls_behind_per_second", "flow", b"flow", "foreign_partitions", b"foreign_partitions", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "offsets_lost_by_reason", b"offsets_lost_by_reason", "oldest_record_at", b"oldest_record_at", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "clusters", b"clusters", "delay", b"delay", "epoch", b"epoch", "exactly_once", b"exactly_once", "falls_behind_per_second", b"falls_behind_per_second", "flow", b"flow", "foreign_partitions", b"foreign_partitions", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "offsets_lost_by_reason", b"offsets_lost_by_reason", "oldest_record_at", b"oldest_record_at", "open_transaction", b"open_transaction", "partitions_behind_transactions", b"partitions_behind_transactions", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "source_grew_at", b"source_grew_at", "throttles", b"throttles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
