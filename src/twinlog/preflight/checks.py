@@ -9,11 +9,13 @@ from twinlog.config.flow.fixed_configs import fixed_configs
 from twinlog.errors import KafkaError
 from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
+from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog.policy.rename import RENAME_KEY
 from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, TopicFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
 from twinlog.preflight.loops import check_loops
 from twinlog.preflight.offsets import check_offsets
+from twinlog.preflight.right import servers_of
 from twinlog.preflight.rights import check_rights
 from twinlog.service.access.exposure import lacks
 
@@ -42,6 +44,7 @@ def judge(facts: Facts) -> list[Finding]:
         findings += check_rules(flow)
         findings += check_renames(flow, source)
         findings += check_factors(flow, source, target)
+        findings += check_compaction(flow)
         for topic in flow.topics:
             findings += check_topic(flow, topic, target)
         findings += check_offsets(flow)
@@ -174,6 +177,27 @@ def check_factors(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -
             )
         else:
             yield fine(about, key, f"{factor} on {cluster.alias}")
+
+
+def check_compaction(flow: FlowFacts) -> Iterator[Finding]:
+    """Topics of ours that grow for days, and that every process reads whole. The services change those that
+    MirrorMaker 2 has created, if they may."""
+    for topic in flow.internal:
+        of_connect = (
+            topic.name == flow.config.source.offset_storage.topic != source_offsets_topic(flow.flow.source)
+        )
+        may_change = not isinstance(topic.operations, KafkaError) and "ALTER_CONFIGS" in topic.operations
+        if not topic.missing_settings or (may_change and not of_connect):
+            continue
+        settings = ",".join(f"{name}={value}" for name, value in topic.missing_settings.items())
+        yield warning(
+            f"{flow.flow} {topic.name}",
+            "compaction",
+            f"{topic.cluster} compacts it late: after days it is large, and every start reads all of it",
+            f"kafka-configs.sh --bootstrap-server {servers_of(flow.config)[topic.cluster]} --command-config"
+            f" admin.properties --alter --entity-type topics --entity-name {topic.name} --add-config"
+            f" {settings}",
+        )
 
 
 def check_renames(flow: FlowFacts, source: ClusterFacts) -> Iterator[Finding]:

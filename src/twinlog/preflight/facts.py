@@ -62,6 +62,8 @@ class InternalTopic:
     """The error that prevents creating it while it is missing."""
     purpose: str = ""
     """Its purpose, for a topic without which the flow works; otherwise empty."""
+    missing_settings: Mapping[str, str] = field(default_factory=dict)
+    """Those by which it would be compacted soon, of a topic that is read whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Final
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig
 from twinlog.errors import KafkaError, StateError
+from twinlog.kafka.admin.compacted_topic import COMPACTED_SOON, missing_settings
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec, TopicDescription
@@ -202,7 +203,7 @@ class _FlowLook:
 
     async def internal(self) -> list[InternalTopic]:
         found: list[InternalTopic] = []
-        for alias, name, purpose in own_topics(self._config, self._selector.policy):
+        for alias, name, purpose, is_read_whole in own_topics(self._config, self._selector.policy):
             on_source = alias == self._config.flow.source
             rights = self.source_rights if on_source else self.target_rights
             operations = (await rights.topic_operations([name]))[name]
@@ -211,10 +212,24 @@ class _FlowLook:
                 creation = (await rights.try_creating([self._new_topic(name)]))[name]
             found.append(
                 InternalTopic(
-                    cluster=alias, name=name, operations=operations, creation=creation, purpose=purpose
+                    cluster=alias,
+                    name=name,
+                    operations=operations,
+                    creation=creation,
+                    purpose=purpose,
+                    missing_settings=await self._missing_settings(name) if is_read_whole else {},
                 )
             )
         return found
+
+    async def _missing_settings(self, topic: str) -> Mapping[str, str]:
+        """Empty if the topic does not exist, or its settings may not be read. Raises KafkaError."""
+        storage = self._config.source.offset_storage
+        entries = (await self._target.describe_topic_configs([topic], keys=list(COMPACTED_SOON)))[topic]
+        if isinstance(entries, KafkaError):
+            return {}
+        chosen = storage.topic_configs if topic == storage.topic else {}
+        return {key: value for key, value in missing_settings(entries).items() if key not in chosen}
 
     def _new_topic(self, name: str) -> NewTopic:
         return NewTopic(name=name, partition_count=1, replication_factor=-1)

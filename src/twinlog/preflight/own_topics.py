@@ -22,13 +22,15 @@ class OwnTopic(NamedTuple):
     name: str
     purpose: str = ""
     """Its purpose, for a topic without which the flow works; otherwise empty."""
+    is_read_whole: bool = False
+    """A process reads all of it at its start, however large it is."""
 
 
 def own_topics(config: FlowConfig, policy: ReplicationPolicy) -> list[OwnTopic]:
     """Every topic that the services create, read and write for a flow."""
     source, target = config.flow.source, config.flow.target
     topics = [
-        OwnTopic(target, config.source.offset_storage.topic),
+        OwnTopic(target, config.source.offset_storage.topic, is_read_whole=True),
         OwnTopic(target, configsync_topic(source)),
     ]
     if config.source.offset_syncs.enabled:
@@ -37,7 +39,7 @@ def own_topics(config: FlowConfig, policy: ReplicationPolicy) -> list[OwnTopic]:
         topics.append(OwnTopic(syncs.cluster, syncs.topic))
     if config.checkpoint.enabled:
         topics += [
-            OwnTopic(target, policy.checkpoints_topic(source)),
+            OwnTopic(target, policy.checkpoints_topic(source), is_read_whole=True),
             OwnTopic(target, failover_topic(source)),
             OwnTopic(target, sync_history_topic(source), WARM_START),
         ]

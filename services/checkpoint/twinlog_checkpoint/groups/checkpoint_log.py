@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import structlog
 
 from twinlog.errors import FatalKafkaError, WireFormatError
-from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
+from twinlog.kafka.admin.compacted_topic import TopicMaking, compact_soon, ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, LogWriter
 from twinlog.kafka.whole_logs import committed_records
 from twinlog.model import Flow, Record, TopicPartition
@@ -34,7 +34,11 @@ class CheckpointLog:
         TransientKafkaError while the target does not answer; try again then, because nothing could be written
         either.
         """
-        await ensure_compacted_topic(self.admin, self.topic, replication_factor=self.replication_factor)
+        made = await ensure_compacted_topic(
+            self.admin, self.topic, replication_factor=self.replication_factor, is_read_whole=True
+        )
+        if made is TopicMaking.EXISTED:
+            await compact_soon(self.admin, self.topic)
         loaded = 0
         try:
             async with self.reader_cluster.reader() as reader:

@@ -29,8 +29,6 @@ from twinlog_checkpoint.translation.sync_history_record import (
 SAVE_AFTER_SYNCS = 20_000
 """New ones; fewer are read in less than a second."""
 _APPENDS_AT_ONCE = 500
-_CONFIGS = {"segment.bytes": str(16 << 20), "min.cleanable.dirty.ratio": "0.2"}
-"""Small segments are compacted soon: the newest one never is."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -147,7 +145,7 @@ class SyncHistoryLog:
         )
         try:
             await ensure_compacted_topic(
-                self.admin, self.topic, replication_factor=self.replication_factor, configs=_CONFIGS
+                self.admin, self.topic, replication_factor=self.replication_factor, is_read_whole=True
             )
             await each_at_once(
                 pairs,

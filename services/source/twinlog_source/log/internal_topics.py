@@ -3,19 +3,21 @@
 from dataclasses import dataclass
 
 from twinlog.errors import FatalKafkaError, KafkaError
-from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
-from twinlog.kafka.ports import TopicAdmin
+from twinlog.kafka.admin.compacted_topic import TopicMaking, compact_soon, ensure_compacted_topic
+from twinlog.kafka.ports import KafkaCluster, TopicAdmin
 from twinlog.kafka.reasons import KafkaReason
+from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog_source.config import SourceFlow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopics:
-    """Creates the internal topics of a flow that do not exist."""
+    """Creates the internal topics of a flow that do not exist, and keeps the positions topic small: every
+    process reads it whole at its start."""
 
     flow: SourceFlow
-    source: TopicAdmin
-    target: TopicAdmin
+    source: KafkaCluster
+    target: KafkaCluster
 
     async def ensure(self) -> int:
         """Create what is missing; return the partition count of the positions topic.
@@ -23,7 +25,7 @@ class InternalTopics:
         Raises KafkaError; if the replication factor is the cause, the message names the key to change.
         """
         storage = self.flow.settings.offset_storage
-        await _ensure(
+        made = await _ensure(
             self.target,
             self.flow.flow.target,
             storage.topic,
@@ -31,7 +33,11 @@ class InternalTopics:
             replication_factor=storage.replication_factor,
             partition_count=storage.partitions,
             configs=dict(storage.topic_configs),
+            is_read_whole=True,
         )
+        # Another name is that of a Connect cluster's topic, which has other connectors' positions, too.
+        if made is TopicMaking.EXISTED and storage.topic == source_offsets_topic(self.flow.flow.source):
+            await compact_soon(self.target, storage.topic, leave=storage.topic_configs)
         syncs, settings = self.flow.offset_syncs, self.flow.settings.offset_syncs
         if syncs is not None:
             on_source = syncs.cluster == self.flow.flow.source
@@ -59,14 +65,16 @@ async def _ensure(
     replication_factor: int,
     partition_count: int,
     configs: dict[str, str],
-) -> None:
+    is_read_whole: bool = False,
+) -> TopicMaking:
     try:
-        await ensure_compacted_topic(
+        return await ensure_compacted_topic(
             admin,
             topic,
             replication_factor=replication_factor,
             partition_count=partition_count,
             configs=configs,
+            is_read_whole=is_read_whole,
         )
     except KafkaError as error:
         if error.reason != KafkaReason.REPLICATION_FACTOR_INVALID:

@@ -68,7 +68,10 @@ class RestoreWriter:
             else entry.checkpoint.topic_replication_factor
         )
         await ensure_compacted_topic(
-            self.clusters.cluster_of(plan.topic), plan.topic.topic, replication_factor=factor
+            self.clusters.cluster_of(plan.topic),
+            plan.topic.topic,
+            replication_factor=factor,
+            is_read_whole=plan.role is Role.CHECKPOINTS,
         )
 
     async def _restore(self, plan: TopicPlan) -> None:
