@@ -114,6 +114,7 @@ class FlowRig:
             topic=POSITIONS,
             partition_count=0,
             source_alias="A",
+            clock=self.clock,
         )
 
         async def fence(

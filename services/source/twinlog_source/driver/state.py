@@ -107,6 +107,7 @@ class FlowState:
 
     async def take_over(self, *, displaced: bool) -> None:
         """Become the flow's owner, then read the positions from the log. Raises as `Ownership.take_over`."""
+        await self.positions.forget_if_stale()
         await self.ownership.take_over(displaced=displaced)
         if self.ownership.others_signed:
             self.target_logs.forget()

@@ -64,6 +64,21 @@ class ControlState:
         """The operators' command for exactly this subject."""
         return self.pauses.get((topic, partition)) if kind == "pause" else self.throttles.get(topic)
 
+    def forget(self) -> None:
+        """Forget everything but who owned the flow: it is read again."""
+        self.zeros.clear()
+        for facts in (
+            self.topics,
+            self.pauses,
+            self.throttles,
+            self.leader_epochs,
+            self.targets,
+            self.copies,
+            self.proofs,
+        ):
+            facts.clear()
+        self.writer = self.restoring = None
+
     def apply(self, record: ControlRecord) -> None:
         """Apply a record of the log."""
         if record.fact is None:

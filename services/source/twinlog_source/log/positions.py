@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from twinlog.clock import Clock, SystemClock
 from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import LogReader, OffsetSpec
 from twinlog.kafka.whole_logs import StandsStillError, read_to
@@ -34,6 +35,8 @@ from twinlog_source.log.retractions import Retractions
 FETCH_MAX_BYTES = 4 << 20
 OPEN_SECONDS = 60.0
 """Longer than the open transaction of a dead owner can last."""
+STALE_SECONDS = 1800.0
+"""Half of the time for which a tombstone stays on the topic (`COMPACTED_SOON`)."""
 
 log = structlog.get_logger(__name__)
 
@@ -50,6 +53,7 @@ class PositionsLog:
     partition_count: int
     source_alias: str
     connector_name: str = SOURCE_CONNECTOR
+    clock: Clock = field(default_factory=SystemClock)
     gaps: dict[GapIdentity, Gap] = field(default_factory=dict)
     """The gap ledger read so far."""
     control: ControlState = field(default_factory=ControlState)
@@ -78,6 +82,8 @@ class PositionsLog:
     _read_again_to: dict[int, int] = field(default_factory=dict)
     """Partitions that lost their tail and are being read again, with their ends when that was noticed."""
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
+    _read_at_ms: int = 0
+    """From when on everything that was written has been read, or will be."""
     _subjects: dict[bytes, TopicPartition] = field(default_factory=dict)
     """The decoded keys of positions."""
 
@@ -102,6 +108,29 @@ class PositionsLog:
         """The next offset to copy of each partition, as read so far."""
         return {**dict.fromkeys(self.control.zeros - self.unreadable.keys(), 0), **self._positions}
 
+    async def forget_if_stale(self) -> None:
+        """Begin again if the log was not read for so long that tombstones may be gone which were never read.
+        Call it before the flow is taken over: until the log is read again, nothing is known."""
+        async with self._reading:
+            now_ms = self.clock.now_ms()
+            if now_ms - self._read_at_ms < STALE_SECONDS * 1000:
+                return
+            self._read_at_ms, self.is_read = now_ms, False
+            self.control.forget()
+            self.newest = NewestRecords()
+            self._removed_gaps.clear()
+            for known in (
+                self.gaps,
+                self.written_at_ms,
+                self.written_at,
+                self.unreadable,
+                self._ignored,
+                self._next,
+                self._read_again_to,
+                self._positions,
+            ):
+                known.clear()
+
     async def peek(self) -> None:
         """Read what is committed now, without waiting for open transactions. Raises as `refresh`."""
         async with self._reading:
@@ -118,12 +147,14 @@ class PositionsLog:
 
     async def _read_up_to(self, end: OffsetSpec) -> None:
         partitions = self._partitions()
+        began_at_ms = self.clock.now_ms()
         starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
         ends = await self.list_offsets(end, partitions)
         await self._notice_lost_tails({each: _known(ends[each]) for each in partitions}, end)
         for partition in partitions:
             await self._read(partition, _known(starts[partition]), _known(ends[partition]))
         self.is_read = bool(partitions)
+        self._read_at_ms = began_at_ms
 
     async def _notice_lost_tails(self, ends: Mapping[TopicPartition, int], spec: OffsetSpec) -> None:
         short = [each for each, end in ends.items() if end < self._next.get(each.partition, end)]
