@@ -58,6 +58,8 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     _sync_task: asyncio.Task[None] | None
     _topics: set[str]
     _abandoned = False
+    _told_last: int | None = None
+    """The broker of the last answer that any could give."""
 
     async def bootstrap(self) -> None:
         """Connect to any bootstrap server and read the brokers' addresses.
@@ -67,7 +69,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         addresses could never ask anybody.
         """
         metadata = await first_answer(
-            Attempt(f"bootstrap {host}:{port}", partial(self._ask, host, port))
+            Attempt(f"bootstrap {host}:{port}", partial(self._ask_host, host, port))
             for host, port, _ in self.hosts
         )
         self.cluster.update_metadata(metadata)
@@ -92,12 +94,12 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     def _addresses(self) -> AddressOrder:
         return AddressOrder()
 
-    def _nodes(self) -> list[int]:
+    def _nodes(self, told_last: int | None = None) -> list[int]:
         """All known brokers, the best one to ask first."""
         nodes = [broker.nodeId for broker in self.cluster.brokers()]
         random.shuffle(nodes)
         connected = {node_id for (node_id, _), each in self._conns.items() if each.connected()}
-        return self._choice.ordered(nodes, connected, self._loop.time())
+        return self._choice.ordered(nodes, connected, self._loop.time(), told_last=told_last)
 
     def get_random_node(self) -> int | None:
         """aiokafka's method: a broker that is likely to answer; None if none is known."""
@@ -110,21 +112,11 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
 
         Raises one of KAFKA_CLIENT_ERRORS, or what `ask` raises. Bounded by what `ask` waits for one broker.
         """
-        attempts = [
-            Attempt(f"ask broker {node_id}", partial(self._ask_one, node_id, ask))
-            for node_id in self._nodes()
-        ]
-        answer: T = await first_answer(attempts, slow_seconds=slow_seconds)
-        return answer
 
-    async def _ask_one(self, node_id: int, ask: Callable[[int], Coroutine[Any, Any, T]]) -> T:
-        try:
-            answer = await ask(node_id)
-        except BaseException:
-            # Also when another broker was faster by half a second.
-            self._choice.failed(node_id, self._loop.time())
-            raise
-        self._choice.answered(node_id)
+        async def told(node_id: int) -> tuple[int, T]:
+            return node_id, await ask(node_id)
+
+        self._told_last, answer = await self._first_of(self._nodes(self._told_last), told, slow_seconds)
         return answer
 
     async def reachable_node(self) -> int:
@@ -134,7 +126,24 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             await self._connected(node_id)
             return node_id
 
-        return await self.ask_any(meet)
+        return await self._first_of(self._nodes(), meet, SLOW_SECONDS)
+
+    async def _first_of(
+        self, nodes: list[int], ask: Callable[[int], Coroutine[Any, Any, T]], slow_seconds: float
+    ) -> T:
+        attempts = [Attempt(f"ask broker {node_id}", partial(self._ask, node_id, ask)) for node_id in nodes]
+        answer: T = await first_answer(attempts, slow_seconds=slow_seconds)
+        return answer
+
+    async def _ask(self, node_id: int, ask: Callable[[int], Coroutine[Any, Any, T]]) -> T:
+        try:
+            answer = await ask(node_id)
+        except BaseException:
+            # Also when another broker was faster by half a second.
+            self._choice.failed(node_id, self._loop.time())
+            raise
+        self._choice.answered(node_id)
+        return answer
 
     def has_heard_within(self, seconds: float) -> bool:
         """Whether a broker has answered lately on a connection that is still open."""
@@ -235,7 +244,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
                 connection._writer.transport.abort()
             connection.close()
 
-    async def _ask(self, host: str, port: int) -> Any:
+    async def _ask_host(self, host: str, port: int) -> Any:
         """The metadata from one host. Raises one of KAFKA_CLIENT_ERRORS."""
         connection = await self._connect(host, port)
         try:

@@ -24,7 +24,7 @@ class _Client(DataClient):
     told: Sequence[Sequence[tuple[int, str, int, None]]] = ()
     bootstraps = 0
 
-    async def _ask(self, host: str, port: int) -> Any:
+    async def _ask_host(self, host: str, port: int) -> Any:
         brokers = _Client.told[_Client.bootstraps]
         _Client.bootstraps += 1
         return _with_brokers(MetadataResponse_v1(list(brokers), -1, []))
@@ -130,6 +130,6 @@ async def test_a_connection_that_fails_later_is_an_error_of_kafka_with_its_cause
         await client.bootstrap()
         assert await client._get_conn(1) is None
         with pytest.raises(told):
-            await DataClient._ask(client, "one", 9092)
+            await DataClient._ask_host(client, "one", 9092)
     finally:
         await close_client(client)

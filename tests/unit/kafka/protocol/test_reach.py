@@ -9,6 +9,12 @@ def test_a_broker_with_an_open_connection_is_asked_first() -> None:
     assert NodeChoice().ordered([1, 2, 3], {3}, now=0.0) == [3, 1, 2]
 
 
+def test_the_broker_that_told_last_comes_behind_the_others_that_can_be_reached() -> None:
+    choice = NodeChoice()
+    choice.failed(2, now=0.0)
+    assert choice.ordered([1, 2, 3, 4], {1, 4}, now=0.0, told_last=1) == [4, 3, 1, 2]
+
+
 def test_a_broker_that_failed_is_left_out_for_its_back_off_and_asked_last_meanwhile() -> None:
     choice = NodeChoice()
     choice.failed(1, now=0.0)

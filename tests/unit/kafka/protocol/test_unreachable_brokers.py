@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -158,6 +159,18 @@ async def test_metadata_is_read_from_those_who_answer() -> None:
     await close_client(client)
 
 
+async def test_a_broker_that_lost_its_controller_is_not_the_only_one_that_tells_the_metadata() -> None:
+    network = _Network(dead="")
+    client = await _opened(network)
+    told = []
+    for _ in range(4):
+        assert await client.refreshed()
+        told.append(client._told_last)
+    assert all(one != next_one for one, next_one in pairwise(told))
+    assert len(set(told)) == 2, "two connections are enough"
+    await close_client(client)
+
+
 @pytest.mark.parametrize("count", [1, 12])
 async def test_every_id_is_fenced_while_a_broker_is_silent_that_coordinates_none(count: int) -> None:
     for _ in range(10):
@@ -242,11 +255,11 @@ async def test_each_address_of_a_name_is_tried_and_gets_its_own_time(monkeypatch
     addresses = _Addresses(monkeypatch, silent=None, refused=REFUSED)
     client = DataClient(bootstrap_servers=["kafka:9092"], request_timeout_ms=15_000)
     with pytest.raises(ConnectionRefusedError):
-        await client._ask("kafka", 9092)
+        await client._ask_host("kafka", 9092)
     assert addresses.tried == ["silent", "refused"]
     assert _now() == 3.0
     with pytest.raises(TimeoutError):
-        await client._ask("kafka", 9092)
+        await client._ask_host("kafka", 9092)
     assert addresses.tried[2:] == ["refused", "silent"], "the one that failed comes last now"
     assert _now() == 18.0
 
@@ -257,5 +270,5 @@ async def test_no_other_address_is_tried_with_a_certificate_that_is_not_trusted(
     addresses = _Addresses(monkeypatch, one=ssl.SSLCertVerificationError("expired"), other=REFUSED)
     client = DataClient(bootstrap_servers=["kafka:9092"])
     with pytest.raises(ssl.SSLCertVerificationError):
-        await client._ask("kafka", 9092)
+        await client._ask_host("kafka", 9092)
     assert addresses.tried == ["one"]
