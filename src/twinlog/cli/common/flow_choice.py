@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 OptionalFlowArgument = Annotated[
     str | None, typer.Argument(metavar="[A->B]", help="Only this flow.", show_default=False)
 ]
+OnlyFlowArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[A->B]", help="The flow; not needed if the file has one.", show_default=False),
+]
 OptionalFlowOption = Annotated[
     str | None,
     typer.Option("--flow", metavar="A->B", help="Only this flow; the same as the argument.", hidden=True),

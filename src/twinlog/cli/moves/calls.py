@@ -14,15 +14,21 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServ
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.checkpoint.client import CALL_TIMEOUT_SECONDS, answered, checkpoint_stub
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, run_async
+from twinlog.cli.common.flow_choice import flow_of_file, required_flow
+from twinlog.cli.common.location import SERVICES, channels, load_config, service_endpoints
 from twinlog.cli.common.output import Output, print_json
 from twinlog.cli.configsync.client import flow_name, parse_flow
 from twinlog.cli.moves.moves import print_plan, print_run
+from twinlog.cli.moves.plan_outcome import actions_by_group, plan_facts
 from twinlog.cli.moves.status import print_status, run_as_json, status_as_json
 from twinlog.cli.source.client import who
+from twinlog.cli.status.query import query_status
+from twinlog.cli.verdict.moving import NO_GO, Check, checks_of, overall, plan_checks, with_plan
 from twinlog.service.errors_wire import error_from_rpc
 
 RUN_TIMEOUT_SECONDS = 24 * 3600.0
 """A run waits for the copy; --wait bounds that."""
+STATUS_SECONDS = 5.0
 PLAN_TIMEOUT_SECONDS = 600.0
 """Planning thousands of groups takes long; messages show its progress."""
 
@@ -42,15 +48,32 @@ class MoveCall:
 
     @classmethod
     def of(
-        cls, kind: str, flow: str, config: Path | None, endpoint: list[str] | None, output: Output
+        cls, kind: str, flow: str | None, config: Path | None, endpoint: list[str] | None, output: Output
     ) -> "MoveCall":
-        """Raises ConfigError."""
+        """Without a flow it is the only one of the file. Raises ConfigError."""
+        if flow is None:
+            flow = (
+                required_flow(flow, None) if config is None else flow_of_file(flow, None, load_config(config))
+            )
         return cls(kind=kind, flow=parse_flow(flow), config=config, endpoint=endpoint, output=output)
 
     async def plan(self, options: pb2.MoveOptions) -> None:
-        """Show the plan. Exits with 1 if the move would be refused."""
+        """Show the plan and the verdict. Exits with 1 for NO-GO."""
         async with checkpoint_stub(self.config, self.endpoint) as stub:
-            print_plan(await self._planned(stub, options), self.output)
+            plan = await self._planned(stub, options)
+        checks = await self._checks(plan, options)
+        print_plan(plan, checks, self.output, refuses=overall(checks) == NO_GO)
+
+    async def _checks(self, plan: pb2.MovePlan, options: pb2.MoveOptions) -> list[Check]:
+        """Those of the plan, and of what all services say of the flow: as the live page shows them. A loss
+        that is accepted is no reason against the move; and who names single services asks only those."""
+        own = plan_checks(plan_facts(plan, actions_by_group(plan), self.kind))
+        named = {text.partition("=")[0] for text in self.endpoint or ()}
+        if options.accept_loss or (named and self.config is None and not named.issuperset(SERVICES)):
+            return own
+        endpoints = service_endpoints(self.config, self.endpoint)
+        status = await query_status(endpoints, channels(self.config), timeout_seconds=STATUS_SECONDS)
+        return with_plan(checks_of(status, self.kind, flow_name(self.flow), options.groups), own)
 
     def asked_and_run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
         """Ask for confirmation on a terminal, then run the move. Exits with 1 unless the move is complete.
@@ -139,7 +162,8 @@ class MoveCall:
         async with checkpoint_stub(self.config, self.endpoint) as stub:
             plan = await self._planned(stub, options)
         if self.output is Output.TABLE or plan.blockers:
-            print_plan(plan, self.output)
+            checks = await self._checks(plan, options)
+            print_plan(plan, checks, self.output, refuses=bool(plan.blockers))
         count = len({entry.group for entry in plan.partitions})
         groups = "1 group" if count == 1 else f"{count} groups"
         fence = f", with a fence on {plan.from_cluster}" if options.fence else ""

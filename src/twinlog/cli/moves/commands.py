@@ -7,6 +7,7 @@ from typing import Any, Final
 import typer
 
 from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.flow_choice import OnlyFlowArgument
 from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Output, OutputOption
 from twinlog.cli.moves.calls import MoveCall
@@ -21,7 +22,6 @@ from twinlog.cli.moves.moves import (
     YesOption,
     options_message,
 )
-from twinlog.cli.source.client import FlowArgument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ def commands_of(direction: Direction) -> typer.Typer:
 
     @app.command("plan", help=direction.plan_help)
     def plan_command(
-        flow: FlowArgument,
+        flow: OnlyFlowArgument = None,
         group: GroupsOption = None,
         fence: FenceOption = False,
         grant_write: GrantWriteOption = False,
@@ -65,7 +65,7 @@ def commands_of(direction: Direction) -> typer.Typer:
 
     @app.command("run", help=direction.run_help)
     def run_command(
-        flow: FlowArgument,
+        flow: OnlyFlowArgument = None,
         group: GroupsOption = None,
         fence: FenceOption = False,
         grant_write: GrantWriteOption = False,
@@ -127,7 +127,7 @@ def _add_command(
 ) -> None:
     @app.command(name, help=what)
     def command(
-        flow: FlowArgument,
+        flow: OnlyFlowArgument = None,
         config: ConfigOption = None,
         endpoint: EndpointOption = None,
         output: OutputOption = Output.TABLE,

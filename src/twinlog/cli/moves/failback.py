@@ -5,7 +5,7 @@ from twinlog.cli.moves.commands import Direction, commands_of
 _PLAN_HELP = """Show what `failback run` would do now: for every group and partition the offset on \
 the source. Changes nothing.
 
-Exit code 1 if something blocks the move.
+The first and the last line are the verdict: GO, WAIT or NO-GO, as of `failover plan`. Exit code 1 for NO-GO.
 """
 
 _RUN_HELP = """Move the groups of a flow back from its target to its source: offsets on the copies are \

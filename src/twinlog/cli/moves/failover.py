@@ -5,7 +5,9 @@ from twinlog.cli.moves.commands import Direction, commands_of
 _PLAN_HELP = """Show what `failover run` would do now: for every group and partition the offset on the \
 target, and what has not been copied. Changes nothing.
 
-Exit code 1 if something blocks the move.
+The first and the last line are the verdict, which the live page shows, too: GO; WAIT (it becomes so by \
+itself, or when consumers stop); NO-GO (somebody has to act). With --accept-loss only what would refuse the \
+move counts. Exit code 1 for NO-GO.
 """
 
 _RUN_HELP = """Move the groups of a flow from its source to its target: record the ends of the source's \

@@ -1,6 +1,7 @@
 """Shared by `twinlog failover` and `twinlog failback`: options, the plan's table, the steps of a run."""
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import grpc
@@ -11,12 +12,14 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with
 from twinlog.cli.common.numbers import MOST_SECONDS
 from twinlog.cli.common.output import Output, print_json, print_json_line
-from twinlog.cli.common.undo import print_undo, undo_command
+from twinlog.cli.common.undo import print_undo, same_services, undo_command
 from twinlog.cli.configsync.client import flow_name
 from twinlog.cli.moves.as_json import event_as_json, plan_as_json
 from twinlog.cli.moves.plan_outcome import THERE, action, count_moved, staying, summary
 from twinlog.cli.moves.plan_view import print_plan_table
 from twinlog.cli.source.client import who
+from twinlog.cli.verdict.moving import GO, Check, overall, verdict_words
+from twinlog.cli.verdict.remedy import alike
 from twinlog.service.errors_wire import error_from_rpc
 
 GroupsOption = Annotated[
@@ -89,13 +92,21 @@ def options_message(
     return options
 
 
-def print_plan(plan: pb2.MovePlan, output: Output) -> None:
-    """Exits with 1 when the move would be refused."""
-    with exiting_with(EXIT_FAILED if plan.blockers else 0):
+def print_plan(plan: pb2.MovePlan, checks: Sequence[Check], output: Output, *, refuses: bool) -> None:
+    """With the verdict of the checks, first and last. Exits with 1 if it `refuses`."""
+    with exiting_with(EXIT_FAILED if refuses else 0):
         if output is Output.JSON:
-            print_json(plan_as_json(plan))
-        else:
-            print_plan_table(plan, f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}")
+            decided = {"verdict": overall(checks), "checks": [asdict(check) for check in checks]}
+            print_json({**plan_as_json(plan), **decided})
+            return
+        words = verdict_words(checks)
+        typer.echo(words)
+        print_plan_table(plan, f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}")
+        for check in checks:
+            if check.verdict != GO:
+                command = f" (`{alike(check.command, same_services())}`)" if check.command else ""
+                typer.echo(f"{check.verdict.replace('_', '-')}  {check.title}: {check.message}{command}")
+        typer.echo(words)
 
 
 async def print_run(

@@ -1,6 +1,11 @@
 """Which groups a plan moves, which stay, and which lack an offset."""
 
+import shlex
+from collections.abc import Collection, Mapping
+
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.cli.configsync.client import flow_name
+from twinlog.cli.verdict.moving import PlanFacts
 
 _ACTIVE = ("SKIP_ACTIVE_BEFORE", "SKIP_ACTIVE_THERE")
 _NOWHERE = {"SKIP_NO_OFFSET", "SKIP_NO_PARTITION", "SKIP_UNREAD"}
@@ -9,16 +14,30 @@ THERE = {"WRITE", "ALREADY_THERE", "KEEP_AHEAD"}
 
 def count_moved(plan: pb2.MovePlan) -> tuple[int, int]:
     """The number of groups that the plan moves, and of all its groups."""
-    by_group = _actions_by_group(plan)
+    by_group = actions_by_group(plan)
     active = staying(plan)
     return sum(group not in active and bool(acts & THERE) for group, acts in by_group.items()), len(by_group)
 
 
-def _actions_by_group(plan: pb2.MovePlan) -> dict[str, set[str]]:
+def actions_by_group(plan: pb2.MovePlan) -> dict[str, set[str]]:
     by_group: dict[str, set[str]] = {}
     for entry in plan.partitions:
         by_group.setdefault(entry.group, set()).add(action(entry))
     return by_group
+
+
+def plan_facts(plan: pb2.MovePlan, actions: Mapping[str, Collection[str]], kind: str) -> PlanFacts:
+    """What decides for or against the move; `actions`: of each group."""
+    return PlanFacts(
+        command=f"twinlog {kind} plan {shlex.quote(flow_name(plan.flow))}",
+        blockers=list(plan.blockers),
+        records=plan.records_not_copied if plan.HasField("records_not_copied") else None,
+        at_most=plan.at_most_not_copied if plan.HasField("at_most_not_copied") else None,
+        seconds=plan.estimated.ToTimedelta().total_seconds() if plan.HasField("estimated") else None,
+        groups=len(actions),
+        active_before=sum("SKIP_ACTIVE_BEFORE" in each for each in actions.values()),
+        leaves=plan.from_cluster,
+    )
 
 
 def summary(plan: pb2.MovePlan) -> list[str]:

@@ -7,7 +7,7 @@ only flows that the services told of are planned. The rows of groups are counted
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import grpc
@@ -15,6 +15,8 @@ import grpc
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.cli.configsync.client import parse_flow
+from twinlog.cli.moves.plan_outcome import plan_facts
+from twinlog.cli.verdict.moving import plan_checks
 from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.service.errors_wire import error_from_rpc
@@ -101,7 +103,9 @@ def plan_row(plan: pb2.MovePlan, rows: PlanRows, *, now_ms: int) -> dict[str, An
     ]
     topics += [{"topic": topic, "records": count, "why": rows.why.get(topic, "")} for topic, count in late]
     groups = rows.actions.values()
+    checks = plan_checks(plan_facts(plan, rows.actions, "failover"))
     return {
+        "checks": [asdict(check) for check in checks],
         "at_ms": now_ms,
         "blockers": list(plan.blockers),
         "warnings": list(plan.warnings),

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from twinlog.cli.status.rows import FlowRow
+
 WINDOW_SECONDS = 60.0
 SHORTEST_SECONDS = 5.0
 """Over less than this nothing is said."""
@@ -68,3 +70,14 @@ class LagHistory:
         while sample.at - self._samples[0].at > WINDOW_SECONDS:
             self._samples.popleft()
         return drain_of(self._samples)
+
+
+def drain_told(row: FlowRow) -> Drain:
+    """By one answer of the source service, where there are no samples."""
+    if row.lag_records == 0:
+        return Drain(state=DRAINED)
+    if row.falls_behind_per_second:
+        return Drain(state=LOSING, records_per_second=-row.falls_behind_per_second)
+    if row.caught_up_in_seconds is not None:
+        return Drain(state=DRAINING, seconds_left=row.caught_up_in_seconds)
+    return Drain(state=UNKNOWN)

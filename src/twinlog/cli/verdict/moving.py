@@ -1,21 +1,23 @@
 """Whether the groups of a flow may be moved now, check by check. Pure."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from twinlog.cli.source.partition_rows import shown_seconds
-from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, OPEN_TRANSACTION, FlowRow
-from twinlog.cli.verdict.drain import DRAINING, LOSING, Drain
+from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, OPEN_TRANSACTION, FlowRow, Status
+from twinlog.cli.verdict.drain import DRAINING, LOSING, Drain, drain_told
 from twinlog.cli.verdict.flows import partitions
 from twinlog.cli.verdict.issues import Issue, Verdict
-from twinlog.cli.verdict.verdict import of_services
+from twinlog.cli.verdict.verdict import of_services, verdict_of
 
 GO, WAIT, NO_GO = "GO", "WAIT", "NO_GO"
 
 TRANSLATED = frozenset({"EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLOOR"})
 """Verdicts with which a group has a place on the target. FLOOR repeats records, and loses none."""
 _PROBLEMS_NAMED = 3
+ANSWER = "Services and clusters answer"
+BACKLOG, GROUPS = "The backlog is copied", "Groups have offsets on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
     moves_known = row.group_count is not None and row.moves_known
     running = partitions(sum(row.partitions.values()))
     return [
-        _problems("Services and clusters answer", services, good="all of them"),
+        _problems(ANSWER, services, good="all of them"),
         _problems("Everything moves", own, good=f"{running} without a problem"),
         _lag(row, drain),
         _groups(row),
@@ -61,6 +63,57 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
         _in_force(row, "No earlier move is unfinished", MOVE, good="none", known=moves_known),
         _heartbeats(row),
     ]
+
+
+def checks_of(status: Status, kind: str, flow: str, groups: Collection[str]) -> list[Check]:
+    """What all services say for or against a move. A failback is not held up by the state of the copy, which
+    groups leave, and a move of some `groups` not by others."""
+    verdict, row = verdict_of(status), status.flows.get(flow)
+    if kind == "failback" or row is None:
+        return [_problems(ANSWER, of_services(verdict.stopping), good="all of them")]
+    checks = readiness(row, verdict, drain_told(row))
+    return [check for check in checks if not (groups and check.title.startswith(GROUPS))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFacts:
+    """What the checkpoint service's own plan says that decides for or against a move."""
+
+    command: str
+    """That shows the plan."""
+    blockers: Sequence[str]
+    records: int | None
+    """Not copied; None: not known."""
+    at_most: int | None
+    seconds: float | None
+    """Until they are, at the present pace."""
+    groups: int
+    active_before: int
+    """Groups that still have members where they are."""
+    leaves: str
+    """The cluster that they leave."""
+
+
+def plan_checks(plan: PlanFacts) -> list[Check]:
+    return [_plan(plan), _plan_backlog(plan)]
+
+
+def with_plan(checks: Sequence[Check], plan: Sequence[Check]) -> list[Check]:
+    """The plan knows the backlog better, unless something keeps that from draining."""
+    stuck = {check.title for check in checks if check.verdict == NO_GO}
+    better = [check for check in plan if check.title not in stuck]
+    named = {check.title for check in better}
+    return [*(check for check in checks if check.title not in named), *better]
+
+
+def verdict_words(checks: Sequence[Check]) -> str:
+    """The verdict in one line: `WAIT: 12 records are not copied yet`."""
+    verdict = overall(checks)
+    if verdict == GO:
+        return "GO"
+    told = [check.message for check in checks if check.verdict == verdict]
+    more = f"; and {len(told) - _PROBLEMS_NAMED} more" if len(told) > _PROBLEMS_NAMED else ""
+    return f"{verdict.replace('_', '-')}: {'; '.join(told[:_PROBLEMS_NAMED])}{more}"
 
 
 def overall(checks: Sequence[Check]) -> str:
@@ -88,7 +141,7 @@ def _problems(title: str, problems: Sequence[Issue], *, good: str) -> Check:
 
 
 def _lag(row: FlowRow, drain: Drain) -> Check:
-    title = "The backlog is copied"
+    title = BACKLOG
     command = f"twinlog partitions {shlex.quote(row.flow)}"
     if row.lag_records is None:
         return Check(title=title, verdict=NO_GO, message="the lag is not known", command=command)
@@ -105,7 +158,7 @@ def _lag(row: FlowRow, drain: Drain) -> Check:
 
 
 def _groups(row: FlowRow) -> Check:
-    title = f"Groups have offsets on {row.flow.partition('->')[2]}"
+    title = f"{GROUPS} {row.flow.partition('->')[2]}"
     command = f"twinlog groups {shlex.quote(row.flow)}"
     if row.group_count is None:
         return Check(title=title, verdict=NO_GO, message="the groups are not known", command=command)
@@ -121,7 +174,8 @@ def _groups(row: FlowRow) -> Check:
 
 def _in_force(row: FlowRow, title: str, *kinds: str, good: str, known: bool) -> Check:
     if not known:
-        return Check(title=title, verdict=NO_GO, message="not known", command="twinlog status")
+        told = f"not known: {title[0].lower()}{title[1:]}"
+        return Check(title=title, verdict=NO_GO, message=told, command="twinlog status")
     found = [each for each in row.in_force if each.kind in kinds]
     if not found:
         return Check(title=title, verdict=GO, message=good)
@@ -136,3 +190,31 @@ def _heartbeats(row: FlowRow) -> Check:
         return Check(title=title, verdict=GO, message=delay)
     told = "the heartbeat service does not say" if row.path is None else f"the path is {row.path}"
     return Check(title=title, verdict=NO_GO, message=told, command="twinlog topology")
+
+
+def _plan(plan: PlanFacts) -> Check:
+    title = "The checkpoint service can move the groups"
+    if plan.blockers:
+        told = "; ".join(plan.blockers)
+        return Check(title=title, verdict=NO_GO, message=told, command=plan.command)
+    if plan.active_before:
+        groups = "1 group" if plan.groups == 1 else f"{plan.groups:,} groups"
+        told = (
+            f"{plan.active_before:,} of {groups} {'has' if plan.active_before == 1 else 'have'} members on"
+            f" {plan.leaves}: stop their consumers, or they are not moved"
+        )
+        return Check(title=title, verdict=WAIT, message=told, command=plan.command)
+    return Check(title=title, verdict=GO, message="nothing blocks the plan")
+
+
+def _plan_backlog(plan: PlanFacts) -> Check:
+    if plan.records == 0:
+        return Check(title=BACKLOG, verdict=GO, message="every record is copied")
+    if plan.records is None:
+        known = "an unknown number of" if plan.at_most is None else f"at most {plan.at_most:,}"
+        return Check(
+            title=BACKLOG, verdict=WAIT, message=f"{known} records are not copied yet", command=plan.command
+        )
+    count = "1 record is" if plan.records == 1 else f"{plan.records:,} records are"
+    left = "" if plan.seconds is None else f", about {shown_seconds(plan.seconds)}"
+    return Check(title=BACKLOG, verdict=WAIT, message=f"{count} not copied yet{left}", command=plan.command)

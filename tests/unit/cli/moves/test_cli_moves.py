@@ -12,8 +12,10 @@ from twinlog.cli.checkpoint.groups_view import age, group_cells, notes
 from twinlog.cli.common.output import Output
 from twinlog.cli.moves.as_json import plan_as_json
 from twinlog.cli.moves.moves import print_plan, print_run
-from twinlog.cli.moves.plan_outcome import summary
+from twinlog.cli.moves.plan_outcome import actions_by_group, plan_facts, summary
 from twinlog.cli.moves.status import print_status, status_as_json
+from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
+from twinlog.cli.verdict.moving import Check, checks_of, overall, plan_checks, verdict_words, with_plan
 
 FLOW = types_pb2.Flow(source="A", target="B")
 
@@ -80,12 +82,12 @@ def cut(plan: pb2.MovePlan) -> None:
 def test_a_plan_says_it_in_words(
     change: Callable[[pb2.MovePlan], object], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_plan(a_plan(change), Output.TABLE)
+    print_plan(a_plan(change), [], Output.TABLE, refuses=False)
     assert line in capsys.readouterr().out
 
 
 def test_the_table_names_the_clusters(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan(a_plan(), Output.TABLE)
+    print_plan(a_plan(), [], Output.TABLE, refuses=False)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     (head,) = [line for line in lines if line[:1] == ["group"]]
     (row,) = [line for line in lines if line[:1] == ["g"]]
@@ -95,8 +97,77 @@ def test_the_table_names_the_clusters(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_what_stands_against_a_move_is_an_exit_code() -> None:
     with pytest.raises(typer.Exit) as refused:
-        print_plan(a_plan(lambda plan: plan.blockers.append("B is away")), Output.JSON)
+        print_plan(a_plan(), [], Output.JSON, refuses=True)
     assert refused.value.exit_code == 1
+
+
+def checks(change: Callable[[pb2.MovePlan], object] = lambda plan: None) -> list[Check]:
+    plan = a_plan(change)
+    return plan_checks(plan_facts(plan, actions_by_group(plan), "failover"))
+
+
+def busy(plan: pb2.MovePlan) -> None:
+    plan.partitions.append(partition("busy", pb2.MOVE_ACTION_SKIP_ACTIVE_BEFORE))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda plan: None, "GO"),
+        (lambda plan: plan.blockers.append("B is away"), "NO-GO: B is away"),
+        (behind, "WAIT: 40 records are not copied yet, about 8 s"),
+        (stuck, "WAIT: 40 records are not copied yet"),
+        (busy, "WAIT: 1 of 2 groups has members on A: stop their consumers, or they are not moved"),
+    ],
+)
+def test_a_plan_begins_and_ends_with_its_verdict(
+    change: Callable[[pb2.MovePlan], object], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = checks(change)
+    print_plan(a_plan(change), found, Output.TABLE, refuses=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[0], lines[-1]) == (words, words)
+    print_plan(a_plan(change), found, Output.JSON, refuses=False)
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == words.partition(":")[0].replace("-", "_")
+    assert [each["title"] for each in document["checks"]] == [each.title for each in found]
+
+
+def test_the_plan_knows_the_backlog_better_than_the_status_unless_it_never_drains() -> None:
+    status = healthy_status()
+    row = status.flows["A->B"]
+    row.lag_records, row.caught_up_in_seconds = 3, 5.0
+
+    def words() -> str:
+        return verdict_words(with_plan(checks_of(status, "failover", "A->B", []), checks()))
+
+    assert words() == "GO"
+    row.falls_behind_per_second, row.caught_up_in_seconds = 40.0, None
+    assert words() == "NO-GO: 3 records left, and 40 more each second"
+    row.falls_behind_per_second = 0.0
+    row.partitions = {"RUNNING": 1, "PAUSED": 6}
+    command = "twinlog resume 'A->B' --topic clicks"
+    row.in_force = [InForce(kind="PAUSE", about="A->B clicks", message="paused", command=command)]
+    assert words() == "NO-GO: 6 partitions are PAUSED: clicks"
+
+
+def test_a_failback_is_not_held_up_by_the_copy_and_a_move_of_one_group_not_by_others() -> None:
+    status = healthy_status()
+    row = status.flows["A->B"]
+    row.groups = {"NO_SYNC": 1}
+    row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
+    assert overall(checks_of(status, "failback", "A->B", [])) == "GO"
+    assert overall(checks_of(status, "failover", "A->B", [])) == "NO_GO"
+    row.in_force = []
+    assert overall(checks_of(status, "failover", "A->B", ["g"])) == "GO"
+    assert overall(checks_of(status, "failover", "A->B", [])) == "NO_GO"
+
+
+def healthy_status() -> Status:
+    row = FlowRow(flow="A->B", records=9, lag_records=0, path="ALIVE", group_count=1, groups={"EXACT": 3})
+    row.partitions, row.partitions_of_unknown_lag = {"RUNNING": 7}, 0
+    service = ServiceRow(name="source", endpoint="h:1", health="SERVING")
+    return Status(services=[service], flows={"A->B": row})
 
 
 def test_programs_see_the_fence_and_the_run_that_was_cut() -> None:
@@ -245,7 +316,7 @@ def test_what_is_still_being_counted_is_not_unknown(capsys: pytest.CaptureFixtur
             )
         )
 
-    print_plan(a_plan(still_counting), Output.TABLE)
+    print_plan(a_plan(still_counting), [], Output.TABLE, refuses=False)
     out = capsys.readouterr().out
     assert "not copied yet: at most 120 records; they are still being counted" in out
     assert "<= 120" in out

@@ -9,6 +9,7 @@ import { planOf, partitionsOf, store } from "./stream.js";
 const AGAIN_MS = 12000;
 const TOPICS_SHOWN = 8;
 const WORST = ["NO_GO", "WAIT", "GO"];
+const PLAN_TITLE = "The checkpoint service can move the groups";
 
 // The service's own plan of a failover: it is asked again some seconds after it has answered, while it is looked at.
 function usePlan(flow) {
@@ -28,14 +29,13 @@ function usePlan(flow) {
   return plan;
 }
 
-// What the plan means for go or no-go: what would be refused is no-go, whatever else is well.
-function planCheck(plan, flow) {
-  const title = "The checkpoint service can move the groups", command = `twinlog failover plan '${flow}'`;
-  if (!plan) return { title, verdict: "WAIT", message: "waiting for its plan", command: "" };
-  if (plan.reason) return { title, verdict: "NO_GO", message: `not known: ${plan.message} (${plan.reason})`, command };
-  if (plan.blockers.length) return { title, verdict: "NO_GO", message: plan.blockers.join("; "), command };
-  if (plan.active_before) return { title, verdict: "WAIT", message: `${number(plan.active_before)} of ${counted(plan.groups, "group")} ${plan.active_before === 1 ? "has" : "have"} members on ${plan.from}: stop their consumers, or they are not moved`, command };
-  return { title, verdict: "GO", message: "nothing blocks the plan", command: "" };
+// The checks of the plan, and of the status where the plan does not know better.
+function joinedChecks(row, plan) {
+  const own = !plan ? [{ title: PLAN_TITLE, verdict: "WAIT", message: "waiting for its plan", command: "" }]
+    : plan.reason ? [{ title: PLAN_TITLE, verdict: "NO_GO", message: `not known: ${plan.message} (${plan.reason})`, command: `twinlog failover plan '${row.flow}'` }] : plan.checks;
+  const stuck = new Set(row.checks.filter((check) => check.verdict === "NO_GO").map((check) => check.title));
+  const better = own.filter((check) => !stuck.has(check.title)), named = new Set(better.map((check) => check.title));
+  return [...row.checks.filter((check) => !named.has(check.title)), ...better];
 }
 
 function sentence(verdict, checks, row, target) {
@@ -114,7 +114,7 @@ function LastMove({ move }) {
 
 function Move({ row }) {
   const plan = usePlan(row.flow), target = row.flow.split("->")[1];
-  const checks = [...row.checks, planCheck(plan, row.flow)];
+  const checks = joinedChecks(row, plan);
   const verdict = WORST.find((each) => checks.some((check) => check.verdict === each));
   return html`<section class=${"card move " + tone(verdict)} aria-label=${`migration of ${row.flow}`}>
     <div class=${"verdict " + tone(verdict)}><${Icon} name=${tone(verdict)}/><div><h2>${flowName(row.flow)} <strong>${shown(verdict)}</strong></h2><p>${sentence(verdict, checks, row, target)}</p></div></div>
