@@ -40,6 +40,7 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.reasons import PartitionReason
+from twinlog_source.topics.former_topics import topics_by_id
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.new_copies import NewCopies, refusal
 from twinlog_source.topics.target_logs import copied_before, held_before
@@ -281,9 +282,10 @@ class CopyModes:
             return
         await self.confirm()
         begins = {copy.partition: copy for copy in copies}
+        moved = await self._moved([rows[partition] for partition in facts], topics)
         for partition, fact in facts.items():
             row, copy = rows[partition], begins[partition]
-            if not fact.preserved:
+            if not fact.preserved and partition not in moved:
                 await self._note_left_behind(row, copy, topics)
             position = row.position
             if copy.common is not None:
@@ -293,7 +295,7 @@ class CopyModes:
                 position = fact.since
             if fact.preserved and (row.stored or partition in self.marks.control.copies):
                 # A new target topic is written from its beginning.
-                await self._note_lost(row, fact, topics[partition.topic])
+                await self._note_lost(row, fact, topics[partition.topic], is_moved=partition in moved)
             if position != row.position:
                 assert position is not None
                 await self.journal.position(partition, position)
@@ -311,10 +313,23 @@ class CopyModes:
             filled_offsets=sum(fact.skip_to - fact.skip_from for fact in facts.values()),
         )
 
-    async def _note_lost(self, row: PartitionRow, fact: CopyFact, topic: ReplicatedTopic) -> None:
-        """Record the loss of what the former target topic had, or was still to get, and the source no longer
-        has."""
-        held_from = held_before(self.marks, self.table, topic, row.partition)
+    async def _moved(self, rows: Collection[PartitionRow], topics: Topics) -> frozenset[TopicPartition]:
+        """The partitions whose former target topic still exists, beside the present one: it has what was
+        copied."""
+        control, former = self.marks.control, {}
+        for row in rows:
+            known = control.copies.get(row.partition) or control.topics.get(row.partition.topic)
+            if known is not None and self.new_copies.has_new_target(row, topics):
+                former[row.partition] = known.target_topic_id
+        there = await topics_by_id(self.new_copies.target) if former else {}
+        return frozenset(partition for partition, topic_id in former.items() if topic_id in there)
+
+    async def _note_lost(
+        self, row: PartitionRow, fact: CopyFact, topic: ReplicatedTopic, *, is_moved: bool
+    ) -> None:
+        """Record the loss of what the former target topic had, unless it still has it, or was still to get,
+        and the source no longer has."""
+        held_from = None if is_moved else held_before(self.marks, self.table, topic, row.partition)
         known = [offset for offset in (held_from, row.position) if offset is not None]
         await self._note_gap(row.partition, min(known, default=fact.since), fact.since)
 

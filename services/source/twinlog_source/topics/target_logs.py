@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from twinlog.clock import Clock
 from twinlog.config import AutoOffsetReset
 from twinlog.errors import KafkaError
@@ -34,11 +36,14 @@ from twinlog_source.partitions.events import (
 )
 from twinlog_source.partitions.rows import PartitionRow, Shortened
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.topics.former_topics import topics_by_id
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
 from twinlog_source.topics.target_marks import is_news, lost_with_topic, recalled
 
 START_LOOK_SECONDS = 2.0
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +84,25 @@ class TargetLogs:
         return {name: topic for name, topic in topics.items() if not self.marks.target_was_recreated(topic)}
 
     async def note_recreated(self, topics: Topics) -> None:
-        """A recreated copy has lost what was copied before: record the gap, and continue.
+        """A recreated copy has lost what was copied before: record the gap, and continue. Nothing is lost if
+        the former topic still exists, because the copy has another name now.
 
         Call it while nothing copies it: only then is it certain how far it was copied.
         """
+        there = await topics_by_id(self.target) if self.was_recreated(topics) else {}
         for topic in topics.values():
             mark = self.marks.control.topics.get(topic.source_topic)
             if mark is None or not topic.target_topic_id or mark.target_topic_id == topic.target_topic_id:
                 continue
-            if self.marks.target_was_recreated(topic):
+            if mark.target_topic_id in there:
+                log.warning(
+                    "copy_has_another_name",
+                    flow=str(self.marks.flow),
+                    topic=topic.source_topic,
+                    target_topic=topic.target_topic,
+                    former_target_topic=there[mark.target_topic_id],
+                )
+            elif self.marks.target_was_recreated(topic):
                 await self._note_lost_copies(topic)
             for partition in self.table.rows:
                 if partition.topic == topic.source_topic:

@@ -121,6 +121,50 @@ async def test_where_a_preserved_copy_began_is_no_end_of_it_once_it_is_translate
     assert (row.target_end, row.losses) == (20, ())
 
 
+@pytest.mark.parametrize("offsets", [TRANSLATED, AUTO])
+@pytest.mark.parametrize("decided", [False, True])
+async def test_a_copy_that_got_another_name_has_lost_nothing(
+    rig: FlowRig, offsets: str, decided: bool
+) -> None:
+    """By another policy it is another topic; the former one still has the records."""
+    await rig.write(rig.source, "t", 20)
+    await rig.write(rig.target, "A.t", 20)
+    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
+    state = await rig.owner(TRANSLATED)
+    if decided:
+        fact = CopyFact(
+            partition=P,
+            preserved=False,
+            since=0,
+            reason="TARGET_DIFFERS",
+            target_topic_id=rig.target.topics["A.t"].topic_id,
+        )
+        await state.journal.record(fact)
+    reported(state, position=20, source_end_offset=20, target_end_offset=20)
+    await rig.source.delete_records({P: 12})
+    await state.leave()
+    rig.target.topics["B.t"] = rig.target.topics["A.t"]
+    rig.target.add_topic("A.t")
+    for _ in range(2):
+        assert ledger(await rig.owner(offsets)) == []
+
+
+async def test_a_preserved_copy_that_got_another_name_has_lost_nothing(rig: FlowRig) -> None:
+    await rig.write(rig.source, "t", 20)
+    await rig.write(rig.target, "A.t", 20)
+    await (await rig.owner(AUTO)).journal.position(P, 20)
+    await rig.source.delete_records({P: 12})
+    await (await rig.owner(AUTO)).leave()
+    rig.target.topics["B.t"] = rig.target.topics["A.t"]
+    rig.target.add_topic("A.t")
+    for _ in range(2):
+        later = await rig.owner(AUTO)
+        row = later.table.rows[P]
+        assert row.copy is not None
+        assert (row.copy.preserved, row.position) == (True, 12)
+        assert ledger(later) == []
+
+
 async def test_what_was_never_copied_before_a_copy_is_made_again_is_a_gap(rig: FlowRig) -> None:
     await rig.write(rig.source, "t", 20)
     await (await rig.owner(AUTO)).journal.position(P, 6)
