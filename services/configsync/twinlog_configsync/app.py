@@ -1,7 +1,10 @@
 """The composition root of the configsync service: one loop per flow, one board, the gRPC service."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+
+from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
@@ -15,7 +18,7 @@ from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
 from twinlog_configsync.clusters.forwarding import forwarded
-from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
+from twinlog_configsync.config import ConfigSyncFlow, configsync_flows, neighbours
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.commands import FlowCommands
 from twinlog_configsync.flow.feeds import Boards
@@ -41,17 +44,19 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         rules=RulesBoard(history_id=context.instance_id, meter=context.meter),
     )
     configured = configsync_flows(context.configuration)
+    around = neighbours(context.configuration)
     acl_flows, quota_flows = (
-        {flow.flow for flow in configured if scope in flow.rules.intervals_seconds}
+        {flow.flow for flow in (*configured, *around) if scope in flow.rules.intervals_seconds}
         for scope in (Scope.ACLS, Scope.QUOTAS)
     )
     claims = DesiredBindings(acl_flows, quota_flows)
+    others = [await _neighbour(context, entry, claims) for entry in around]
     gate = asyncio.Semaphore(_PASSES_AT_A_TIME)
     served: dict[Flow, ServedFlow] = {}
     loops: dict[str, Loop] = {}
     for entry in configured:
         lease = open_lease(context, entry.flow, await context.clusters.get(entry.target_client))
-        flow = await _flow(context, entry, boards, claims, lease, gate)
+        flow = await _flow(context, entry, boards, claims, lease, gate, others)
         served[entry.flow] = flow
         loops[f"owner of {entry.flow}"] = lease.run
         loops[f"flow {entry.flow}"] = lease.guard(flow.sync.run, otherwise=flow.sync.stand_by)
@@ -82,12 +87,9 @@ async def _flow(
     claims: DesiredBindings,
     lease: FlowLease,
     gate: asyncio.Semaphore,
+    others: Sequence[FlowPasses],
 ) -> ServedFlow:
-    journal = Journal(
-        flow=flow.flow,
-        changes=instruments.counter(context.meter, CONFIGSYNC_CHANGES),
-        clock=context.clock,
-    )
+    journal = _journal(context, flow)
     target = await context.clusters.get(flow.target_client)
     passes = FlowPasses(
         flow,
@@ -98,8 +100,35 @@ async def _flow(
         clock=context.clock,
         journal=journal,
         gate=gate,
+        neighbours=[each for each in others if each.flow.target == flow.flow.target],
     )
     backoff = context.backoff(_RETRY_INITIAL_SECONDS, _RETRY_MAX_SECONDS)
     sync = FlowSync(passes, clock=context.clock, backoff=backoff, journal=journal, refusal=lease.refusal)
     commands = FlowCommands(passes, clock=context.clock, wake=sync.wake, owner=lease)
     return ServedFlow(sync=sync, commands=commands)
+
+
+async def _neighbour(context: ServiceContext, flow: ConfigSyncFlow, claims: DesiredBindings) -> FlowPasses:
+    """A flow of another process, whose registry on the shared target is only read."""
+    target = await context.clusters.get(flow.target_client)
+    unread = NoOpMeterProvider().get_meter("twinlog")
+    return FlowPasses(
+        flow,
+        source=target,  # Never asked: this site may not even reach the source.
+        target=target,
+        boards=Boards(
+            topics=TopicBoard(history_id=context.instance_id, meter=unread),
+            rules=RulesBoard(history_id=context.instance_id, meter=unread),
+        ),
+        claims=claims,
+        clock=context.clock,
+        journal=_journal(context, flow),
+    )
+
+
+def _journal(context: ServiceContext, flow: ConfigSyncFlow) -> Journal:
+    return Journal(
+        flow=flow.flow,
+        changes=instruments.counter(context.meter, CONFIGSYNC_CHANGES),
+        clock=context.clock,
+    )

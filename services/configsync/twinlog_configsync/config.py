@@ -9,6 +9,7 @@ from typing import Final
 from twinlog.config import ClientConfig, ConfigSyncSettings, Configuration, FlowConfig
 from twinlog.config.flow.filters import config_property_filter, group_filter
 from twinlog.config.values.live import LIVE_KEYS, live_overrides, require_same_checkpoints
+from twinlog.errors import ConfigError
 from twinlog.filters import PatternList
 from twinlog.loops import refuse_loops
 from twinlog.model import Flow
@@ -55,6 +56,20 @@ def configsync_flows(configuration: Configuration) -> tuple[ConfigSyncFlow, ...]
     """The flows that replicate, sorted by name. Raises ConfigError for a pattern that does not compile."""
     flows = (_configsync_flow(configuration, config) for config in configuration.enabled_flows)
     return tuple(sorted(flows, key=lambda each: each.flow))
+
+
+def neighbours(configuration: Configuration) -> tuple[ConfigSyncFlow, ...]:
+    """The flows of the file that other processes run, into the targets of this one's flows. None if the whole
+    file cannot be read here, because another site has the secrets."""
+    if configuration.base is None:
+        return ()
+    try:
+        whole = configsync_flows(configuration.base.whole_file())
+    except ConfigError:
+        return ()
+    own = {config.flow for config in configuration.enabled_flows}
+    targets = {flow.target for flow in own}
+    return tuple(each for each in whole if each.flow not in own and each.flow.target in targets)
 
 
 def _configsync_flow(configuration: Configuration, config: FlowConfig) -> ConfigSyncFlow:

@@ -60,6 +60,8 @@ class ConfigSyncRig:
     """What flows of one process share: whose turn it is."""
     claims: DesiredBindings | None = None
     """What the flows of the process want, from the next restart on; None: it has no other flow."""
+    neighbours: list[FlowPasses] = field(default_factory=list)
+    """Flows into the same target of other processes."""
     refusal: TwinlogError | None = None
     """Why another process is the flow's owner."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,6 +87,7 @@ class ConfigSyncRig:
             clock=self.clock,
             journal=journal,
             gate=self.gate,
+            neighbours=self.neighbours,
         )
         backoff = Backoff(initial_seconds=1.0, max_seconds=1.0, random=random)
         self.sync = FlowSync(

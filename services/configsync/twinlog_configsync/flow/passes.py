@@ -12,14 +12,13 @@ from twinlog.errors import ConfigError, StateError, TransientKafkaError, Twinlog
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.feeds.rules_record import heeding, rules_noted, rules_told
-from twinlog_configsync.access.acl_plan import wanted_acls
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
-from twinlog_configsync.access.quota_plan import wanted_quotas
 from twinlog_configsync.clusters.apply import Applier
 from twinlog_configsync.clusters.observe import Ask, Observer
 from twinlog_configsync.clusters.store import RegistryStore
 from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.claims import claim_as_stored, claimed
 from twinlog_configsync.flow.counterparts import Counterparts
 from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.model.entry import TopicState
@@ -29,14 +28,11 @@ from twinlog_configsync.model.memory import Memory, recall
 from twinlog_configsync.model.observation import (
     AclObservation,
     Observation,
-    Problem,
-    QuotaObservation,
     TargetCluster,
     World,
 )
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.model.wanted import acl_ids, quota_ids
 from twinlog_configsync.planning.blockers import Blockers
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.flow_status import FlowStatus, after_success
@@ -75,9 +71,11 @@ class FlowPasses:
         clock: Clock,
         journal: Journal,
         gate: asyncio.Semaphore | None = None,
+        neighbours: Sequence["FlowPasses"] = (),
     ) -> None:
         """`gate` limits how many flows of the process do a pass at the same time; None = no limit. A hundred
-        at once would keep the event loop from renewing leases."""
+        at once would keep the event loop from renewing leases. `neighbours` are flows into the same target
+        that another process runs: their registries are read before ACLs and quotas are planned."""
         self._gate = gate or asyncio.Semaphore()
         self.config = flow
         self.source = source
@@ -105,6 +103,7 @@ class FlowPasses:
         self._applier = Applier(target=target, observer=self._observer, clock=clock)
         self._boards = boards
         self._claims = claims
+        self._neighbours = neighbours
         self._clock = clock
         self._journal = journal
         self._blockers = Blockers()
@@ -165,7 +164,17 @@ class FlowPasses:
             await _identify(self.target, self.flow.target)
             await self._load()
             self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
-            self._claim_as_stored()
+            claim_as_stored(self._claims, self.flow, self.memory, scopes=self.rules.intervals_seconds)
+
+    async def claim(self) -> None:
+        """As `follow`, for what the flow wants on its target. While that cannot be read, nothing is removed
+        that it may want."""
+        try:
+            await self.follow()
+        except TwinlogError as error:
+            self._journal.failed(error)
+            self._claims.doubt_acls(self.flow)
+            self._claims.doubt_quotas(self.flow, frozenset())
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -221,10 +230,15 @@ class FlowPasses:
     async def plan(self, world: World, scopes: Collection[Scope]) -> Plan:
         """Plan what there is to do."""
         self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
+        if {Scope.ACLS, Scope.QUOTAS} & {*scopes}:
+            for neighbour in self._neighbours:
+                await neighbour.claim()
         acls: list[Translation] = []
         if isinstance(world.acls, AclObservation):
             acls = await self.translated(world.acls, world.topics)
-        await self._claim(acls, world)
+        self.memory = await asyncio.to_thread(
+            claimed, self._claims, self.flow, self.memory, acls, world, scopes=self.rules.intervals_seconds
+        )
         return await asyncio.to_thread(
             make_plan,
             world,
@@ -251,44 +265,6 @@ class FlowPasses:
             groups=acls.groups | kept,
             fences=self._failover_seen.fences,
         )
-
-    async def _claim(self, acls: Sequence[Translation], world: World) -> None:
-        """Tell other flows into the target what this one wants, also those of other processes: by the
-        registry, in which the pass stores its memory."""
-        wanted, quotas = self.memory.wanted_acls, self.memory.wanted_quotas
-        if isinstance(world.acls, AclObservation):
-            wanted = await asyncio.to_thread(lambda: acl_ids(wanted_acls(acls)))
-            self._claims.claim_acls(self.flow, wanted)
-        elif isinstance(world.acls, Problem) and world.acls.reason == Reason.NO_AUTHORIZER:
-            wanted = frozenset()  # Such a cluster has no ACLs to sync.
-            self._claims.claim_acls(self.flow, wanted)
-        if isinstance(world.quotas, QuotaObservation):
-            quotas = quota_ids(wanted_quotas(world.quotas))
-            self._claims.claim_quotas(self.flow, quotas)
-        # Stored only while somebody may need it.
-        stores_acls = self._claims.shares_acls(self.flow) and self._syncs(Scope.ACLS)
-        stores_quotas = self._claims.shares_quotas(self.flow) and self._syncs(Scope.QUOTAS)
-        self.memory = replace(
-            self.memory,
-            wanted_acls=wanted if stores_acls else None,
-            wanted_quotas=quotas if stores_quotas else None,
-        )
-
-    def _claim_as_stored(self) -> None:
-        """Tell this process's flows what the owner wants. An owner of an earlier release has not stored it;
-        what it made is part of it."""
-        memory = self.memory
-        if self._syncs(Scope.ACLS):
-            if memory.wanted_acls is None:
-                self._claims.doubt_acls(self.flow)
-            else:
-                self._claims.claim_acls(self.flow, memory.wanted_acls)
-        if self._syncs(Scope.QUOTAS):
-            if memory.wanted_quotas is None:
-                made = ((entity, key) for entity, values in memory.made_quotas.items() for key in values)
-                self._claims.doubt_quotas(self.flow, quota_ids(made))
-            else:
-                self._claims.claim_quotas(self.flow, memory.wanted_quotas)
 
     def _may_take_away(self, scopes: Collection[Scope]) -> bool:
         """Whether a pass may delete topics, rights or quotas, or change configs, with which applications work

@@ -7,10 +7,10 @@ import pytest
 
 from twinlog.config import load
 from twinlog.kafka.ports import AclBinding, QuotaEntity
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog_configsync.config import configsync_flows
+from twinlog_configsync.config import configsync_flows, neighbours
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
@@ -91,7 +91,7 @@ class SharedTarget:
         return self.clusters["C"].quotas.get(ALICE, {}).get("producer_byte_rate")
 
 
-@pytest.fixture(params=[1, 2], ids=["one process", "two processes"])
+@pytest.fixture(params=[1, 2, 3], ids=["one process", "two processes", "divided processes"])
 async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> SharedTarget:
     clock = FakeClock()
     clusters = {name: FakeCluster(name, clock=clock, authorizer=True) for name in "ABC"}
@@ -101,11 +101,15 @@ async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> SharedTarget
         clusters[name].set_group("billing")
     here = process(tmp_path, clusters, clock)
     there = here if request.param == 1 else process(tmp_path, clusters, clock)
+    if request.param == 3:
+        for flow, other in ((here["A->C"], here["B->C"]), (there["B->C"], there["A->C"])):
+            flow.neighbours.append(other.passes)
+            flow.restart()
     made = SharedTarget(
         clusters=clusters,
         first=here["A->C"],
         second=there["B->C"],
-        standbys=[] if there is here else [here["B->C"], there["A->C"]],
+        standbys=[here["B->C"], there["A->C"]] if request.param == 2 else [],
     )
     await made.refresh(made.first)
     await made.refresh(made.second)
@@ -149,7 +153,7 @@ async def test_the_other_flow_wants_nothing_that_its_rules_no_longer_sync(shared
     assert shared.rate is None
 
 
-@pytest.mark.parametrize("shared", [2], ids=["two processes"], indirect=True)
+@pytest.mark.parametrize("shared", [2, 3], ids=["two processes", "divided processes"], indirect=True)
 async def test_nothing_is_removed_that_a_flow_of_an_earlier_release_may_want(shared: SharedTarget) -> None:
     """Its owner has not stored what it wants."""
     registry = TopicPartition("mm2-configsync.B.internal", 0)
@@ -220,3 +224,24 @@ async def test_a_source_without_an_authorizer_keeps_no_acl_of_another_flow(
     await both()
     await both()
     assert clusters["C"].acls == set()
+
+
+@pytest.mark.parametrize("shared", [3], ids=["divided processes"], indirect=True)
+async def test_nothing_is_removed_while_the_registry_of_another_process_cannot_be_read(
+    shared: SharedTarget,
+) -> None:
+    registry = TopicPartition("mm2-configsync.B.internal", 0)
+    async with shared.clusters["C"].writer() as writer:
+        await writer.append(registry, key=b'["flow"]', value=b'{"version":99}')
+    shared.clear("A")
+    await shared.refresh(shared.first)
+    assert shared.acls == {BILLING}
+    assert shared.rate == 1000.0
+
+
+def test_a_process_knows_the_flows_of_others_into_its_targets(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(FILE + "C->A.enabled = true\n")
+    here = load(file, environ={}, only_flows=[Flow("A", "C")])
+    assert [str(each.flow) for each in neighbours(here)] == ["B->C"]
+    assert neighbours(load(file, environ={})) == ()
