@@ -73,3 +73,5 @@ class Record:
     value: bytes | None
     headers: Headers = field(default=())
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    producer_id: int = field(default=-1, compare=False)
+    """The producer of its batch; -1 for one that is not idempotent."""

@@ -44,6 +44,7 @@ from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.log.producers import Producers
 from twinlog_source.partitions.events import Proven
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
@@ -170,7 +171,9 @@ async def _driver(
     reading = await context.clusters.get(clients.target_consumer)
     writing = await context.clusters.get(clients.target_producer)
     topic = flow.settings.offset_storage.topic
-    writer = await stack.enter_async_context(writing.writer())
+    writer = await stack.enter_async_context(
+        writing.writer(introduce=lambda producer_id: producers.introduction(producer_id))
+    )
     positions = PositionsLog(
         list_offsets=target.list_offsets,
         reader=await stack.enter_async_context(reading.reader(read_committed=True)),
@@ -190,6 +193,12 @@ async def _driver(
         clock=context.clock,
         retractions=positions.retractions,
     )
+    producers = Producers(
+        journal=journal,
+        control=positions.control,
+        cluster_id=context.clusters.cluster_id,
+        clock=context.clock,
+    )
     session = _session(flow, stack)
     ownership = Ownership(
         flow=flow,
@@ -198,6 +207,7 @@ async def _driver(
         positions=positions,
         journal=journal,
         fence=_fence(flow, positions, session),
+        producers=producers,
         clock=context.clock,
     )
     state = FlowState(

@@ -25,7 +25,14 @@ from twinlog.kafka.groups.descriptions import GroupDescriptionsClient
 from twinlog.kafka.groups.election import KafkaCandidate
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin
-from twinlog.kafka.ports import Candidate, KafkaCluster, ManagedReader, ManagedWriter, never_gone
+from twinlog.kafka.ports import (
+    Candidate,
+    Introduce,
+    KafkaCluster,
+    ManagedReader,
+    ManagedWriter,
+    never_gone,
+)
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.kafka.security.access import ClusterAccess
@@ -108,12 +115,14 @@ class _Cluster(
             timeout_seconds=self._timeout_seconds,
         )
 
-    def writer(self) -> ManagedWriter:
+    def writer(self, *, introduce: Introduce | None = None) -> ManagedWriter:
         """A writer with its own producer."""
         options = aiokafka_producer_options(
             self._properties, alias=self._alias, client_id_suffix=self._suffix, access=self._access
         )
-        return KafkaLogWriter(self._alias, options, timeout_seconds=self._timeout_seconds)
+        return KafkaLogWriter(
+            self._alias, options, timeout_seconds=self._timeout_seconds, introduce=introduce
+        )
 
     def candidate(
         self,

@@ -308,6 +308,10 @@ class LogReader(Protocol):
         ...
 
 
+Introduce = Callable[[int], tuple[TopicPartition, bytes, bytes]]
+"""For the id of a producer: partition, key and value of the record that it appends before all others."""
+
+
 class LogWriter(Protocol):
     """Appends single records, idempotent, acks=all."""
 
@@ -369,7 +373,10 @@ class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, QuotaAdmin, GroupAdmin, Lo
 
     def reader(self, *, read_committed: bool = True) -> "ManagedReader": ...
 
-    def writer(self) -> "ManagedWriter": ...
+    def writer(self, *, introduce: Introduce | None = None) -> "ManagedWriter":
+        """A writer. With `introduce`, its producers introduce themselves: no other record of theirs is sent
+        before that one is acknowledged."""
+        ...
 
     def candidate(
         self,

@@ -111,13 +111,15 @@ def read_records(
                 else TimestampType.CREATE_TIME
             )
             records += (
-                _record(body, kind) for body in open_records(batch, check_crc=check_crcs) if body[0] >= offset
+                _record(body, kind, batch.header.producer_id)
+                for body in open_records(batch, check_crc=check_crcs)
+                if body[0] >= offset
             )
         next_offset = max(next_offset, batch.header.next_offset)
     return records, next_offset
 
 
-def _record(body: tuple[int, int, bytes], timestamp_type: TimestampType) -> Record:
+def _record(body: tuple[int, int, bytes], timestamp_type: TimestampType, producer_id: int) -> Record:
     decoded = decode_record(body)
     return Record(
         offset=decoded.offset,
@@ -126,4 +128,5 @@ def _record(body: tuple[int, int, bytes], timestamp_type: TimestampType) -> Reco
         value=decoded.value,
         headers=tuple((name.decode("utf-8", "surrogateescape"), value) for name, value in decoded.headers),
         timestamp_type=timestamp_type,
+        producer_id=producer_id,
     )

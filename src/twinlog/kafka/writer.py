@@ -19,7 +19,7 @@ from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, OFFSET_UNKNOWN, from_code, from_reason, translate
-from twinlog.kafka.ports import ManagedWriter
+from twinlog.kafka.ports import Introduce, ManagedWriter
 from twinlog.kafka.producers import abandon_producer, close_producer, new_producer
 from twinlog.kafka.protocol.connection import request_timeout_ms
 from twinlog.model import Headers, TopicPartition
@@ -45,11 +45,19 @@ class KafkaLogWriter:
     """Implements `LogWriter` with aiokafka's producer. Several tasks of one event loop may share it; their
     records share batches."""
 
-    def __init__(self, alias: str, options: Mapping[str, Any], *, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        alias: str,
+        options: Mapping[str, Any],
+        *,
+        timeout_seconds: float,
+        introduce: Introduce | None = None,
+    ) -> None:
         """`options` are those of `aiokafka_producer_options`."""
         self._alias = alias
         self._options = {"request_timeout_ms": request_timeout_ms(timeout_seconds), **options}
         self._timeout_seconds = timeout_seconds
+        self._introduce = introduce
         self._generation: _Generation | None = None
         self._opening = asyncio.Lock()
         self._closed = False
@@ -101,13 +109,22 @@ class KafkaLogWriter:
                 producer = new_producer(self._options)
                 try:
                     await producer.start()
-                    self._generation = _Generation(producer)
+                    generation = _Generation(producer)
+                    await self._introduced(generation, doing)
+                    self._generation = generation
                 except KAFKA_CLIENT_ERRORS as error:
                     raise translate(error, doing, alias=self._alias) from error
                 finally:
                     if self._generation is None:
                         abandon_producer(producer)
             return self._generation
+
+    async def _introduced(self, generation: _Generation, doing: str) -> None:
+        if self._introduce is None:
+            return
+        partition, key, value = self._introduce(generation.producer._txn_manager.producer_id)
+        fields: dict[str, Any] = {"key": key, "value": value, "timestamp_ms": None, "headers": []}
+        await self._append(generation, partition, fields, doing)
 
     async def _append(
         self, generation: _Generation, partition: TopicPartition, fields: Mapping[str, Any], doing: str

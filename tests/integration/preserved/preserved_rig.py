@@ -22,6 +22,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec, TopicDescription
 from twinlog.kafka.raw import ProducerIdentity, TransactionCoordinator, fence, list_offsets
 from twinlog.kafka.raw.delete_records import delete_records
+from twinlog.kafka.raw.settings import admit_all
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
@@ -175,6 +176,7 @@ class PreservedRig:
             slot=0,
             clock=SystemClock(),
             ask_driver=go_on,
+            admit=admit_all,
             may_write=lambda: self.has_lease,
         ) as copier:
             copier.assign(self.start())

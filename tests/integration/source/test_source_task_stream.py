@@ -56,6 +56,9 @@ class Host:
     async def reopened(self, epoch: Epoch, slot: Slot) -> Mapping[TopicPartition, int]:
         return {}
 
+    async def store_producer(self, slot: Slot, producer_id: int, transactional_id: str) -> None:
+        """It is stored."""
+
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         """Nothing is kept."""
 

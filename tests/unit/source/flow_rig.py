@@ -11,7 +11,7 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import load
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
-from twinlog.model import TopicPartition
+from twinlog.model import Record, TopicPartition
 from twinlog.service.feeds.client import Received, Restarted
 from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.peers import open_channel
@@ -20,6 +20,8 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.state import FlowState
@@ -28,6 +30,7 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.log.producers import Producers
 from twinlog_source.partitions.events import Reported
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.start_positions import StartPositions
@@ -90,6 +93,23 @@ class FlowRig:
             for _ in range(count):
                 await writer.append(TopicPartition(topic, 0), key=None, value=b"x")
 
+    async def mirror_maker_stores(self, position: int) -> None:
+        """As `store`, by a producer of somebody else."""
+        await self.store(position, producer_id=self.target.new_producer_id())
+
+    async def store(self, position: int, *, producer_id: int, ahead_ms: int = 0) -> None:
+        """A producer stores a position of `P` in the topic of positions, which exists; its clock is ahead."""
+        key = source_offset_key("A", P)
+        number = partition_for_key(key, len(self.target.topics[POSITIONS].logs))
+        stored = Record(
+            offset=-1,
+            timestamp_ms=self.clock.now_ms() + ahead_ms,
+            key=key,
+            value=encode_source_offset(position),
+            producer_id=producer_id,
+        )
+        self.target.topics[POSITIONS].logs[number].append(stored)
+
     async def owner(self, *more: str) -> FlowState:
         """A new process: it has taken the flow over and knows its topics."""
         state = await self.process(*more)
@@ -107,7 +127,9 @@ class FlowRig:
         watch = TopicsWatch(channel, clock=self.clock, backoff=backoff)
         if has_configsync:
             self.say(watch)
-        writer = await self.stack.enter_async_context(self.target.writer())
+        writer = await self.stack.enter_async_context(
+            self.target.writer(introduce=lambda producer_id: producers.introduction(producer_id))
+        )
         positions = PositionsLog(
             list_offsets=self.target.list_offsets,
             reader=await self.stack.enter_async_context(self.target.reader()),
@@ -137,6 +159,12 @@ class FlowRig:
             clock=self.clock,
             retractions=positions.retractions,
         )
+        producers = Producers(
+            journal=journal,
+            control=positions.control,
+            cluster_id=lambda alias: f"cluster {alias}",
+            clock=self.clock,
+        )
         ownership = Ownership(
             flow=flow,
             instance_id=f"owner {self.owners}",
@@ -144,6 +172,7 @@ class FlowRig:
             positions=positions,
             journal=journal,
             fence=fence,
+            producers=producers,
             clock=self.clock,
         )
         return FlowState(

@@ -18,13 +18,11 @@ class FakeTargetProbe:
     """Producer of the last records; that of others is not idempotent."""
     no_writer: KafkaError | None = None
     """Why the target gives no producer identity."""
-    _writers: int = 0
 
     async def new_writer(self) -> WriterFact:
         if self.no_writer is not None:
             raise self.no_writer
-        self._writers += 1
-        return WriterFact(producer_id=1000 + self._writers, producer_epoch=0)
+        return WriterFact(producer_id=self.target.new_producer_id(), producer_epoch=0)
 
     async def producers(
         self, partitions: Collection[TopicPartition]

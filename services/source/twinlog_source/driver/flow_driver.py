@@ -183,6 +183,7 @@ class FlowDriver:
         started, so that a take-over need not wait for it."""
         self.jobs.runner.warm_up()
         while not await wait_or_stop(stop, REPLAN_POLL_SECONDS):
+            self.state.ownership.note_signs()
             self._note_problem(self._why_standing_by())
 
     def _why_standing_by(self) -> TwinlogError | None:
@@ -407,8 +408,8 @@ class FlowDriver:
         return await self.state.plan_is_stale(epoch.partitions)
 
     async def renew_current(self) -> None:
-        """Sign while the next epoch gets ready: the positions of the running epoch count as ours only while
-        we sign. Raises FatalKafkaError (PRODUCER_FENCED)."""
+        """Sign while the next epoch gets ready: an owner that is silent for long counts as gone. Raises
+        FatalKafkaError (PRODUCER_FENCED)."""
         if self.current is not None:
             await self._may_be_away(self.state.renew())
 

@@ -14,6 +14,7 @@ Invariant: of two owners at most one can commit from its start positions on. Tas
 initialised their ids before the fencing are fenced; those that do so later are not started.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,16 +27,14 @@ from twinlog.service.owner.deployments import are_twins, twin_deployment
 from twinlog.service.owner.name import OwnerReason
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.stream.task_settings import every_transactional_id, ids_of_slot
-from twinlog_source.log.facts import ClaimFact, OwnerFact
+from twinlog_source.log.facts import PRESERVED, ClaimFact, OwnerFact
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.log.producers import Producers, foreign_positions, found_producers
 
 RENEW_SECONDS = 20.0
-FOREIGN_AFTER_MS = 60_000
-"""A position that was written this long after the last signature of a killed owner was not written by that
-owner."""
 STALE_OWNER_SECONDS = 60.0
 """An owner that has neither claimed nor signed for this long is gone."""
 AT_REST_AFTER_SECONDS = 900.0
@@ -59,6 +58,7 @@ class Ownership:
     positions: PositionsLog
     journal: Journal
     fence: Fence
+    producers: Producers
     clock: Clock
     _slots: int = 0
     """The most slots that any owner has used."""
@@ -70,6 +70,12 @@ class Ownership:
     is_still_at_rest: bool = False
     """`former_left_at_rest`, and no slot was used since: the next owner finds the copies as this one did."""
     _signed_at: float = 0.0
+    _signs: tuple[ClaimFact | None, OwnerFact | None] = (None, None)
+    """What another owner was last seen to have written."""
+    _signs_since: float = -math.inf
+    """When that was first seen, in monotonic seconds."""
+    _seen_alive_at: float = -math.inf
+    """When another owner was last seen to write something new."""
 
     async def take_over(self, *, displaced: bool) -> None:
         """Become the owner: fence all earlier owners and read the log.
@@ -85,7 +91,7 @@ class Ownership:
         self.positions.partition_count = self.journal.partition_count = count
         if displaced:
             await self._give_way_to_a_living_owner()
-        before = self.positions.control.claim, self.positions.control.former_claim
+        self.note_signs()
         await self.journal.record(
             ClaimFact(instance=self.instance_id, at_ms=self.clock.now_ms(), rules=self.flow.rules)
         )
@@ -100,8 +106,7 @@ class Ownership:
             owner.left_at_rest or self._was_gone_long_ago(owner)
         )
         self.is_still_at_rest = self.former_left_at_rest
-        if not self._has_kept_the_flow(*before):
-            await self._doubt_foreign_positions(owner)
+        await self._doubt_foreign_positions(owner)
         await self.sign()
         log.info(
             "flow_taken_over",
@@ -110,21 +115,25 @@ class Ownership:
             fenced_slots=self._slots,
         )
 
+    def note_signs(self) -> None:
+        """Note whether the owner has written something since the last call. A process that follows the log on
+        standby knows by its own clock how long the owner has been silent."""
+        control, now = self.positions.control, self.clock.monotonic()
+        signs = control.claim, control.owner
+        if signs != self._signs:
+            if self._signs != (None, None):
+                self._seen_alive_at = now
+            self._signs, self._signs_since = signs, now
+
     def _was_gone_long_ago(self, owner: OwnerFact) -> bool:
+        """By the clocks of both processes; and not if this one has seen the other alive since then, because
+        their clocks may differ."""
         claim = self.positions.control.former_claim
         seen_at_ms = max(owner.renewed_at_ms, 0 if claim is None else claim.at_ms)
-        return self.clock.now_ms() - seen_at_ms > AT_REST_AFTER_SECONDS * 1000
-
-    def _has_kept_the_flow(self, claim: ClaimFact | None, former_claim: ClaimFact | None) -> bool:
-        """Whether no other process has claimed the flow since this one signed, given the claims that were
-        known before its new claim. What was written since then is this owner's, however long it could not
-        sign: a transaction of its own may have hung."""
-        control = self.positions.control
-        was_claimed = claim is not None and claim.instance == self.instance_id
-        owner = control.owner
-        # One that left does not know what was written after that.
-        has_signed = owner is not None and owner.instance == self.instance_id and not owner.left_at
-        return was_claimed and has_signed and control.former_claim == former_claim
+        silent_seconds = min(
+            (self.clock.now_ms() - seen_at_ms) / 1000, self.clock.monotonic() - self._seen_alive_at
+        )
+        return silent_seconds > AT_REST_AFTER_SECONDS
 
     def _require_whole_state(self) -> None:
         restoring = self.positions.control.restoring
@@ -140,13 +149,12 @@ class Ownership:
     async def _give_way_to_a_living_owner(self) -> None:
         """Raises StateError (OWNED_ELSEWHERE, TWIN_DEPLOYMENT)."""
         await self.positions.refresh()
-        claim, owner = self.positions.control.claim, self.positions.control.owner
+        claim = self.positions.control.claim
         if claim is None or claim.instance == self.instance_id:
             return
-        # An owner claims before it fences, and signs only once it knows the positions.
-        has_signed = owner is not None and owner.instance == claim.instance
-        seen_at_ms = max(claim.at_ms, owner.renewed_at_ms) if owner and has_signed else claim.at_ms
-        silent_seconds = (self.clock.now_ms() - seen_at_ms) / 1000
+        # By this clock alone: the other's may differ.
+        self.note_signs()
+        silent_seconds = self.clock.monotonic() - self._signs_since
         if silent_seconds < STALE_OWNER_SECONDS:
             if are_twins(self.flow.rules, claim.rules):
                 raise twin_deployment(self.flow.flow, claim.instance)
@@ -178,29 +186,22 @@ class Ownership:
         """MirrorMaker 2 copied meanwhile, or somebody set positions: the facts next to these positions do not
         belong to them."""
         control = self.positions.control
+        foreign = foreign_positions(self.positions, self.producers.target_id)
         for partition in list(control.leader_epochs):
-            if self._is_foreign(partition, owner):
+            if partition in foreign:
                 await self.journal.retract("epochs", partition.topic, partition.partition)
                 control.retract("epochs", partition.topic, partition.partition)
         for partition, copy in list(control.copies.items()):
             is_older = owner is not None and not owner.keeps_offsets
-            if copy.preserved and (is_older or self._is_foreign(partition, owner)):
+            if copy.preserved and (is_older or partition in foreign):
                 # Others may have written to the copy, so it is unknown which of its offsets are the source's.
                 ended = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
                 await self.journal.record(ended)
                 control.record(ended)
-
-    def _is_foreign(self, partition: TopicPartition, owner: OwnerFact | None) -> bool:
-        """Whether the newest position of a partition was written neither by the last owner nor by an earlier
-        one."""
-        if owner is not None and owner.left_at:
-            written_at = self.positions.written_at.get(partition)
-            if written_at is None:
-                return False
-            number, offset = written_at
-            return number >= len(owner.left_at) or offset >= owner.left_at[number]
-        last_ours_ms = 0 if owner is None else owner.renewed_at_ms + FOREIGN_AFTER_MS
-        return self.positions.written_at_ms.get(partition, 0) > last_ours_ms
+        names = found_producers(self.positions, foreign)
+        if control.writer is not None:
+            names[control.writer.producer_id] = PRESERVED
+        await self.producers.store(names)
 
     async def note_slots(self, slots: int) -> None:
         """Record the slots before they are used: the next owner must fence all of them, has to expect writes
@@ -256,22 +257,21 @@ class Ownership:
                 metadata={"flow": str(self.flow.flow), "owner": claim.instance},
             )
 
-    async def sign(self, left_at: tuple[int, ...] = (), *, left_at_rest: bool | None = None) -> None:
+    async def sign(self, *, left_at_rest: bool | None = None) -> None:
         """`left_at_rest`: None = as the previous owner recorded it, as long as no slot was used."""
         self._signed_at = self.clock.monotonic()
         mark = OwnerFact(
             instance=self.instance_id,
             slots=self._slots,
             renewed_at_ms=self.clock.now_ms(),
-            left_at=left_at,
+            names_producers=True,
             left_at_rest=self.is_still_at_rest if left_at_rest is None else left_at_rest,
         )
         await self.journal.record(mark)
 
     async def leave(self, *, at_rest: bool) -> None:
-        """Record the ends of the positions topic, once nothing of this owner will be written there any more:
-        its tasks have ended or are fenced. The next owner recognises foreign positions by that. `at_rest`: no
-        write to preserved copies is in flight either. Raises FatalKafkaError (PRODUCER_FENCED) when another
-        process has claimed the flow."""
+        """Give the flow back once its tasks have ended or are fenced. `at_rest`: no write to preserved copies
+        is in flight either. Raises FatalKafkaError (PRODUCER_FENCED) when another process has claimed the
+        flow."""
         await self.check()
-        await self.sign(left_at=await self.positions.ends(), left_at_rest=at_rest)
+        await self.sign(left_at_rest=at_rest)

@@ -12,6 +12,7 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.log.producers import Producers
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.assignments import TaskOrders
 from twinlog_source.partitions.table import PartitionTable
@@ -51,6 +52,7 @@ def assemble_parts(
     positions: PositionsLog,
     starts: StartPositions,
     journal: Journal,
+    producers: Producers,
     probe: TargetProbe,
     table: PartitionTable,
     withdrawals: Withdrawals,
@@ -82,6 +84,7 @@ def assemble_parts(
         marks=marks,
         journal=journal,
         ledger=ledger,
+        producers=producers,
         probe=probe,
         new_copies=NewCopies(
             rule=flow.offsets,

@@ -83,6 +83,7 @@ class FlowState:
             positions=self.positions,
             starts=self.starts,
             journal=self.journal,
+            producers=self.ownership.producers,
             probe=self.probe,
             table=self.table,
             withdrawals=self.withdrawals,

@@ -11,6 +11,7 @@ from twinlog_source.log.facts import (
     LeaderEpochsFact,
     OwnerFact,
     PauseFact,
+    ProducerFact,
     ProofFact,
     RestoreFact,
     TargetFact,
@@ -47,6 +48,7 @@ class ControlState:
     targets: dict[TopicPartition, TargetFact] = field(default_factory=dict)
     copies: dict[TopicPartition, CopyFact] = field(default_factory=dict)
     writer: WriterFact | None = None
+    producers: dict[int, ProducerFact] = field(default_factory=dict)
     restoring: RestoreFact | None = None
     proofs: dict[TopicPartition, ProofFact] = field(default_factory=dict)
 
@@ -57,6 +59,11 @@ class ControlState:
 
     def is_paused(self, partition: TopicPartition) -> bool:
         return self.pause_of(partition) is not None
+
+    def is_own(self, producer_id: int, cluster_id: str) -> bool:
+        """Whether batches of this producer on the target, which has this cluster id, are the flow's."""
+        known = self.producers.get(producer_id)
+        return known is not None and known.cluster_id == cluster_id
 
     def command_in_force(
         self, kind: str, topic: str | None, partition: int | None
@@ -103,6 +110,8 @@ class ControlState:
                 self.throttles[throttle.topic] = throttle
             case WriterFact() as writer:
                 self.writer = writer
+            case ProducerFact() as producer:
+                self.producers[producer.producer_id] = producer
             case RestoreFact() as restoring:
                 self.restoring = restoring
             case _:

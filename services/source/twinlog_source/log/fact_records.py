@@ -21,6 +21,7 @@ from twinlog_source.log.facts import (
     LeaderEpochsFact,
     OwnerFact,
     PauseFact,
+    ProducerFact,
     ProofFact,
     RestoreFact,
     TargetFact,
@@ -31,7 +32,7 @@ from twinlog_source.log.facts import (
 )
 
 KINDS = frozenset(
-    {"claim", "owner", "topic", "pause", "throttle", "restore", "writer"}
+    {"claim", "owner", "topic", "pause", "throttle", "restore", "writer", "producer"}
     | {"zero", "epochs", "target", "copy", "proof"}
 )
 """The kinds of facts that this release knows."""
@@ -56,6 +57,7 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "slots": fact.slots,
                 "renewed_at_ms": fact.renewed_at_ms,
                 "keeps_offsets": fact.keeps_offsets,
+                "names_producers": fact.names_producers,
                 "left_at": list(fact.left_at),
                 "left_at_rest": fact.left_at_rest,
             }
@@ -80,6 +82,15 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
         case WriterFact():
             key = control_key(source_alias, "writer")
             value = {"id": fact.producer_id, "epoch": fact.producer_epoch}
+        case ProducerFact():
+            key = control_key(source_alias, "producer", producer_id=fact.producer_id)
+            value = {
+                "id": fact.producer_id,
+                "name": fact.name,
+                "cluster_id": fact.cluster_id,
+                "source_cluster_id": fact.source_cluster_id,
+                "at_ms": fact.at_ms,
+            }
         case _:
             return _partition_record(source_alias, fact)
     return key, encode_document(value)
@@ -137,7 +148,11 @@ def partition_key(source_alias: str, kind: str, partition: TopicPartition) -> by
 
 
 def control_key(
-    source_alias: str, kind: str, topic: str | None = None, partition: int | None = None
+    source_alias: str,
+    kind: str,
+    topic: str | None = None,
+    partition: int | None = None,
+    producer_id: int | None = None,
 ) -> bytes:
     """The key of a fact, also for its tombstone."""
     subject: dict[str, JsonValue] = {"cluster": source_alias, "kind": kind}
@@ -145,6 +160,8 @@ def control_key(
         subject["topic"] = topic
     if partition is not None:
         subject["partition"] = partition
+    if producer_id is not None:
+        subject["producer"] = producer_id
     return encode_connect_key(ConnectKey(connector=CONTROL_CONNECTOR, partition=subject))
 
 
@@ -196,6 +213,7 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
                 slots=min(max(slots, 0), MOST_SLOTS),
                 renewed_at_ms=at,
                 keeps_offsets=document.get("keeps_offsets") is True,
+                names_producers=document.get("names_producers") is True,
                 left_at=tuple(ends) if all(type(end) is int for end in ends) else (),
                 left_at_rest=document.get("left_at_rest") is True,
             )
@@ -217,6 +235,20 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
             return RestoreFact(import_id=import_id, at_ms=at)
         case "writer", None, {"id": int(producer_id), "epoch": int(epoch)}:
             return WriterFact(producer_id=producer_id, producer_epoch=epoch)
+        case "producer", None, {
+            "id": int(producer_id),
+            "name": str(name),
+            "cluster_id": str(cluster_id),
+            "source_cluster_id": str(source_cluster_id),
+            "at_ms": int(at),
+        }:
+            return ProducerFact(
+                producer_id=producer_id,
+                name=name,
+                cluster_id=cluster_id,
+                source_cluster_id=source_cluster_id,
+                at_ms=at,
+            )
         case "pause", _, {"by": str(by), "at_ms": int(at)}:
             return PauseFact(topic=topic, partition=partition, by=by, at_ms=at)
         case "throttle", _, {"bytes_per_second": int(limit)}:

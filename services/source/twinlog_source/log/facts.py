@@ -38,9 +38,11 @@ class OwnerFact:
     keeps_offsets: bool = True
     """The owner knows preserved copies. A version that does not know them continues them as translated
     ones."""
+    names_producers: bool = False
+    """The owner recorded the producers of all positions that are its own (`ProducerFact`)."""
     left_at: tuple[int, ...] = ()
-    """Set by a clean stop: the ends of the positions topic by partition number; records behind them are
-    foreign. Empty while the owner copies, and if it was killed."""
+    """Of a release that recorded no producers, set by a clean stop: the ends of the positions topic by
+    partition number; records behind them are foreign."""
     left_at_rest: bool = False
     """The owner has given the flow back, and no write of its tasks to preserved copies is in flight."""
 
@@ -175,6 +177,34 @@ class WriterFact:
     producer_epoch: int
 
 
+PRESERVED = "preserved"
+JOURNAL = "journal"
+FOUND = "found"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerFact:
+    """A producer id whose batches on the target are the flow's own (docs/adr/0015). It is on the log before
+    anything is written with it, and stays there.
+
+    The origin of a batch in a topic of the target, with this producer id: cluster `source_cluster_id`, and on
+    it the topic of the `TopicFact` whose `target_topic_id` is the id of the topic with the batch: `topic_id`,
+    or one of `former_ids` if the source topic was created again meanwhile. Without such a `TopicFact` the
+    batch is in none of the flow's copies.
+    """
+
+    producer_id: int
+    name: str
+    """Who writes with it: a transactional id; empty = a task without transactions; `PRESERVED` = the writer
+    of all preserved copies; `JOURNAL` = a driver or an import of state, which write to the positions topic
+    only; `FOUND` = an owner of a release that recorded no ids."""
+    cluster_id: str
+    """The cluster that gave the id. On another one the same number is somebody else's."""
+    source_cluster_id: str
+    """The cluster that the flow copied from when this was written."""
+    at_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofFact:
     """What continuous verification has proven of a copy; the next owner continues from here."""
@@ -213,6 +243,7 @@ Fact = (
     | TargetFact
     | CopyFact
     | WriterFact
+    | ProducerFact
     | ProofFact
     | RestoreFact
 )

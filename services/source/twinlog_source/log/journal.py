@@ -134,7 +134,7 @@ class Journal:
             raise failures.exceptions[0] from None
 
     async def append(self, key: bytes, value: bytes | None) -> None:
-        number = partition_for_key(key, self.partition_count)
-        await self.writer.append(
-            TopicPartition(self.topic, number), key=key, value=value, timestamp_ms=self.clock.now_ms()
-        )
+        await self.writer.append(self.place_of(key), key=key, value=value, timestamp_ms=self.clock.now_ms())
+
+    def place_of(self, key: bytes) -> TopicPartition:
+        return TopicPartition(self.topic, partition_for_key(key, self.partition_count))

@@ -62,6 +62,8 @@ class PositionsLog:
     """The timestamp of the newest position of each partition, by its writer's clock."""
     written_at: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Where the newest position of each partition is stored: partition number of this topic, and offset."""
+    written_by: dict[TopicPartition, int] = field(default_factory=dict)
+    """The producer id of the newest position of each partition; -1 for a producer that is not idempotent."""
     retractions: Retractions = field(default_factory=Retractions)
     """Records to ignore, because they belong to commands that failed: until another process claims the
     flow."""
@@ -135,12 +137,6 @@ class PositionsLog:
         """Read what is committed now, without waiting for open transactions. Raises as `refresh`."""
         async with self._reading:
             await self._read_up_to(OffsetSpec.LAST_STABLE)
-
-    async def ends(self) -> tuple[int, ...]:
-        """The present ends of the log, by partition number. Raises KafkaError."""
-        partitions = self._partitions()
-        ends = await self.list_offsets(OffsetSpec.LATEST, partitions)
-        return tuple(_known(ends[partition]) for partition in partitions)
 
     def _partitions(self) -> list[TopicPartition]:
         return [TopicPartition(self.topic, number) for number in range(self.partition_count)]
@@ -244,6 +240,7 @@ class PositionsLog:
                 self._take(partition, decode_source_offset(record.value))
                 self.written_at_ms[partition] = record.timestamp_ms
                 self.written_at[partition] = number, record.offset
+                self.written_by[partition] = record.producer_id
             elif (identity := parse_gap_identity(self.source_alias, record.key)) is not None:
                 self._take_gap(identity, record)
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:

@@ -75,7 +75,10 @@ class Filler:
         self._reader = BatchReader(session if reads is None else reads, read_committed=False)
         self._settings = settings
         self._coordinator = TransactionCoordinator(
-            session, transactional_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
+            session,
+            transactional_id,
+            transaction_timeout_seconds=settings.transaction_timeout_seconds,
+            admit=settings.admit,
         )
         self._has_id = bool(transactional_id)
         self._identity: ProducerIdentity | None = None

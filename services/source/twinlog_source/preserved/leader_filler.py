@@ -58,7 +58,10 @@ class LeaderFiller:
         self._settings = settings
         self._known_topic = known_topic
         self._coordinator = TransactionCoordinator(
-            session, marker_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
+            session,
+            marker_id,
+            transaction_timeout_seconds=settings.transaction_timeout_seconds,
+            admit=settings.admit,
         )
         self._is_allowed: bool | None = None
         self._is_withdrawn = False

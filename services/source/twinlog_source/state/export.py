@@ -15,12 +15,12 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.wire.source_offset import CONTROL_CONNECTOR, GAP_CONNECTOR, decode_connect_key
 from twinlog_source.log.control import ControlState
+from twinlog_source.log.fact_records import parse_control
+from twinlog_source.log.facts import CopyFact, LeaderEpochsFact
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.log.producers import foreign_positions
 from twinlog_source.state.clusters import FlowClusters, all_records, newest
 from twinlog_source.state.state_file import CopyLine, FlowState, Header, Role, StateRecord
-
-FOREIGN_AFTER_MS = 60_000
-"""A position that was written this long after its owner last signed is not the owner's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +45,22 @@ class StateExport:
                     metadata={"topic": log.topic},
                 )
             worked_before = await clusters.owners()
-            copies = await self._copies(log)
-            records = [record for role in clusters.topics() for record in await self._records(role)]
+            await log.refresh()
+            foreign = foreign_positions(log, header.target_cluster_id)
+            copies = await self._copies(log, foreign)
+            records = [
+                record
+                for role in clusters.topics()
+                for record in await self._records(role)
+                if role is not Role.POSITIONS or not self._is_about_ours(record, foreign)
+            ]
             is_still = not worked_before and not await clusters.owners()
             lines = [line if is_still else _of_a_running_flow(line, log.control) for line in copies]
         return FlowState(header=header, copies=tuple(lines), records=tuple(records))
 
-    async def _copies(self, log: PositionsLog) -> list[CopyLine]:
-        """The copies of a flow that is not being copied."""
+    async def _copies(self, log: PositionsLog, foreign: Collection[TopicPartition]) -> list[CopyLine]:
+        """The copies of a flow that is not being copied. The end of a copy does not belong to a `foreign`
+        position: MirrorMaker 2 does not store one with each record."""
         positions = dict(await log.refresh())
         names = {topic: self._target_topic(topic) for topic in sorted({each.topic for each in positions})}
         copies = {each: TopicPartition(names[each.topic], each.partition) for each in positions}
@@ -67,7 +75,7 @@ class StateExport:
             copy, control = copies[partition], log.control
             fact, mark = control.copies.get(partition), control.topics.get(partition.topic)
             target_id = target_ids.get(copy.topic, "")
-            end = None if partition in changed or _is_foreign(log, partition) else ends.get(copy)
+            end = None if partition in changed or partition in foreign else ends.get(copy)
             preserved = fact is not None and fact.preserved and fact.target_topic_id == target_id
             pair = (position, position) if preserved else (position, end)
             line = CopyLine(
@@ -102,6 +110,15 @@ class StateExport:
             StateRecord(role=role, key=record.key, value=record.value, timestamp_ms=record.timestamp_ms)
             for record in found
         ]
+
+    def _is_about_ours(self, record: StateRecord, foreign: Collection[TopicPartition]) -> bool:
+        """Whether it belongs to a position of the flow, and the newest position is foreign."""
+        found = parse_control(self.clusters.flow.flow.source, record.key, record.value)
+        match None if found is None else found.fact:
+            case LeaderEpochsFact(partition=partition) | CopyFact(partition=partition, preserved=True):
+                return partition in foreign
+            case _:
+                return False
 
     def _is_ours(self, key: bytes | None) -> bool:
         flow = self.clusters.flow
@@ -139,12 +156,6 @@ def _of_a_running_flow(line: CopyLine, control: ControlState) -> CopyLine:
         anchor_end=anchor[1],
         target_end=None,
     )
-
-
-def _is_foreign(log: PositionsLog, partition: TopicPartition) -> bool:
-    """MirrorMaker 2 stored the position, which it does not do with each record."""
-    owner = log.control.owner
-    return owner is None or log.written_at_ms.get(partition, 0) > owner.renewed_at_ms + FOREIGN_AFTER_MS
 
 
 async def settled_ends(

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
-from twinlog.kafka.ports import LogWriter
+from twinlog.kafka.ports import Introduce, LogWriter
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import HostedTopic
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog_source.log.fact_records import control_key, fact_record
-from twinlog_source.log.facts import ClaimFact, RestoreFact
+from twinlog_source.log.facts import JOURNAL, ClaimFact, ProducerFact, RestoreFact
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.state.clusters import FlowClusters, all_records, partition_count, require_stopped
 from twinlog_source.state.state_file import Role, StateRecord
@@ -81,7 +81,8 @@ class RestoreWriter:
         there = {(each.key, each.value) async for each in all_records(cluster, plan.topic.topic)}
         missing = [each for each in plan.records if (each.key, each.value) not in there]
         count = await partition_count(cluster, plan.topic.topic)
-        async with cluster.writer() as writer:
+        introduce = await self._introduction(count) if plan.role is Role.POSITIONS else None
+        async with cluster.writer(introduce=introduce) as writer:
             for start in range(0, len(missing), _IN_FLIGHT):
                 try:
                     async with asyncio.TaskGroup() as group:
@@ -92,6 +93,25 @@ class RestoreWriter:
                             )
                 except* KafkaError as failures:
                     raise _first(failures) from None
+
+    async def _introduction(self, count: int) -> Introduce:
+        """The restored positions are the flow's own."""
+        clusters = self.clusters
+        alias, topic = clusters.flow.flow.source, clusters.topics()[Role.POSITIONS].topic
+        source_id, target_id = await clusters.source.cluster_id(), await clusters.target.cluster_id()
+
+        def introduce(producer_id: int) -> tuple[TopicPartition, bytes, bytes]:
+            fact = ProducerFact(
+                producer_id=producer_id,
+                name=JOURNAL,
+                cluster_id=target_id,
+                source_cluster_id=source_id,
+                at_ms=clusters.clock.now_ms(),
+            )
+            key, value = fact_record(alias, fact)
+            return TopicPartition(topic, partition_for_key(key, count)), key, value
+
+        return introduce
 
     async def _write_facts(self, pairs: Iterable[tuple[bytes, bytes | None]]) -> None:
         topic = self.clusters.topics()[Role.POSITIONS].topic

@@ -4,6 +4,7 @@ initialises before it reports Prepared."""
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from twinlog.batches import CopyPolicy
 from twinlog.clock import Clock
@@ -20,6 +21,7 @@ from twinlog.kafka.raw import (
     prepare_to_produce,
 )
 from twinlog.kafka.raw.delete_records import delete_records
+from twinlog.kafka.raw.settings import Admit
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.partitions.reports import ForeignWrite
@@ -61,9 +63,11 @@ async def open_copier(
     slot: int,
     clock: Clock,
     ask_driver: Callable[[], Awaitable[Mapping[TopicPartition, int]]],
+    admit: Admit,
     may_write: Callable[[], bool],
 ) -> AsyncIterator[Copier]:
-    """Open a task's clients; its transactional ids are initialised (and so fenced) before this yields.
+    """Open a task's clients; its transactional ids are initialised (and so fenced) before this yields. Each
+    producer id with which the task writes is admitted before.
 
     Raises KafkaError when the target cannot be reached or refuses. Everything is closed on exit.
     """
@@ -78,7 +82,7 @@ async def open_copier(
 
         source = session("source_consumer", flow.source)
         target = session("data_producer", flow.target)
-        settings = producer_settings(properties["data_producer"], alias=flow.target)
+        settings = replace(producer_settings(properties["data_producer"], alias=flow.target), admit=admit)
         on_source = setup.offset_syncs_on_source
         syncs_role = "source_producer" if on_source else "target_producer"
         syncs_host = flow.source if on_source else flow.target

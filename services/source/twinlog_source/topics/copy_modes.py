@@ -16,10 +16,11 @@ from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog_source.log.facts import CopyFact
+from twinlog_source.log.facts import PRESERVED, CopyFact
 from twinlog_source.log.gaps import lost_with_target
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
+from twinlog_source.log.producers import Producers
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import (
     CommonLog,
@@ -61,6 +62,7 @@ class CopyModes:
     marks: TopicFacts
     journal: Journal
     ledger: Ledger
+    producers: Producers
     probe: TargetProbe
     new_copies: NewCopies
     confirm: Callable[[], Awaitable[None]]
@@ -247,6 +249,7 @@ class CopyModes:
             if error.retriable:
                 raise
             return refusal(error)
+        await self.producers.store({writer.producer_id: PRESERVED})
         await self.journal.record(writer)
         self.marks.control.record(writer)
         return None

@@ -1,6 +1,16 @@
 """The settings of a producer."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+Admit = Callable[[int, str], Awaitable[None]]
+"""Awaited with each new producer id and its transactional id ("" = none), before anything is written with it.
+Bounds its own wait; raises KafkaError."""
+
+
+async def admit_all(_producer_id: int, _transactional_id: str) -> None:
+    """No producer id needs to be known before it is used."""
+
 
 TIMER_MARGIN_SECONDS = 0.001
 """A timer may fire slightly early, when there is nothing to send yet."""
@@ -27,6 +37,8 @@ class ProducerSettings:
     """Before the second attempt; doubles up to 32 times."""
     max_request_bytes: int = 4 << 20
     """The intended size of a request; a larger batch is still sent, alone."""
+    admit: Admit = admit_all
+    """Who has to know the producer's id before it is used."""
     max_in_flight: int = 5
     """Requests per broker and, in transactions, batches per partition; with more than 5 a broker could not
     keep the order. Without transactions a partition's batches are sent one by one."""

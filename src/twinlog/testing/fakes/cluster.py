@@ -16,7 +16,7 @@ several owners, one after the other or together.
 
 from collections.abc import Callable
 
-from twinlog.kafka.ports import KafkaCluster, ManagedReader, ManagedWriter
+from twinlog.kafka.ports import Introduce, KafkaCluster, ManagedReader, ManagedWriter
 from twinlog.testing.fakes.cluster_elections import FakeElections
 from twinlog.testing.fakes.cluster_groups import FakeAclAdmin, FakeGroupAdmin
 from twinlog.testing.fakes.cluster_hooks import Call, Hook
@@ -52,8 +52,8 @@ class FakeCluster(
     def reader(self, *, read_committed: bool = True) -> ManagedReader:
         return FakeReader(self, read_committed=read_committed)
 
-    def writer(self) -> ManagedWriter:
-        return FakeWriter(self)
+    def writer(self, *, introduce: Introduce | None = None) -> ManagedWriter:
+        return FakeWriter(self, introduce)
 
     def intercept(self, operation: str, hook: Hook, *, after: bool = False) -> Callable[[], None]:
         """Call `hook` before (or after) every call of a port's method, e.g. "append" or "create_topics".

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from itertools import count
 from typing import TYPE_CHECKING
 
 from twinlog.clock import Clock, SystemClock
@@ -49,6 +50,10 @@ class FakeClusterBase:
         self._broker_configs = dict(broker_configs or {})
         self._authorizer = authorizer
         self._change: asyncio.Future[None] | None = None
+        self._producers = count(1_000)
+
+    def new_producer_id(self) -> int:
+        return next(self._producers)
 
     def log(self, partition: TopicPartition, doing: str) -> FakeLog:
         """A partition's log. Raises FatalKafkaError TOPIC_UNKNOWN."""

@@ -5,7 +5,7 @@ import asyncio
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.ports import FetchedRecords, ManagedReader, ManagedWriter
+from twinlog.kafka.ports import FetchedRecords, Introduce, ManagedReader, ManagedWriter
 from twinlog.model import Headers, Record, TimestampType, TopicPartition
 from twinlog.testing.fakes.cluster_base import FakeClusterBase
 from twinlog.testing.fakes.cluster_hooks import Hooks, operation
@@ -57,8 +57,10 @@ class FakeReader:
 class FakeWriter:
     """`LogWriter` on a fake cluster."""
 
-    def __init__(self, cluster: FakeClusterBase) -> None:
+    def __init__(self, cluster: FakeClusterBase, introduce: Introduce | None = None) -> None:
         self._cluster = cluster
+        self._introduce = introduce
+        self._producer_id = cluster.new_producer_id()
         self._closed = False
 
     @property
@@ -83,12 +85,20 @@ class FakeWriter:
     ) -> int:
         if self._closed:
             raise StateError("the writer is closed", reason="CLIENT_CLOSED")
+        introduce, self._introduce = self._introduce, None
+        if introduce is not None:
+            first, first_key, first_value = introduce(self._producer_id)
+            try:
+                await self.append(first, key=first_key, value=first_value)
+            except BaseException:
+                self._introduce = introduce
+                raise
         doing = f"append to {partition}"
         cluster = self._cluster
         log = cluster.log(partition, doing)
         topic = cluster.topics[partition.topic]
         now_ms = cluster.clock.now_ms()
-        record = _stamped(topic, key, value, timestamp_ms, headers, now_ms)
+        record = _stamped(topic, key, value, timestamp_ms, headers, now_ms, self._producer_id)
         problem = _problem(topic, record, now_ms, doing, cluster.alias)
         if problem is not None:
             raise problem
@@ -104,12 +114,19 @@ def _stamped(
     timestamp_ms: int | None,
     headers: Headers,
     now_ms: int,
+    producer_id: int,
 ) -> Record:
     kind = TimestampType(topic.config("message.timestamp.type"))
     if timestamp_ms is None or kind is TimestampType.LOG_APPEND_TIME:
         timestamp_ms = now_ms
     return Record(
-        offset=-1, timestamp_ms=timestamp_ms, key=key, value=value, headers=headers, timestamp_type=kind
+        offset=-1,
+        timestamp_ms=timestamp_ms,
+        key=key,
+        value=value,
+        headers=headers,
+        timestamp_type=kind,
+        producer_id=producer_id,
     )
 
 

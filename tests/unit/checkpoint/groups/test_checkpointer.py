@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from twinlog.errors import ConfigError, KafkaError, TwinlogError
-from twinlog.kafka.ports import ManagedWriter
+from twinlog.kafka.ports import Introduce, ManagedWriter
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import FakeCluster
@@ -251,7 +251,7 @@ async def test_a_writer_that_cannot_be_opened_is_told_and_opened_later(flow: Che
     class RenewedStore(FakeCluster):
         refusals = 1
 
-        def writer(self) -> ManagedWriter:
+        def writer(self, *, introduce: Introduce | None = None) -> ManagedWriter:
             if self.refusals:
                 self.refusals -= 1
                 raise ConfigError("ssl.keystore.location: it holds no private key")

@@ -19,7 +19,7 @@ from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
 from twinlog_source.driver.epoch_jobs import PREPARE_TIMEOUT_SECONDS, EpochJobs
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.instruments import FlowInstruments
-from twinlog_source.driver.ownership import FOREIGN_AFTER_MS
+from twinlog_source.driver.ownership import STALE_OWNER_SECONDS
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.task_commands import Start
 from twinlog_source.log.fact_records import parse_control
@@ -42,8 +42,8 @@ class Tasks:
     debt: LimitDebt = NO_DEBT
     """What each of them has read beyond its limits."""
     epochs: dict[int, Epoch] = field(default_factory=dict)
-    left_when_ended: dict[int, bool] = field(default_factory=dict)
-    """By epoch: whether the owner had left before the task ended."""
+    ended_at_ms: dict[int, int] = field(default_factory=dict)
+    """By epoch: when its task ended."""
 
     def warm_up(self) -> None:
         """It is warm."""
@@ -61,7 +61,7 @@ class Tasks:
             epoch.move(slot, SlotState.PREPARED)
         await epoch.over.wait()
         await pause(self.ends_after_seconds)
-        self.left_when_ended[epoch.number] = bool(owner_marks(self.rig)[-1].left_at)
+        self.ended_at_ms[epoch.number] = self.rig.clock.now_ms()
         slot.final = LastWords(reason=EndReason.END_OF_EPOCH, debt=self.debt)
         epoch.move(slot, SlotState.FINISHED)
 
@@ -118,25 +118,24 @@ async def driven(rig: FlowRig, tasks: Tasks) -> AsyncIterator[tuple[FlowDriver, 
 async def test_an_owner_that_is_stopped_in_a_hand_over_leaves_once_the_old_tasks_have_ended(
     rig: FlowRig,
 ) -> None:
-    """What they still store would be taken for somebody else's."""
+    """What they still write is not at rest."""
     tasks = Tasks(rig, ends_after_seconds=5.0)
     async with driven(rig, tasks) as (_, stop):
         first = await eventually(lambda: tasks.epochs.get(1))
         await first.over.wait()
         assert first.ending == EndReason.EPOCH_OVER
         stop.set()
-    assert tasks.left_when_ended[1] is False
-    assert owner_marks(rig)[-1].left_at, "it left then"
+    assert owner_marks(rig)[-1].renewed_at_ms >= tasks.ended_at_ms[1], "it left then"
 
 
 async def test_an_owner_signs_while_its_next_epoch_does_not_get_ready(rig: FlowRig) -> None:
-    """The present one copies: were it killed, positions that it stored long after would not be its own."""
+    """The present one copies: another process must not take it for gone."""
     async with driven(rig, Tasks(rig, never_ready_from=2)):
         await pause(EPOCH_SECONDS + 3 * PREPARE_TIMEOUT_SECONDS)
     times = [mark.renewed_at_ms for mark in owner_marks(rig)]
     assert len(times) > 5
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert max(gaps) < FOREIGN_AFTER_MS
+    assert max(gaps) < STALE_OWNER_SECONDS * 1000
 
 
 async def test_a_replacement_task_is_not_started_before_it_is_prepared(

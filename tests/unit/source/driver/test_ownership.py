@@ -234,7 +234,7 @@ async def test_an_owner_that_had_nothing_to_copy_for_long_signs_before_it_copies
 
 
 async def test_an_owner_signs_although_the_ends_of_its_copies_cannot_be_asked_for(rig: FlowRig) -> None:
-    """Positions that are written long after the last mark would be taken for others'."""
+    """An owner that is silent for long counts as gone."""
     await rig.write(rig.target, "A.t", 5)
     state = await rig.owner(TRANSLATED)
     await state.journal.position(P, 5)
@@ -277,6 +277,8 @@ async def test_of_two_owners_at_most_one_can_commit_from_its_start_positions_on(
         await second.take_over(displaced=False)
     assert late.value.reason == "PRODUCER_FENCED"
     await third.confirm()
+    with pytest.raises(StateError):
+        await first.take_over(displaced=True)
     rig.clock.advance(61)
     await first.take_over(displaced=True)
     await first.confirm()
@@ -327,13 +329,7 @@ async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(ri
     await first.journal.record(LeaderEpochsFact(partition=P, epochs=(EpochStart(3, 0),)))
     assert (await rig.owner()).table.rows[P].leader_epochs == (EpochStart(3, 0),)
     rig.clock.advance(600)
-    key = source_offset_key("A", P)
-    count = len(rig.target.topics[POSITIONS].logs)
-    async with rig.target.writer() as mirror_maker:
-        at = TopicPartition(POSITIONS, partition_for_key(key, count))
-        await mirror_maker.append(
-            at, key=key, value=encode_source_offset(50), timestamp_ms=rig.clock.now_ms()
-        )
+    await rig.mirror_maker_stores(50)
     for _ in range(2):
         state = await rig.owner()
         assert (state.table.rows[P].position, state.table.rows[P].leader_epochs) == (50, ())

@@ -16,6 +16,7 @@ from twinlog_source.log.facts import (
     LeaderEpochsFact,
     OwnerFact,
     PauseFact,
+    ProducerFact,
     ProofFact,
     RestoreFact,
     TargetFact,
@@ -38,6 +39,7 @@ ONE_OF_EACH: tuple[Fact, ...] = (
     TargetFact(partition=P, topic_id="id", end_offset=1, position=1),
     CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="id"),
     WriterFact(producer_id=1, producer_epoch=1),
+    ProducerFact(producer_id=1, name="id", cluster_id="B", source_cluster_id="A", at_ms=1),
     ProofFact(partition=P, verdict="EQUAL", proven_until=1, proven_at_ms=1, checked_at_ms=1),
     RestoreFact(import_id="id", at_ms=1),
 )

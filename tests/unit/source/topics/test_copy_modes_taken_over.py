@@ -5,7 +5,6 @@ import pytest
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.errors import from_code
 from twinlog.testing.fakes.cluster_hooks import Call
-from twinlog_source.driver.ownership import FOREIGN_AFTER_MS
 from twinlog_source.log.facts import CopyFact, OwnerFact
 from twinlog_source.partitions.events import Assigned, TopicsChosen
 from twinlog_source.partitions.reports import PartitionReport
@@ -168,10 +167,7 @@ async def test_what_a_task_has_put_on_the_log_is_not_written_over(rig: FlowRig) 
 
 async def test_a_doubt_that_could_not_be_put_on_the_log_is_raised_again(rig: FlowRig) -> None:
     await rig.owner(AUTO)
-    rig.clock.advance(FOREIGN_AFTER_MS / 1000 + 1)
-    stranger = await rig.process(AUTO)
-    stranger.journal.partition_count = 25
-    await stranger.journal.position(P, 8)
+    await rig.mirror_maker_stores(8)
     state = await rig.process(AUTO)
 
     def refuse(call: Call) -> None:
@@ -188,31 +184,11 @@ async def test_a_doubt_that_could_not_be_put_on_the_log_is_raised_again(rig: Flo
 
 
 async def test_a_copy_that_others_may_have_written_is_translated(rig: FlowRig) -> None:
-    """MirrorMaker 2 stored a position long after our last owner: what it wrote has offsets of its own."""
+    """MirrorMaker 2 stored a position: what it wrote has offsets of its own."""
     await rig.owner(AUTO)
-    rig.clock.advance(FOREIGN_AFTER_MS / 1000 + 1)
-    stranger = await rig.process(AUTO)
-    stranger.journal.partition_count = 25
-    await stranger.journal.position(P, 8)
+    await rig.mirror_maker_stores(8)
     state = await rig.owner(AUTO)
     assert kind(state) == (False, 0, "POSITION_STORED", 0, 0)
-    assert state.table.rows[P].position == 8
-
-
-@pytest.mark.parametrize("is_others_meanwhile", [False, True])
-async def test_an_owner_that_could_not_sign_for_long_does_not_take_its_positions_for_foreign(
-    rig: FlowRig, is_others_meanwhile: bool
-) -> None:
-    """A transaction hung on the positions topic; taking the flow over again is what ends it."""
-    state = await rig.owner(AUTO)
-    if is_others_meanwhile:
-        await rig.owner(AUTO)
-    rig.clock.advance(FOREIGN_AFTER_MS / 1000 + 1)
-    await state.journal.position(P, 8)
-    await state.take_over(displaced=False)
-    await state.refresh(owned=frozenset())
-    expected = (False, 0, "POSITION_STORED", 0, 0) if is_others_meanwhile else (True, 0, "", 0, 0)
-    assert kind(state) == expected
     assert state.table.rows[P].position == 8
 
 
@@ -220,9 +196,7 @@ async def test_an_owner_that_left_does_not_take_what_was_written_since_for_its_o
     state = await rig.owner(AUTO)
     await state.journal.position(P, 4)
     await state.leave()
-    stranger = await rig.process(AUTO)
-    stranger.journal.partition_count = 25
-    await stranger.journal.position(P, 8)
+    await rig.mirror_maker_stores(8)
     await state.take_over(displaced=False)
     await state.refresh(owned=frozenset())
     assert kind(state) == (False, 0, "POSITION_STORED", 0, 0)
@@ -238,24 +212,10 @@ async def test_a_position_behind_those_of_an_owner_that_stopped_in_order_is_know
     assert kind(await rig.owner(AUTO)) == (True, 0, "", 0, 0)
     second = await rig.owner(AUTO)
     await second.leave()
-    stranger = await rig.process(AUTO)
-    stranger.journal.partition_count = 25
-    await stranger.journal.position(P, 8)
+    await rig.mirror_maker_stores(8)
     state = await rig.owner(AUTO)
     assert kind(state) == (False, 0, "POSITION_STORED", 0, 0)
     assert state.table.rows[P].position == 8
-
-
-async def test_positions_of_a_cleanly_stopped_owner_are_trusted_despite_clock_skew(
-    rig: FlowRig,
-) -> None:
-    first = await rig.owner(AUTO)
-    now_ms = rig.clock.now_ms()
-    rig.clock.set_wall_clock(now_ms + 10 * FOREIGN_AFTER_MS)
-    await first.journal.position(P, 4)
-    rig.clock.set_wall_clock(now_ms)
-    await first.leave()
-    assert kind(await rig.owner(AUTO)) == (True, 0, "", 0, 0)
 
 
 async def test_who_was_displaced_does_not_say_where_it_left(rig: FlowRig) -> None:

@@ -31,6 +31,16 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerStored:
+    """The answer for a producer id that the task has got."""
+
+    producer_id: int
+    reason: str = ""
+    """Why it could not be stored; empty = it is."""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """Copy no faster than this."""
 
@@ -42,4 +52,4 @@ class End:
     reason: str
 
 
-TaskCommand = Start | Resume | SetPaused | Limit | Reposition | WithdrawReposition | End
+TaskCommand = Start | Resume | ProducerStored | SetPaused | Limit | Reposition | WithdrawReposition | End

@@ -69,6 +69,13 @@ class TaskHost:
         known = self.state.positions.known()
         return {partition: known[partition] for partition in slot.partitions if partition in known}
 
+    async def store_producer(self, slot: Slot, producer_id: int, transactional_id: str) -> None:
+        # Also for a task that copies no more: whoever uses the id, its batches are the flow's.
+        try:
+            await self.state.ownership.producers.store({producer_id: transactional_id})
+        finally:
+            slot.heard_at = self.clock.monotonic()
+
     def _require_right(self, epoch: Epoch) -> None:
         self.state.ownership.require_claim()
         if epoch.ending:

@@ -14,6 +14,7 @@ from twinlog.service.api_values import partition_message
 from twinlog_source.driver.stream.task_commands import (
     End,
     Limit,
+    ProducerStored,
     Resume,
     Start,
     TaskCommand,
@@ -149,6 +150,11 @@ def command_message(command: TaskCommand) -> pb.WorkerCommand:
             return pb.WorkerCommand(
                 resume=pb.Resume(reason=command.reason, message=command.message, positions=positions)
             )
+        case ProducerStored():
+            stored = pb.ProducerStored(
+                producer_id=command.producer_id, reason=command.reason, message=command.message
+            )
+            return pb.WorkerCommand(producer_stored=stored)
         case SetPaused():
             named = map(partition_message, command.partitions)
             return pb.WorkerCommand(set_paused=pb.SetPaused(partitions=named, paused=command.paused))

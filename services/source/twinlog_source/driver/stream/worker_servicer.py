@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -16,7 +17,7 @@ from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
 from twinlog_source.driver.stream.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
-from twinlog_source.driver.stream.task_commands import Resume, Start
+from twinlog_source.driver.stream.task_commands import ProducerStored, Resume, Start
 from twinlog_source.driver.stream.worker_messages import command_message, debt_of, task_report
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.reasons import EndReason
@@ -46,6 +47,10 @@ class WorkerHost(Protocol):
     async def reopened(self, epoch: Epoch, slot: Slot) -> Mapping[TopicPartition, int]:
         """A running task has initialised its ids again: read the positions of its partitions. Raises
         TwinlogError when it must not continue."""
+        ...
+
+    async def store_producer(self, slot: Slot, producer_id: int, transactional_id: str) -> None:
+        """A task is about to write with a producer id. Raises TwinlogError when it must not."""
         ...
 
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None: ...
@@ -175,6 +180,8 @@ class _Conversation:
             match report.WhichOneof("report"):
                 case "prepared" | "reopened" as asked:
                     await self._answered(self._prepared if asked == "prepared" else self._reopened)
+                case "new_producer":
+                    await self._answered(partial(self._new_producer, report.new_producer))
                 case "partitions":
                     self._host.observe(epoch, slot, task_report(report.partitions))
                     reports += 1
@@ -205,6 +212,16 @@ class _Conversation:
             answer = Resume(positions=await self._host.reopened(self._epoch, self._slot))
         except TwinlogError as error:
             answer = Resume(reason=error.reason, message=str(error))
+        if self._is_served:
+            self._slot.tell(answer)
+
+    async def _new_producer(self, told: pb.NewProducer) -> None:
+        producer_id = told.producer_id
+        answer = ProducerStored(producer_id=producer_id)
+        try:
+            await self._host.store_producer(self._slot, producer_id, told.transactional_id)
+        except TwinlogError as error:
+            answer = ProducerStored(producer_id=producer_id, reason=error.reason, message=str(error))
         if self._is_served:
             self._slot.tell(answer)
 

@@ -88,6 +88,8 @@ class TaskConnection:
     _start: "asyncio.Future[pb.Start] | None" = None
     _resume: "asyncio.Future[pb.Resume] | None" = None
     """The answer for a task that has initialised its ids again."""
+    _unstored: dict[int, "asyncio.Future[pb.ProducerStored]"] = field(default_factory=dict)
+    """The producer ids that the driver is asked to store, with its answers."""
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """gRPC takes one message at a time."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -177,6 +179,10 @@ class TaskConnection:
                 self._answer(pb.Resume(reason=EndReason.EPOCH_OVER, message="the epoch was told to end"))
             case "resume":
                 self._answer(command.resume)
+            case "producer_stored":
+                asked = self._unstored.pop(command.producer_stored.producer_id, None)
+                if asked is not None and not asked.done():
+                    asked.set_result(command.producer_stored)
             case "set_paused" if self._copier is not None:
                 self._copier.set_paused(pause_of(command.set_paused))
             case "set_throttle" if self._copier is not None:
@@ -205,10 +211,11 @@ class TaskConnection:
                 slot=self.slot,
                 clock=self.clock,
                 ask_driver=lambda: self._ask_driver(stream),
+                admit=lambda producer_id, name: self._admit(stream, producer_id, name),
                 may_write=self._may_write,
             ) as copier:
                 self._copier = copier
-                await stream.write(pb.WorkerReport(prepared=pb.Prepared()))
+                await self._write(stream, pb.WorkerReport(prepared=pb.Prepared()))
                 assert self._start is not None
                 report_seconds = max(SHORTEST_REPORT_SECONDS, setup.report_seconds)
                 await self._copy(stream, copier, await self._start, report_seconds)
@@ -230,15 +237,27 @@ class TaskConnection:
         self._resume = asyncio.get_running_loop().create_future()
         if self._stop.is_set():
             raise TransientKafkaError("the epoch was told to end", reason=EndReason.EPOCH_OVER)
-        try:
-            await self._write(stream, pb.WorkerReport(reopened=pb.Reopened()))
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise TransientKafkaError("the control stream broke", reason=EndReason.LEASE_LOST) from error
+        await self._ask(stream, pb.WorkerReport(reopened=pb.Reopened()))
         answer = await self._resume
         if answer.reason:
             kind = FatalKafkaError if answer.reason == FENCED else TransientKafkaError
             raise kind(answer.message, reason=answer.reason)
         return positions_of(answer)
+
+    async def _admit(self, stream: Any, producer_id: int, transactional_id: str) -> None:
+        """Have the driver store a producer id; the lease bounds the wait. Raises KafkaError if it cannot."""
+        stored = self._unstored[producer_id] = asyncio.get_running_loop().create_future()
+        told = pb.NewProducer(producer_id=producer_id, transactional_id=transactional_id)
+        await self._ask(stream, pb.WorkerReport(new_producer=told))
+        answer = await stored
+        if answer.reason:
+            raise TransientKafkaError(answer.message, reason=answer.reason)
+
+    async def _ask(self, stream: Any, question: pb.WorkerReport) -> None:
+        try:
+            await self._write(stream, question)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            raise TransientKafkaError("the control stream broke", reason=EndReason.LEASE_LOST) from error
 
     def _may_write(self) -> bool:
         return self._lease is not None and self._lease.holds(self.clock.monotonic())

@@ -33,6 +33,7 @@ class WorkerReport(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
     REOPENED_FIELD_NUMBER: _builtins.int
+    NEW_PRODUCER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """First message of the stream."""
@@ -53,6 +54,10 @@ class WorkerReport(_message.Message):
     def reopened(self) -> Global___Reopened:
         """After a failed round its ids are initialised again; it continues only when the driver says Resume."""
 
+    @_builtins.property
+    def new_producer(self) -> Global___NewProducer:
+        """A producer id that the task is about to use; it waits for ProducerStored."""
+
     def __init__(
         self,
         *,
@@ -61,12 +66,13 @@ class WorkerReport(_message.Message):
         partitions: Global___PartitionReports | None = ...,
         finished: Global___Finished | None = ...,
         reopened: Global___Reopened | None = ...,
+        new_producer: Global___NewProducer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "new_producer", b"new_producer", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["hello", "prepared", "partitions", "finished", "reopened"]  # noqa: Y015
+    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["hello", "prepared", "partitions", "finished", "reopened", "new_producer"]  # noqa: Y015
     _WhichOneofArgType_report: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_report) -> _WhichOneofReturnType_report | None: ...
 
@@ -149,6 +155,34 @@ class Reopened(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Reopened: _TypeAlias = Reopened  # noqa: Y015
+
+@_typing.final
+class NewProducer(_message.Message):
+    """NewProducer names a producer id of the target that the task has got: it writes nothing with it before the driver
+    has stored it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    """The id."""
+    transactional_id: _builtins.str
+    """Transactional id for which the target gave it; empty = none."""
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        transactional_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_id", b"producer_id", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NewProducer: _TypeAlias = NewProducer  # noqa: Y015
 
 @_typing.final
 class PartitionReports(_message.Message):
@@ -793,6 +827,7 @@ class WorkerCommand(_message.Message):
     REPOSITION_FIELD_NUMBER: _builtins.int
     RESUME_FIELD_NUMBER: _builtins.int
     WITHDRAW_REPOSITION_FIELD_NUMBER: _builtins.int
+    PRODUCER_STORED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def prepare(self) -> Global___Prepare:
         """Answer to Hello: open clients and initialise transactional ids."""
@@ -829,6 +864,10 @@ class WorkerCommand(_message.Message):
     def withdraw_reposition(self) -> Global___WithdrawReposition:
         """Take a Reposition back."""
 
+    @_builtins.property
+    def producer_stored(self) -> Global___ProducerStored:
+        """Answer to NewProducer."""
+
     def __init__(
         self,
         *,
@@ -841,12 +880,13 @@ class WorkerCommand(_message.Message):
         reposition: Global___Reposition | None = ...,
         resume: Global___Resume | None = ...,
         withdraw_reposition: Global___WithdrawReposition | None = ...,
+        producer_stored: Global___ProducerStored | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "producer_stored", b"producer_stored", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition", "resume", "withdraw_reposition"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition", "resume", "withdraw_reposition", "producer_stored"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -913,6 +953,36 @@ class StoredPosition(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StoredPosition: _TypeAlias = StoredPosition  # noqa: Y015
+
+@_typing.final
+class ProducerStored(_message.Message):
+    """ProducerStored lets a task write with a producer id, or says why that could not be stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    """The id."""
+    reason: _builtins.str
+    """Stable reason of the failure; empty = it is stored."""
+    message: _builtins.str
+    """In words."""
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "producer_id", b"producer_id", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProducerStored: _TypeAlias = ProducerStored  # noqa: Y015
 
 @_typing.final
 class Alive(_message.Message):

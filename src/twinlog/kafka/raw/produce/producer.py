@@ -59,7 +59,10 @@ class RawProducer:
         self._state = ProducerState.NEW
         self._identity = ProducerIdentity(-1, -1)
         self._coordinator = TransactionCoordinator(
-            session, transactional_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
+            session,
+            transactional_id,
+            transaction_timeout_seconds=settings.transaction_timeout_seconds,
+            admit=settings.admit,
         )
         self.delivery = Delivery(session, settings, self._coordinator, transactional_id, on_failure)
         self._tasks = OwnedTasks("a producer", self._failed)

@@ -20,6 +20,7 @@ from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
 from twinlog.kafka.protocol.broker_features import BrokerFeatures, broker_features_request
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.settings import Admit, admit_all
 from twinlog.kafka.raw.transactions.wire import (
     EndAnswer,
     ProducerIdentity,
@@ -60,9 +61,17 @@ class TransactionCoordinator:
     """For one transactional id; for None it only gets identities, from any broker."""
 
     def __init__(
-        self, session: DataClientPool, transactional_id: str | None, *, transaction_timeout_seconds: float
+        self,
+        session: DataClientPool,
+        transactional_id: str | None,
+        *,
+        transaction_timeout_seconds: float,
+        admit: Admit = admit_all,
     ) -> None:
         self._session = session
+        self._admit = admit
+        self._admitted: int | None = None
+        """The producer id that was admitted last."""
         self._id = transactional_id
         self._transaction_timeout_ms = int(transaction_timeout_seconds * 1000)
         self._node: int | None = None
@@ -82,7 +91,14 @@ class TransactionCoordinator:
                 return _Refusal(response.error_code)
             return ProducerIdentity(response.producer_id, response.producer_epoch)
 
-        return await self._until_settled(once, f"initialise the producer {self._name()}", timeout_seconds)
+        doing = f"initialise the producer {self._name()}"
+        return await self._to_use(await self._until_settled(once, doing, timeout_seconds))
+
+    async def _to_use(self, identity: ProducerIdentity) -> ProducerIdentity:
+        if identity.producer_id != self._admitted:
+            await self._admit(identity.producer_id, self._id or "")
+            self._admitted = identity.producer_id
+        return identity
 
     async def agree(self, *, timeout_seconds: float) -> None:
         """Find out whether the cluster has transactions of version 2; they are used from now on. Raises
@@ -150,7 +166,8 @@ class TransactionCoordinator:
         outcome is unknown.
 
         A retry after a lost answer is safe: the coordinator knows the identity whose transaction it ended
-        last, and returns the same new one.
+        last, and returns the same new one. If the new one is not admitted, the transaction has ended all the
+        same.
         """
         request = end_request(self.transactional_id, identity, commit=commit, gives_identity=self.version_2)
 
@@ -160,7 +177,9 @@ class TransactionCoordinator:
 
         verb = "commit" if commit else "abort"
         doing = f"{verb} the transaction of {self._name()}"
-        return (await self._until_settled(once, doing, timeout_seconds)).identity or identity
+        ended = await self._until_settled(once, doing, timeout_seconds)
+        # When the epochs of a producer id are used up, the coordinator returns another id.
+        return await self._to_use(ended.identity or identity)
 
     async def _until_settled(
         self,

@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from twinlog import __version__
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
-from twinlog.errors import NotFoundError, StateError
+from twinlog.errors import KafkaError, NotFoundError, StateError, TransientKafkaError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
@@ -88,6 +88,9 @@ class Host:
 
     lease_seconds: int
     epoch: Epoch = field(default_factory=lambda: EPOCH)
+    stored: dict[int, str] = field(default_factory=dict)
+    away: KafkaError | None = None
+    """Why the target takes nothing."""
 
     def epoch_of(self, number: int) -> Epoch | None:
         return self.epoch
@@ -101,6 +104,12 @@ class Host:
     async def reopened(self, epoch: Epoch, slot: Slot) -> Mapping[TopicPartition, int]:
         return {}
 
+    async def store_producer(self, slot: Slot, producer_id: int, transactional_id: str) -> None:
+        assert slot.waits_for_driver
+        if self.away is not None:
+            raise self.away
+        self.stored[producer_id] = transactional_id
+
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         """Nothing is kept."""
 
@@ -110,8 +119,11 @@ class Heard:
     """The task's end: when it heard what."""
 
     at: list[float] = field(default_factory=list)
+    stored: list[pb.ProducerStored] = field(default_factory=list)
 
     async def write(self, command: pb.WorkerCommand) -> None:
+        if command.HasField("producer_stored"):
+            self.stored.append(command.producer_stored)
         self.at.append(asyncio.get_running_loop().time())
 
 
@@ -189,5 +201,26 @@ def test_the_release_of_a_worker_is_told_to_nobody_without_the_token() -> None:
     async def scenario() -> None:
         with pytest.raises(NotFoundError):
             await WorkerServicer({FLOW: Host(10)}).Run(stranger(), NO_CONTEXT)
+
+    run_in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("away", [None, TransientKafkaError("B is away", reason="KAFKA_UNAVAILABLE")])
+def test_a_task_hears_whether_its_producer_id_is_stored(away: KafkaError | None) -> None:
+    epoch = Epoch(flow=FLOW, number=1, plan=((TopicPartition("t", 0),),))
+
+    async def task_with_an_id() -> AsyncIterator[pb.WorkerReport]:
+        flow = types_pb2.Flow(source=FLOW.source, target=FLOW.target)
+        hello = pb.Hello(flow=flow, epoch=1, slot=0, token=epoch.token, version=__version__)
+        yield pb.WorkerReport(hello=hello)
+        yield pb.WorkerReport(new_producer=pb.NewProducer(producer_id=7, transactional_id="id"))
+        await wait_or_stop(asyncio.Event(), 1.0)
+
+    async def scenario() -> None:
+        host, heard = Host(10, epoch, away=away), Heard()
+        await WorkerServicer({FLOW: host}).Run(task_with_an_id(), cast("Context", heard))
+        (answer,) = heard.stored
+        assert (answer.producer_id, answer.reason) == (7, "" if away is None else away.reason)
+        assert host.stored == ({7: "id"} if away is None else {})
 
     run_in_virtual_time(scenario())
