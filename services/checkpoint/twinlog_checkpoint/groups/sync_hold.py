@@ -67,9 +67,4 @@ def sync_hold(flow: Flow, last: MoveRecord | None, *, running: bool) -> SyncHold
             f" `twinlog failback run '{flow}'` moves them back",
         )
     why = f"a failover moved groups to {flow.target}: `twinlog failback run '{flow}'` moves them back"
-    if last.kind is MoveKind.FAILOVER:
-        return SyncHold(groups=last.unfinished.union(last.moved, last.stood_earlier), why=why)
-    if not last.chain_before:
-        # A record of an earlier release, which does not tell what the failover moved.
-        return SyncHold(groups=None, why=why)
-    return SyncHold(groups=last.unfinished.union(last.stood_before) - frozenset(last.moved), why=why)
+    return SyncHold(groups=last.on_target_groups, why=why)

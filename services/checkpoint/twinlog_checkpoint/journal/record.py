@@ -89,8 +89,8 @@ class MoveRecord:
     unfinished_before: frozenset[str] | None = frozenset()
     """The same before the first attempt of this run. They are left when it is given up."""
     whole: bool = False
-    """The runs of this chain have finished every group: none was left out, or stayed because it had members.
-    Until a failback reaches this, groups count as working on the target."""
+    """The runs of this chain have finished every group of `due`. Until a failback reaches this, groups count
+    as working on the target."""
     fences_before: tuple[AclBinding, ...] = ()
     """Those of `fences` that earlier runs of the chain created. Giving up this run does not remove them."""
     left_behind: tuple[str, ...] = ()
@@ -109,6 +109,33 @@ class MoveRecord:
 
     def after(self, step: Step) -> "MoveRecord":
         return self if step in self.done else replace(self, done=(*self.done, step))
+
+    @property
+    def on_target_groups(self) -> frozenset[str] | None:
+        """The groups that failovers have moved and no failback; None = any group may be one of them."""
+        if not self.on_target:
+            return frozenset()
+        if self.unfinished is None:
+            return None
+        if self.kind is MoveKind.FAILOVER:
+            return self.unfinished.union(self.moved, self.stood_earlier)
+        if not self.chain_before:
+            # A record of an earlier release, which does not tell what the failover moved.
+            return None
+        return self.unfinished.union(self.stood_before) - frozenset(self.moved)
+
+    @property
+    def due(self) -> frozenset[str] | None:
+        """The groups that runs in the other direction have moved, and runs of this chain not yet. While there
+        are any, the fences and grants of those runs stay. None = it is not recorded: every group."""
+        if self.kind is MoveKind.FAILBACK:
+            return self.on_target_groups
+        return frozenset(self.stood_before) - frozenset(self.moved) if self.chain_before else None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every group that the record names."""
+        return frozenset(self.unfinished or ()).union(self.moved, self.stood_before, self.stood_earlier)
 
     def moved_from(self, kind: MoveKind) -> Mapping[str, GroupOffsets]:
         """Where runs of this kind found the groups that they moved and that no later run has moved back, as

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import assemble_moves
@@ -48,8 +48,18 @@ class MoveRig:
 
     def back_to_front(self) -> ServedFlow:
         """The moves of the flow the other way, in the same process."""
-        reverse = self.fakes.reverse_parts()
-        return assemble_moves({A_TO_B: self.parts, B_TO_A: reverse}, self.fakes.around())[B_TO_A]
+        return self._both(B_TO_A)
+
+    def both_ways(self) -> ServedFlow:
+        """The moves of the flow in a process that has the flow back, too."""
+        return self._both(A_TO_B)
+
+    def _both(self, flow: Flow) -> ServedFlow:
+        flows = {A_TO_B: self.parts, B_TO_A: self.fakes.reverse_parts()}
+        served = assemble_moves(flows, self.fakes.around())[flow]
+        for runner in (served.failover, served.failback):
+            runner.drain_look_seconds = runner.planner.rate_seconds = 0
+        return served
 
     async def has_synced(self, upstream: int) -> None:
         """Wait until the sync of this offset has been read."""

@@ -273,6 +273,7 @@ async def test_groups_on_topics_nobody_copies_back_are_said_so() -> None:
     async with move_rig() as rig:
         local = TopicPartition("only-on-b", 0)
         rig.logs.target.add_topic(local.topic)
+        rig.logs.source.set_group("g")
         rig.logs.target.set_group("g", {local: 0})
         plan = await rig.served.failback.planner.plan(NO_WAIT)
     (entry,) = plan.partitions

@@ -63,7 +63,7 @@ class GroupPlaces:
 
         `last` tells where the move before found the groups.
         """
-        wanted = await self._wanted(options) if from_reachable else self._known(options)
+        wanted = await self._wanted(options, last) if from_reachable else self._known(options)
         done_with = frozenset(
             without
         )  # A set, because `without` is a list and there are far more offsets than groups.
@@ -191,9 +191,16 @@ class GroupPlaces:
         translated = {place: answers[position].downstream_offset for place, position in unknown.items()}
         return found | translated | recorded
 
-    async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
+    async def only_here(self, options: MoveOptions, last: MoveRecord | None) -> Collection[str]:
+        """Return the groups that a run with these options leaves where they are, because the other cluster
+        never had them. Raises KafkaError."""
+        return () if options.groups else await self.route.only_here(await self.route.groups(), last)
+
+    async def _wanted(self, options: MoveOptions, last: MoveRecord | None) -> list[_Wanted]:
         """Return the groups' offsets as the cluster that they leave has them."""
-        groups = [group for group in await self.route.groups() if group in (options.groups or (group,))]
+        listed = await self.route.groups()
+        asked = set(options.groups) or set(listed) - set(await self.route.only_here(listed, last))
+        groups = [group for group in listed if group in asked]
         committed = await self._committed(groups)
         # Groups share partitions, so ask the rules once for each partition.
         held = {partition for _, partition in committed}

@@ -50,18 +50,18 @@ def plan_warnings(
     ):
         groups = sorted({entry.group for entry in partitions if entry.action is action})
         if groups:
-            warnings.append(f"{_named(groups)}: {words}")
+            warnings.append(f"{named(groups)}: {words}")
     moving = (MoveAction.WRITE, MoveAction.ALREADY_THERE)
     floors = [
         entry for entry in partitions if entry.translation.verdict is Verdict.FLOOR and entry.action in moving
     ]
     if floors:
         groups = sorted({entry.group for entry in floors})
-        warnings.append(f"{_named(groups)}: some records may be read again (FLOOR, {_offsets(len(floors))})")
+        warnings.append(f"{named(groups)}: some records may be read again (FLOOR, {_offsets(len(floors))})")
     for kind in sorted(set((unsupported or {}).values())):
         groups = sorted(group for group, its_kind in (unsupported or {}).items() if its_kind == kind)
         warnings.append(
-            f"{_named(groups)}: {kind} groups are not moved, because they commit no offset per partition: on"
+            f"{named(groups)}: {kind} groups are not moved, because they commit no offset per partition: on"
             f" {to_alias} their consumers begin where their configuration says"
         )
     by_rule = [entry for entry in partitions if entry.translation.verdict is Verdict.NOT_REPLICATED]
@@ -69,7 +69,7 @@ def plan_warnings(
         groups = sorted({entry.group for entry in by_rule})
         topics = sorted({entry.from_partition.topic for entry in by_rule})
         warnings.append(
-            f"{_named(groups)}: {_offsets(len(by_rule))} on topics that no flow copies, which stay on"
+            f"{named(groups)}: {_offsets(len(by_rule))} on topics that no flow copies, which stay on"
             f" {from_alias}: {_some(topics)}"
         )
     nowhere = [
@@ -81,7 +81,7 @@ def plan_warnings(
     if nowhere:
         groups = sorted({entry.group for entry in nowhere})
         warnings.append(
-            f"{_named(groups)}: {_offsets(len(nowhere))} without a translation: on {to_alias} their consumers"
+            f"{named(groups)}: {_offsets(len(nowhere))} without a translation: on {to_alias} their consumers"
             " begin where auto.offset.reset says, and a run is not complete unless you accept that"
             " (--accept-loss)"
         )
@@ -96,7 +96,8 @@ def _offsets(count: int) -> str:
     return "1 offset" if count == 1 else f"{count} offsets"
 
 
-def _named(groups: Sequence[str]) -> str:
+def named(groups: Sequence[str]) -> str:
+    """The groups as the subject of a sentence."""
     return f"group{'s' if len(groups) > 1 else ''} {_some(groups)}"
 
 

@@ -18,7 +18,7 @@ from twinlog_checkpoint.moves.planning.group_places import GroupPlaces
 from twinlog_checkpoint.moves.planning.last_move import fences_where_left, shown_move
 from twinlog_checkpoint.moves.planning.outcome import unread_blockers
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
-from twinlog_checkpoint.moves.planning.plan_warnings import plan_warnings
+from twinlog_checkpoint.moves.planning.plan_warnings import named, plan_warnings
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.topic_backlog import (
     TopicBacklog,
@@ -103,6 +103,7 @@ class MovePlanner:
         partitions: Sequence[MovePartition] = []
         backlog: Sequence[TopicBacklog] = []
         seconds: float | None = None
+        notes = list(due.notes)
         granting = options.grant_write and self.route.kind is MoveKind.FAILOVER
         grants = WriteGrants()
         if granting and from_reachable and to_reachable:
@@ -120,6 +121,11 @@ class MovePlanner:
                 if entry.group not in unchanged
                 or entry.action in (MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
             ]
+            if from_reachable and (others := sorted(await self.places.only_here(options, last))):
+                notes.append(
+                    f"{named(others)}: not moved, because {self.route.to_alias} never had them: --group moves"
+                    " them"
+                )
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
         yield self._with_warnings(
@@ -140,7 +146,7 @@ class MovePlanner:
                 not_granted=grants.left_out,
                 last=None if last is None else shown_move(last),
             ),
-            due.notes,
+            notes,
         )
 
     async def done(self, plan: MovePlan, partitions: Sequence[MovePartition]) -> MovePlan:

@@ -12,7 +12,7 @@ from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
-from twinlog_checkpoint.journal.record import MoveKind
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
@@ -103,6 +103,11 @@ class Route(Protocol):
 
     async def groups(self) -> Collection[str]:
         """The groups that can move now. Raises KafkaError."""
+        ...
+
+    async def only_here(self, groups: Collection[str], last: MoveRecord | None) -> Collection[str]:
+        """Those of `groups` that the other cluster never had: no move brought them here. They move only if
+        they are named. Raises KafkaError."""
         ...
 
     @property
@@ -234,6 +239,10 @@ class FailoverRoute:
 
     async def groups(self) -> Collection[str]:
         return await self.parts.checkpointer.groups.present()
+
+    async def only_here(self, groups: Collection[str], last: MoveRecord | None) -> Collection[str]:
+        """None: a failover moves every group of the source."""
+        return ()
 
     @property
     def unsupported(self) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.policy import ReplicationPolicy
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
-from twinlog_checkpoint.journal.record import MoveKind
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.routes.route import (
     CopiedPartition,
@@ -105,6 +105,11 @@ class FailbackRoute:
             for group, kind in listed.items()
             if kind in TRANSLATABLE_TYPES and self.parts.entry.groups.should_replicate_group(group)
         ]
+
+    async def only_here(self, groups: Collection[str], last: MoveRecord | None) -> Collection[str]:
+        checkpointer = self.parts.checkpointer
+        came = checkpointer.history.groups() | await checkpointer.groups.present()
+        return set(groups) - came - (frozenset() if last is None else last.names)
 
     @property
     def unsupported(self) -> Mapping[str, str]:

@@ -85,7 +85,7 @@ class Arrival:
         newly = finished_with(partitions)
         is_whole = finished(record, newly, partitions, options, now_ms=self.clock.now_ms()).whole
         if record.former_fences and not is_whole:
-            message = f"the fence on {plan.to_alias} stays until every group has moved"
+            message = f"the fence on {plan.to_alias} stays until every group that left it is back"
             yield step_event(self.clock, Step.UNFENCE, StepState.SKIPPED, message)
         elif record.former_fences:
             lifted = record.former_fences
@@ -120,7 +120,7 @@ class Arrival:
         """Grant writers the right to write to the copies, or revoke it; yield the record last. Grants are
         recorded before they are created, so that a killed run leaves no unknown grant.
 
-        Only a run after which every group has moved revokes: before, applications may still write there."""
+        Only a run after which every group is back revokes: before, applications may still write there."""
         route = self.planner.route
         if plan.write_grants:
             grants = plan.write_grants
@@ -130,7 +130,9 @@ class Arrival:
             message = f"granted rights to write to copies on {plan.to_alias}: {len(grants)}"
             yield step_event(self.clock, Step.GRANT, StepState.DONE, message)
         if record.former_grants and not is_whole:
-            message = f"the rights to write to copies on {plan.from_alias} stay until every group has moved"
+            message = (
+                f"the rights to write to copies on {plan.from_alias} stay until every group that came is back"
+            )
             yield step_event(self.clock, Step.REVOKE, StepState.SKIPPED, message)
         elif record.former_grants:
             ours = [grant for grant in record.former_grants if route.is_copy(grant.resource_name)]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
+from twinlog_checkpoint.journal.record import GroupOffsets, MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.planning.last_move import fences_where_left
 from twinlog_checkpoint.moves.planning.outcome import going_on, lacking, left_at, staying, stood_at, unread
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition
@@ -38,6 +38,11 @@ def begun(
             stood_at=kept,
             left_at=left,
         )
+    stood: Mapping[str, GroupOffsets] = {}
+    left_before: Mapping[str, GroupOffsets] = {}
+    if last is not None:
+        stood = last.stood_before if same else {**last.stood_earlier, **last.stood_at}
+        left_before = last.left_before if same else {**last.left_earlier, **last.left_at}
     fenced_before = same and last is not None and not last.aborted and Step.FENCE in last.done
     return MoveRecord(
         run_id=run_id,
@@ -57,9 +62,9 @@ def begun(
         chain=(last.chain or run_id) if last is not None and same else run_id,
         chain_before="" if last is None else last.chain_before if same else last.chain,
         earlier_chains=_earlier_chains(kind, last),
-        stood_before={} if last is None else last.stood_before if same else last.stood_at,
-        left_before={} if last is None else last.left_before if same else last.left_at,
-        unfinished=_unfinished_before(last),
+        stood_before=stood,
+        left_before=left_before,
+        unfinished=_unfinished_before(last, given_up=kind is MoveKind.FAILBACK),
         unfinished_before=_unfinished_before(last),
         moved=tuple(sorted(kept)),
         stood_at=kept,
@@ -76,9 +81,7 @@ def finished(
     now_ms: int,
 ) -> MoveRecord:
     """Mark the run as done; it has finished the groups `newly`."""
-    left_out = staying(partitions) or unread(partitions)
-    without_place = lacking(partitions) and not options.accept_loss
-    whole = (record.whole or not record.groups) and not (left_out or without_place)
+    whole = _is_whole(record, newly, partitions, options)
     return replace(
         record.after(Step.DONE),
         state=MoveState.DONE,
@@ -109,6 +112,23 @@ def given_up(last: MoveRecord, *, now_ms: int) -> MoveRecord:
     )
 
 
+def _is_whole(
+    record: MoveRecord, newly: Collection[str], partitions: Sequence[MovePartition], options: MoveOptions
+) -> bool:
+    """Whether the chain has moved every group of `due`. One with members on the other cluster works there
+    already, and one that a run for it does not find has nothing left to move."""
+    left_out = staying(partitions) | unread(partitions).keys()
+    if not options.accept_loss:
+        left_out |= {entry.group for entry in lacking(partitions)}
+    due = record.due
+    if due is None:
+        return (record.whole or not record.groups) and not left_out
+    left_out -= {entry.group for entry in partitions if entry.action is MoveAction.SKIP_ACTIVE_THERE}
+    if record.groups:
+        left_out |= due - set(record.groups)
+    return not left_out & due - set(newly)
+
+
 def _earlier_chains(kind: MoveKind, last: MoveRecord | None) -> tuple[str, ...]:
     """The chains whose groups still work on the target, besides the last one in the other direction."""
     if last is None or not last.on_target:
@@ -118,12 +138,13 @@ def _earlier_chains(kind: MoveKind, last: MoveRecord | None) -> tuple[str, ...]:
     return last.earlier_chains
 
 
-def _unfinished_before(last: MoveRecord | None) -> frozenset[str] | None:
-    """Those of the runs before. An interrupted run does not record for which groups it has committed
-    offsets."""
+def _unfinished_before(last: MoveRecord | None, *, given_up: bool = False) -> frozenset[str] | None:
+    """Those of the runs before. An interrupted run does not record for which groups it has committed offsets.
+    `given_up`: those of a run that was given up count, too."""
     if last is None or not last.on_target:
         return frozenset()
-    if last.state is not MoveState.RUNNING or last.kind is not MoveKind.FAILOVER:
+    is_cut = last.state is MoveState.RUNNING or (given_up and last.aborted)
+    if last.kind is not MoveKind.FAILOVER or not is_cut:
         return last.unfinished
     return None if last.unfinished is None or not last.groups else last.unfinished | frozenset(last.groups)
 

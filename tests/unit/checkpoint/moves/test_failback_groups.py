@@ -1,0 +1,135 @@
+"""A failback moves the groups that came from the source, and not those that only the target ever had; when
+all are back, nothing of the failover stays."""
+
+from dataclasses import replace
+
+import pytest
+
+from twinlog.kafka.ports import AclBinding
+from twinlog_checkpoint.moves.planning.plan import MoveOptions
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
+from unit.checkpoint.moves.test_sync_after_moves import translated
+
+FENCED = MoveOptions(wait_seconds=0, fence=True, grant_write=True)
+WRITER = AclBinding(
+    resource_type="TOPIC",
+    resource_name=ORIGIN.topic,
+    pattern_type="LITERAL",
+    principal="User:app",
+    host="*",
+    operation="WRITE",
+    permission="ALLOW",
+)
+
+
+async def failed_over(rig: MoveRig, *groups: str) -> None:
+    """Fence and grants exist, and the groups work on the target."""
+    await rig.logs.source.create_acls([WRITER])
+    for group in groups:
+        rig.logs.source.set_group(group, {ORIGIN: 100})
+    await run(rig.served.failover, FENCED)
+    assert len(rig.logs.source.acls) == 2
+    assert rig.logs.target.acls
+
+
+async def nothing_stays(rig: MoveRig) -> bool:
+    record = await rig.served.failback.journal.load()
+    assert record is not None
+    return (rig.logs.source.acls, rig.logs.target.acls, record.on_target) == ({WRITER}, set(), False)
+
+
+async def test_groups_that_only_the_target_had_stay_there_and_keep_no_fence() -> None:
+    async with move_rig() as rig:
+        rig.logs.target.set_group("bi", {COPY: 5}, state="STABLE", member_count=1)
+        rig.logs.target.set_group("bi-idle", {COPY: 5})
+        await failed_over(rig, "g")
+        plan = await rig.served.failback.plan(NO_WAIT)
+        assert actions(plan).keys() == {"g"}
+        assert [warning for warning in plan.warnings if "bi, bi-idle" in warning]
+        _, report = await run(rig.served.failback)
+        assert report.left_behind == []
+        assert "bi-idle" not in rig.logs.source.groups
+        assert await nothing_stays(rig)
+
+
+async def test_a_group_that_only_the_target_had_moves_when_it_is_named() -> None:
+    async with move_rig() as rig:
+        rig.logs.target.set_group("bi", {COPY: 5})
+        await run(rig.served.failback, replace(NO_WAIT, groups=("bi",)))
+        assert await offset_of(rig.logs.source, "bi", ORIGIN) is not None
+
+
+async def test_a_group_that_is_gone_from_the_source_moves_back() -> None:
+    """Its offsets there expired while it worked on the target, and an interrupted failover moved it."""
+    async with move_rig() as rig:
+        await translated(rig, g=100)
+        rig.logs.target.set_group("g", {COPY: 5})
+        await rig.logs.source.delete_groups(["g"])
+        await run(rig.served.failback)
+        assert await offset_of(rig.logs.source, "g", ORIGIN) is not None
+
+
+@pytest.mark.parametrize("options", [NO_WAIT, replace(NO_WAIT, groups=("g",))])
+async def test_the_run_that_moves_the_last_group_back_removes_the_fence(options: MoveOptions) -> None:
+    async with move_rig() as rig:
+        await failed_over(rig, "g", "other")
+        await run(rig.served.failback, replace(NO_WAIT, groups=("other",)))
+        assert not await nothing_stays(rig)
+        await run(rig.served.failback, options)
+        assert await nothing_stays(rig)
+
+
+async def test_a_group_that_no_failover_moved_keeps_no_fence() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+        await failed_over(rig, "g")
+        rig.logs.target.set_group("busy", {COPY: 5}, state="STABLE", member_count=1)
+        _, report = await run(rig.served.failback)
+        assert report.left_behind == ["groups with members were not moved: busy"]
+        assert await nothing_stays(rig)
+
+
+async def test_a_moved_group_that_works_on_the_source_again_keeps_no_fence() -> None:
+    async with move_rig() as rig:
+        await failed_over(rig, "g")
+        rig.logs.source.set_group("g", {ORIGIN: 100}, state="STABLE", member_count=1)
+        _, report = await run(rig.served.failback)
+        assert report.left_behind == ["groups with members were not moved: g"]
+        assert await nothing_stays(rig)
+
+
+@pytest.mark.parametrize("moved_before", [False, True])
+async def test_a_moved_group_that_was_deleted_on_the_target_keeps_no_fence(moved_before: bool) -> None:
+    async with move_rig() as rig:
+        await failed_over(rig, "g", "other")
+        if moved_before:
+            await run(rig.served.failback, replace(NO_WAIT, groups=("g",)))
+        await rig.logs.target.delete_groups(["other"])
+        await run(rig.served.failback)
+        assert await nothing_stays(rig)
+
+
+async def test_a_failback_of_the_only_moved_group_after_two_failovers_waits_for_the_other_one() -> None:
+    async with move_rig() as rig:
+        await failed_over(rig, "g", "other")
+        await run(rig.served.failback, replace(NO_WAIT, groups=("g",)))
+        await run(rig.served.failover, replace(NO_WAIT, groups=("g",)))
+        await run(rig.served.failback, replace(NO_WAIT, groups=("g",)))
+        assert not await nothing_stays(rig)
+        await run(rig.served.failback, replace(NO_WAIT, groups=("other",)))
+        assert await nothing_stays(rig)
+
+
+async def test_a_group_of_the_source_that_works_there_keeps_no_fence_of_a_failback() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.target.add_topic("sales")
+        served = rig.both_ways()
+        await run(served.failover)
+        await run(served.failback, MoveOptions(wait_seconds=0, fence=True, accept_loss=True))
+        assert rig.logs.target.acls
+        _, report = await run(served.failover)
+        assert report.left_behind == ["groups with members were not moved: busy"]
+        assert not rig.logs.target.acls
