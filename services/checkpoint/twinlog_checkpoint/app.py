@@ -1,5 +1,6 @@
 """The composition root of the checkpoint service: connects clusters, assembles flows, names the loops."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -7,6 +8,7 @@ from functools import partial
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import DESCRIPTOR
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import add_CheckpointServiceServicer_to_server
 from twinlog.config import ClientConfig
+from twinlog.errors import ConfigError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
@@ -26,11 +28,12 @@ from twinlog_checkpoint.assembly import (
     FlowClusters,
     SharedDependencies,
     assemble_flow,
+    assemble_flow_elsewhere,
     assemble_group_syncer,
     assemble_moves,
     watch_fences,
 )
-from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
+from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow, checkpoint_flows, with_flow
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.instruments import observe_flows
@@ -80,9 +83,31 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         parts.checkpointer.learn_rules = follower.learn
         flows[entry.flow] = replace(parts, duty=lease, rules=follower)
         loops[f"rules {entry.flow}"] = follower.run
+    elsewhere: dict[Flow, FlowParts] = {}
+    unknown: dict[Flow, str] = {}
+    for back in sorted({Flow(flow.target, flow.source) for flow in flows} - flows.keys()):
+        try:
+            found = await asyncio.to_thread(with_flow, context.configuration, back)
+            if found is None:
+                continue
+            entry = checkpoint_flow(found.flow(back))
+        except ConfigError as error:
+            unknown[back] = f"this process cannot read flow {back} of the file: {error}"
+            continue
+        parts = assemble_flow_elsewhere(entry, await _clusters(context, stack, entry), around)
+        follower = RulesFollower(
+            configuration=found,
+            rules=rules,
+            checkpointer=parts.checkpointer,
+            syncer=assemble_group_syncer(parts, around),
+        )
+        parts.checkpointer.learn_rules = follower.learn
+        elsewhere[back] = replace(parts, rules=follower)
+        loops[f"offset syncs {back}"] = parts.checkpointer.tail.run
+        loops[f"rules {back}"] = follower.run
     board = CheckpointBoard(flows.values(), history_id=context.instance_id, meter=context.meter)
     loops["watched groups"] = board.run
-    moves = assemble_moves(flows, around)
+    moves = assemble_moves(flows, around, elsewhere=elsewhere, unknown=unknown)
     for flow, served in moves.items():
         loops[f"moves of {flow}"] = served.host.run
     service = GrpcService(

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 from opentelemetry.metrics import Meter
 
@@ -18,7 +19,7 @@ from twinlog.policy import ReplicationPolicy
 from twinlog.policy.internal_topics import sync_history_topic
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.config import CheckpointFlow
-from twinlog_checkpoint.flow.parts import FlowParts, origin_of, original_of, pairs_of_copy
+from twinlog_checkpoint.flow.parts import FlowParts, ServedElsewhere, origin_of, original_of, pairs_of_copy
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.groups.deletes import GroupDeleter
@@ -208,14 +209,32 @@ def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> Group
     )
 
 
-def assemble_moves(flows: Mapping[Flow, FlowParts], around: SharedDependencies) -> dict[Flow, ServedFlow]:
-    """Assemble what moves the groups of each flow in both directions. A failback also uses the reverse flow
-    if it is configured."""
+def assemble_flow_elsewhere(
+    entry: CheckpointFlow, clusters: FlowClusters, around: SharedDependencies
+) -> FlowParts:
+    """Assemble the parts of a flow that this process does not run, for the moves of the flow in the other
+    direction: offset syncs, rules and checkpoints can be read by any process."""
+    parts = replace(assemble_flow(entry, clusters, around), duty=ServedElsewhere(entry.flow))
+    parts.checkpointer.tail.may_be_absent = True
+    return parts
+
+
+def assemble_moves(
+    flows: Mapping[Flow, FlowParts],
+    around: SharedDependencies,
+    *,
+    elsewhere: Mapping[Flow, FlowParts] = MappingProxyType({}),
+    unknown: Mapping[Flow, str] = MappingProxyType({}),
+) -> dict[Flow, ServedFlow]:
+    """Assemble what moves the groups of each flow in both directions, also by the flow in the other direction
+    if the file has it. `elsewhere`: flows that this process does not run; `unknown`: why such a flow cannot
+    be read."""
     served: dict[Flow, ServedFlow] = {}
     for flow, parts in flows.items():
-        reverse = flows.get(Flow(flow.target, flow.source))
-        failover = _runner(FailoverRoute(parts=parts, reverse=reverse), parts, around)
-        failback = _runner(FailbackRoute(parts=parts, reverse=reverse), parts, around)
+        back = Flow(flow.target, flow.source)
+        reverse, why = flows.get(back) or elsewhere.get(back), unknown.get(back, "")
+        failover = _runner(FailoverRoute(parts=parts, reverse=reverse, unknown=why), parts, around)
+        failback = _runner(FailbackRoute(parts=parts, reverse=reverse, unknown=why), parts, around)
         runners = {MoveKind.FAILOVER: failover, MoveKind.FAILBACK: failback}
         served[flow] = ServedFlow(
             parts=parts,

@@ -53,6 +53,15 @@ def checkpoint_flows(configuration: Configuration) -> tuple[CheckpointFlow, ...]
     return tuple(sorted(flows, key=lambda entry: entry.flow))
 
 
+def with_flow(configuration: Configuration, flow: Flow) -> Configuration | None:
+    """The configuration that has the flow; None if the file has none that copies. Another process may run it.
+    Blocks as `load` does. Raises ConfigError."""
+    found: Configuration | None = configuration
+    if all(entry.flow != flow for entry in configuration.flows):
+        found = None if configuration.base is None else configuration.base.other_flow(flow)
+    return found if found is not None and found.flow(flow).enabled else None
+
+
 def checkpoint_flow(config: FlowConfig) -> CheckpointFlow:
     """One flow. Raises as `checkpoint_flows`."""
     flow, settings, clients = config.flow, config.checkpoint, config.clients

@@ -100,7 +100,8 @@ def _build(
     if not clusters:
         findings.raise_problems()
 
-    selected = _selected_flows(raw, clusters, resolver, only_flows=only_flows, only_targets=only_targets)
+    running = _running_flows(raw, clusters, resolver)
+    selected = _selected_flows(running, clusters, only_flows=only_flows, only_targets=only_targets)
     if not selected:
         findings.problem("clusters", "No source->target replication flows.")
         findings.raise_problems()
@@ -133,6 +134,7 @@ def _build(
         base=_Base(
             raw=raw,
             resolver=resolver,
+            running=running,
             rebuild=partial(
                 _build,
                 parsed,
@@ -156,6 +158,7 @@ class _Base:
 
     raw: Mapping[str, Property]
     resolver: Resolver
+    running: Collection[Flow]
     rebuild: Callable[..., Configuration]
     overrides: Mapping[str, str]
 
@@ -165,6 +168,11 @@ class _Base:
 
     def whole_file(self) -> Configuration:
         return self.rebuild(overrides=self.overrides, only_flows=None, only_targets=None)
+
+    def other_flow(self, flow: Flow) -> Configuration | None:
+        if flow not in self.running:
+            return None
+        return self.rebuild(overrides=self.overrides, only_flows=(flow,), only_targets=None)
 
     def written_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
         written = precedence.connector_properties(self.raw, flow, Connector.SOURCE)
@@ -197,16 +205,20 @@ def _clusters(top: SettingsReader, findings: Findings) -> tuple[ClusterAlias, ..
     return aliases
 
 
+def _running_flows(
+    raw: Mapping[str, Property], clusters: Collection[ClusterAlias], resolver: Resolver
+) -> tuple[Flow, ...]:
+    switches = {key: resolver.resolve(prop).value for key, prop in raw.items() if key.endswith("enabled")}
+    return tuple(precedence.herder_flows(switches, clusters))
+
+
 def _selected_flows(
-    raw: Mapping[str, Property],
+    running: Collection[Flow],
     clusters: Collection[ClusterAlias],
-    resolver: Resolver,
     *,
     only_flows: Collection[Flow] | None,
     only_targets: Collection[ClusterAlias] | None,
 ) -> tuple[Flow, ...]:
-    switches = {key: resolver.resolve(prop).value for key, prop in raw.items() if key.endswith("enabled")}
-    running = precedence.herder_flows(switches, clusters)
     for alias in only_targets or ():
         if alias not in clusters:
             raise ConfigError(f"there is no cluster {alias!r}; clusters: {', '.join(clusters)}")

@@ -32,6 +32,11 @@ class ConfigurationBase(Protocol):
         """The values of those of these keys that the file has for a flow."""
         ...
 
+    def other_flow(self, flow: Flow) -> "Configuration | None":
+        """The same file with this flow alone, which another process may run; None if the file does not run
+        it. Raises ConfigError. Blocks as `load` does."""
+        ...
+
     def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
         """The values of these keys for a flow: as written, or their defaults; keys without either are left
         out."""

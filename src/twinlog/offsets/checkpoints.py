@@ -87,6 +87,11 @@ class CheckpointHistory:
             written == offset and read_to <= upstream for read_to, written in self._places(group, partition)
         )
 
+    def committed(self, group: str, partition: TopicPartition, offset: int) -> bool:
+        """Whether `offset` was written for the group, wherever the group was then. Of a group that did not
+        move for long only the last places are known."""
+        return any(written == offset for _, written in self._places(group, partition))
+
     def wrote_before(self, checkpoint: Checkpoint, offset: int) -> bool:
         """As `wrote`, for the group, partition and upstream offset of a checkpoint."""
         return self.wrote(checkpoint.group, checkpoint.partition, offset, upstream=checkpoint.upstream_offset)

@@ -12,8 +12,11 @@ from typing import Any
 
 from integration.checkpoint.checkpoint_rig import Ends, MirrorRig, mirror, twinlog, write
 from integration.checkpoint.test_checkpoint_operations import at, ready
-from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.kafka.ports import CommittedOffset, NewTopic
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.service_process import ServiceProcess, run_service
+from twinlog.wire import OffsetSync, encode_offset_sync
 
 
 @asynccontextmanager
@@ -134,3 +137,47 @@ def in_terminal(answer: bytes, *arguments: str) -> tuple[int, str]:
         os.close(terminal)
     _, status_word = os.waitpid(process_id, 0)
     return os.waitstatus_to_exitcode(status_word), shown.decode()
+
+
+async def test_a_failback_knows_the_flow_back_that_another_process_runs(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    """It waits for records of the target's own topics, and leaves the target's own groups where they are."""
+    ends = Ends.of(kafka_pair)
+    async with mirror(ends) as flow:
+        await flow.fill(range(50))
+        await flow.sync(0, 0)
+        await flow.commit(40)
+        own, copy = TopicPartition(flow.topic, 0), TopicPartition(f"{flow.b}.{flow.topic}", 0)
+        syncs = f"mm2-offset-syncs.{flow.a}.internal"
+        both = f"{flow.properties}\n{flow.b}->{flow.a}.enabled = true\n"
+        async with run_service("checkpoint", tmp_path, both, arguments=("--flows", flow.flow)) as service:
+            await ready(flow, service)
+            moved = await twinlog("failover", "run", flow.flow, *at(service))
+            assert moved.code == 0, moved.errors
+            bi = f"{flow.group}-bi"
+            await retry_admin(
+                lambda: flow.target.create_topics(
+                    [
+                        NewTopic(name=own.topic, partition_count=1, replication_factor=1),
+                        NewTopic(name=syncs, partition_count=1, replication_factor=1),
+                    ]
+                )
+            )
+            await flow.target.alter_group_offsets(bi, {flow.copy: CommittedOffset(next_offset=5)})
+            await write(flow.target, own, range(20))
+            refused = await twinlog("failback", "run", flow.flow, "--wait", "0.5", *at(service))
+            assert (refused.code, "BACKLOG_NOT_COPIED" in refused.errors) == (1, True)
+            assert f"{own}: 20 records" in refused.errors
+            await retry_admin(
+                lambda: flow.source.create_topics(
+                    [NewTopic(name=copy.topic, partition_count=1, replication_factor=1)]
+                )
+            )
+            await write(flow.source, copy, range(20))
+            key, value = encode_offset_sync(OffsetSync(partition=own, upstream_offset=0, downstream_offset=0))
+            async with flow.target.writer() as writer:
+                await writer.append(TopicPartition(syncs, 0), key=key, value=value)
+            back = await twinlog("failback", "run", flow.flow, "--wait", "30", *at(service))
+            assert back.code == 0, back.errors
+            assert bi not in await flow.source.list_groups()

@@ -22,6 +22,7 @@ from twinlog_checkpoint.assembly import (
     FlowClusters,
     SharedDependencies,
     assemble_flow,
+    assemble_flow_elsewhere,
     assemble_group_syncer,
     assemble_moves,
 )
@@ -149,8 +150,9 @@ class CheckpointFlowRig:
     ) -> dict[TopicPartition, list[OpenTransaction] | KafkaError]:
         return {each: self.open_transactions.get(each, []) for each in partitions}
 
-    def reverse_parts(self) -> FlowParts:
-        """The parts of the flow B->A: it copies nothing yet, and its offset syncs are read."""
+    def reverse_parts(self, *, elsewhere: bool = False) -> FlowParts:
+        """The parts of the flow B->A: it copies nothing yet, and its offset syncs are read. `elsewhere`: this
+        process does not run it."""
         clusters = FlowClusters(
             source=self.target,
             target=self.source,
@@ -160,7 +162,8 @@ class CheckpointFlowRig:
             source_log=LogSide(admin=self.target, log=RecordLog(self.target.reader())),
             target_log=LogSide(admin=self.source, log=RecordLog(self.source.reader())),
         )
-        parts = assemble_flow(self._entry(B_TO_A), clusters, self.around())
+        assemble = assemble_flow_elsewhere if elsewhere else assemble_flow
+        parts = assemble(self._entry(B_TO_A), clusters, self.around())
         parts.checkpointer.tail.store.finish_reading()
         return parts
 

@@ -56,3 +56,36 @@ def test_values_are_as_written_or_the_default(loaded: Configuration) -> None:
 def test_a_wrong_value_is_refused_and_named(loaded: Configuration, key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
         base(loaded).with_overrides({f"A->B.{key}": value})
+
+
+@pytest.fixture
+def of_two(tmp_path: Path) -> Configuration:
+    """A process that runs one flow of its file."""
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B, C\nbootstrap.servers = x:1\nA->B.enabled = true\nB->A.enabled = true\n"
+        "B->A.topics = sales\nC->A.enabled = true\nC.sasl.jaas.config = ${file:/is/not:here}\n"
+        "config.providers = file\n"
+        "config.providers.file.class = org.apache.kafka.common.config.provider.FileConfigProvider\n"
+    )
+    return load(file, environ={}, only_flows=[FLOW], overrides={"B->A.groups": "shop"})
+
+
+def test_a_flow_of_another_process_is_read_without_the_other_flows(of_two: Configuration) -> None:
+    back = Flow("B", "A")
+    other = base(of_two).other_flow(back)
+    assert other is not None
+    assert [entry.flow for entry in other.flows] == [back]
+    assert other.flow(back).configsync.topics.include == ("sales",)
+    assert other.flow(back).checkpoint.groups.include == ("shop",)
+    changed = base(other).with_overrides({"B->A.topics": "carts"})
+    assert changed.flow(back).configsync.topics.include == ("carts",)
+
+
+def test_a_flow_that_the_file_does_not_run_is_no_flow_of_another_process(loaded: Configuration) -> None:
+    assert base(loaded).other_flow(Flow("B", "C")) is None
+
+
+def test_a_flow_of_another_process_that_cannot_be_read_is_refused(of_two: Configuration) -> None:
+    with pytest.raises(ConfigError, match="/is/not"):
+        base(of_two).other_flow(Flow("C", "A"))

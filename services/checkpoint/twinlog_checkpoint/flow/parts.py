@@ -5,10 +5,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from twinlog.errors import TwinlogError
+from twinlog.errors import StateError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow, TopicPartition
-from twinlog.offsets import target_partition
+from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
@@ -52,6 +52,24 @@ class AlwaysOwner:
         return await step()
 
 
+class ServedElsewhere:
+    """For a flow of the file that this process does not run: never the owner."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._refusal = StateError(
+            f"this process does not run {flow}", reason="OWNED_ELSEWHERE", metadata={"flow": str(flow)}
+        )
+
+    def refusal(self) -> TwinlogError | None:
+        return self._refusal
+
+    async def require(self) -> None:
+        raise self._refusal
+
+    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = 0.0) -> T:
+        raise self._refusal
+
+
 class RulesInForce(Protocol):
     """Tells whether the flow's rules are those that an operator has changed. Implemented by
     `twinlog_checkpoint.flow.live_rules.RulesFollower`."""
@@ -80,6 +98,13 @@ class MoveLock(asyncio.Lock):
         return taken
 
 
+@dataclass(slots=True, kw_only=True)
+class ReadHistory:
+    """The checkpoints that another process has written, as of the last `FlowParts.refresh`."""
+
+    history: CheckpointHistory = field(default_factory=CheckpointHistory)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowParts:
     checkpointer: Checkpointer
@@ -93,6 +118,7 @@ class FlowParts:
     rules: RulesInForce = field(default_factory=FileRules)
     fences: KnownFences = field(default_factory=KnownFences)
     moving: MoveLock = field(default_factory=MoveLock)
+    read: ReadHistory = field(default_factory=ReadHistory)
 
     @property
     def entry(self) -> CheckpointFlow:
@@ -110,6 +136,21 @@ class FlowParts:
     @property
     def target(self) -> KafkaCluster:
         return self.checkpointer.target
+
+    @property
+    def history(self) -> CheckpointHistory:
+        """The flow's checkpoints: those of this process while it owns the flow."""
+        return self.checkpointer.history if self.duty.refusal() is None else self.read.history
+
+    async def refresh(self) -> None:
+        """Read rules and checkpoints again if another process owns the flow. Raises KafkaError."""
+        if self.duty.refusal() is None:
+            return
+        if self.checkpointer.learn_rules is not None:
+            await self.checkpointer.learn_rules()
+        history = CheckpointHistory()
+        await self.checkpointer.log.read(history)
+        self.read.history = history
 
     @property
     def syncs_are_read(self) -> bool:

@@ -11,6 +11,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import OffsetSyncStore
 from twinlog.service.runtime import Backoff, retrying_loop
@@ -49,6 +50,8 @@ class SyncTail:
     history: SyncHistory = field(default_factory=SyncHistory)
     on_turn: Callable[[], None] = lambda: None
     """Told when the first pass is done."""
+    may_be_absent: bool = False
+    """Without the topic nothing has been copied yet. False for a flow of this process, which creates it."""
     blocker: TwinlogError | None = None
     """Why the topic cannot be read just now; None when it can."""
     _reading: bool = False
@@ -216,4 +219,6 @@ class SyncTail:
         )
 
     def _on_error(self, error: TwinlogError) -> None:
+        if self.may_be_absent and error.reason == KafkaReason.TOPIC_UNKNOWN:
+            self.store.finish_reading()
         self.blocker, self._failed = error, True

@@ -14,7 +14,7 @@ from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, Move
 from twinlog_checkpoint.moves.running.events import MoveReport, StepEvent
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.history import OffsetPair
-from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, CheckpointFlowRig, ToldTopics, turns
+from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, CheckpointFlowRig, KnownTopics, ToldTopics, turns
 from unit.checkpoint.mirrored_logs import ORIGIN, MirroredLogs
 
 NO_WAIT = MoveOptions(wait_seconds=0, by="test")
@@ -81,11 +81,16 @@ class MoveRig:
 
 
 @asynccontextmanager
-async def move_rig(*, seed: int = 1, authorizer: bool = True) -> AsyncIterator[MoveRig]:
+async def move_rig(
+    *, seed: int = 1, authorizer: bool = True, known_topics: KnownTopics | None = None
+) -> AsyncIterator[MoveRig]:
     logs = MirroredLogs(seed=seed, source=FakeCluster("A", authorizer=authorizer))
     topics = ToldTopics()
     fakes = CheckpointFlowRig(
-        source=logs.source, target=logs.target, translation_max_bytes=1 << 30, known_topics=topics
+        source=logs.source,
+        target=logs.target,
+        translation_max_bytes=1 << 30,
+        known_topics=known_topics or topics,
     )
     async with fakes.running() as parts:
         served = assemble_moves({A_TO_B: parts}, fakes.around())[A_TO_B]

@@ -3,9 +3,9 @@
 from twinlog.model import TopicPartition
 from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
-from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig, KnownTopics
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import move_rig
+from unit.checkpoint.moves.move_rig import move_rig, run
 
 
 async def test_copies_go_home_and_own_topics_away() -> None:
@@ -15,6 +15,28 @@ async def test_copies_go_home_and_own_topics_away() -> None:
         assert on_target.destination(COPY) == ORIGIN
         assert on_target.destination(TopicPartition("only-there", 0)) is None
         assert on_source.destination(ORIGIN) == COPY
+
+
+async def test_an_offset_on_a_topic_that_configsync_has_not_noticed_yet_counts() -> None:
+    """Its copy does not exist yet, so the group's consumers would begin there as auto.offset.reset says."""
+    late = TopicPartition("late", 0)
+    async with move_rig(known_topics=KnownTopics(names={ORIGIN.topic})) as rig:
+        rig.logs.source.add_topic(late.topic)
+        rig.logs.source.set_group("g", {ORIGIN: 100, late: 0})
+        _, report = await run(rig.served.failover)
+    (reason,) = report.left_behind
+    assert f"g on {late}" in reason
+
+
+async def test_a_group_that_was_put_back_on_a_copy_continues_there() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.fakes.clock.advance(60)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        (checkpoint,) = rig.fakes.checkpoints()
+        ways = OffsetRouter(away=None, home=rig.parts, home_first=True)
+        assert ways.is_own("g", COPY, checkpoint.downstream_offset - 1)
+        assert ways.may_be_synced("g", COPY, checkpoint.downstream_offset - 1)
 
 
 async def test_an_offset_that_was_put_on_a_copy_is_not_the_groups_own() -> None:
@@ -47,4 +69,4 @@ async def test_with_the_identity_policy_a_failover_maps_to_the_target_and_a_fail
         await fakes.do_pass(parts.checkpointer)
         assert fakes.checkpoints()
         assert OffsetRouter(away=parts, home=parts, home_first=False).is_own("g", ORIGIN, 0)
-        assert not OffsetRouter(away=parts, home=parts, home_first=True).is_own("g", ORIGIN, 0)
+        assert not OffsetRouter(away=parts, home=parts, home_first=True).is_own("g", ORIGIN, 1)

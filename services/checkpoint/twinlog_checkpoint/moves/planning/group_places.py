@@ -63,6 +63,8 @@ class GroupPlaces:
 
         `last` tells where the move before found the groups.
         """
+        if from_reachable:
+            await self.route.refresh()
         wanted = await self._wanted(options, last) if from_reachable else self._known(options)
         done_with = frozenset(
             without
@@ -245,6 +247,8 @@ class GroupPlaces:
         asked = stood.keys() & set(options.groups or stood)
         now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
         live = bool(asked) and await self.from_answers()
+        if live and await self.to_answers():
+            await self.route.refresh()
         for group, partition, offset in await self._standing(asked, live=live):
             if not self.route.may_be_synced(group, partition, offset):
                 now[group][partition] = offset

@@ -95,6 +95,8 @@ class MovePlanner:
         yield "asking both clusters"
         from_reachable = await self._from_answers()
         to_reachable = await self._to_answers()
+        if from_reachable and to_reachable:
+            await self.route.refresh()
         fences = fences_where_left(last, self.route.kind)
         scope = await self.fence_scope() if options.fence and from_reachable else WriteBlockScope()
         blockers = await blockers_of(

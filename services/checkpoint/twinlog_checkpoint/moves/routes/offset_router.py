@@ -23,9 +23,7 @@ class OffsetRouter:
         """Return the partition of the other cluster where the group continues; None when there is none."""
         if self.home is not None and self._goes_home(partition):
             return self.home.origin_of(partition)
-        if self.away is None or self.away.checkpointer.topics.refusal(partition.topic) is not None:
-            return None
-        return self.away.copy_of(partition)
+        return self.away.copy_of(partition) if self._goes_away(partition) and self.away is not None else None
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
         """Translate the positions of the partitions that have a destination."""
@@ -64,8 +62,22 @@ class OffsetRouter:
         committed an offset on it (sync.group.offsets) for a group that lives on the other cluster."""
         if self.home is None or not self._goes_home(partition):
             return True
-        put = self.home.checkpointer.history.latest(group).get(partition)
-        return put is None or next_offset > put.downstream_offset
+        return not self.home.history.committed(group, partition, next_offset)
+
+    def may_be_synced(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        """Whether the flow that writes a copy may have committed this offset on it. After a restart only the
+        last of its offsets is known, and earlier ones lie before it."""
+        if self.home is None or not self._goes_home(partition):
+            return False
+        put = self.home.history.latest(group).get(partition)
+        return put is not None and next_offset <= put.downstream_offset
+
+    def _goes_away(self, partition: TopicPartition) -> bool:
+        """By the rules, which select also what configsync has not noticed yet."""
+        topic = partition.topic
+        return self.away is not None and (
+            self.away.copies(topic) or self.away.checkpointer.topics.refusal(topic) is None
+        )
 
     def _goes_home(self, partition: TopicPartition) -> bool:
         if self.home is None or self.home.origin_of(partition) is None:

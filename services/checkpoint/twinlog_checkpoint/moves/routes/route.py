@@ -76,6 +76,10 @@ class Route(Protocol):
         """Why offsets cannot be translated yet; None when they can."""
         ...
 
+    async def refresh(self) -> None:
+        """Read what other processes have written for the flow in the other direction. Raises KafkaError."""
+        ...
+
     @property
     def policy(self) -> ReplicationPolicy:
         """The policy of the flow from the cluster that the groups leave."""
@@ -83,7 +87,7 @@ class Route(Protocol):
 
     @property
     def reverse_flow(self) -> Flow | None:
-        """The flow that writes to the cluster that groups leave, if this process has it."""
+        """The flow that writes to the cluster that groups leave, if the file has it."""
         ...
 
     @property
@@ -176,7 +180,9 @@ class FailoverRoute:
 
     parts: FlowParts
     reverse: FlowParts | None = None
-    """The parts of the flow in the other direction; None if this process does not have it."""
+    """The parts of the flow in the other direction; None if the file does not have it."""
+    unknown: str = ""
+    """Why the flow in the other direction is not known; "" when it is."""
 
     @property
     def kind(self) -> MoveKind:
@@ -217,7 +223,13 @@ class FailoverRoute:
             return other_rules_apply(self.parts)
         if not from_reachable:
             return None if self.parts.checkpointer.restored else unread(self.parts, "checkpoints")
-        return None if self.parts.syncs_are_read else unread(self.parts, "offset syncs")
+        if not self.parts.syncs_are_read:
+            return unread(self.parts, "offset syncs")
+        return self.unknown or None
+
+    async def refresh(self) -> None:
+        if self.reverse is not None:
+            await self.reverse.refresh()
 
     @property
     def policy(self) -> ReplicationPolicy:
@@ -327,8 +339,8 @@ def other_rules_apply(parts: FlowParts) -> str:
 
 
 def unread(parts: FlowParts, what: str) -> str:
-    why = f": {parts.blocker}" if parts.blocker else ""
-    return f"flow {parts.flow}: the {what} have not been read yet{why}"
+    why = parts.checkpointer.tail.problem or parts.blocker
+    return f"flow {parts.flow}: the {what} have not been read yet{f': {why}' if why else ''}"
 
 
 def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBacklog:

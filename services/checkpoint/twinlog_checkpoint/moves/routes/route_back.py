@@ -33,7 +33,9 @@ class FailbackRoute:
 
     parts: FlowParts
     reverse: FlowParts | None
-    """The parts of the flow in the other direction; None if this process does not have it."""
+    """The parts of the flow in the other direction; None if the file does not have it."""
+    unknown: str = ""
+    """Why the flow in the other direction is not known; "" when it is."""
 
     @property
     def kind(self) -> MoveKind:
@@ -77,7 +79,11 @@ class FailbackRoute:
                 return other_rules_apply(parts)
             if not parts.syncs_are_read:
                 return unread(parts, "offset syncs")
-        return None
+        return self.unknown or None
+
+    async def refresh(self) -> None:
+        if self.reverse is not None:
+            await self.reverse.refresh()
 
     @property
     def policy(self) -> ReplicationPolicy:
@@ -130,21 +136,21 @@ class FailbackRoute:
         return True
 
     def may_be_synced(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
-        return not self._ways.is_own(group, partition, next_offset)
+        return self._ways.may_be_synced(group, partition, next_offset)
 
     def wrote(
         self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
     ) -> bool:
         if self.reverse is None or to_partition is None:
             return False
-        return self.reverse.checkpointer.history.wrote(group, to_partition, offset, upstream=upstream)
+        return self.reverse.history.wrote(group, to_partition, offset, upstream=upstream)
 
     def wrote_further(
         self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
     ) -> bool:
         if self.reverse is None or to_partition is None:
             return False
-        history = self.reverse.checkpointer.history
+        history = self.reverse.history
         return history.wrote_further(group, to_partition, offset, upstream=upstream)
 
     @property

@@ -118,6 +118,7 @@ def _is_whole(
     """Whether the chain has moved every group of `due`. One with members on the other cluster works there
     already, and one that a run for it does not find has nothing left to move."""
     left_out = staying(partitions) | unread(partitions).keys()
+    left_out |= {entry.group for entry in partitions if entry.action is MoveAction.SKIP_UNREAD}
     if not options.accept_loss:
         left_out |= {entry.group for entry in lacking(partitions)}
     due = record.due
