@@ -98,8 +98,11 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         """All known brokers, the best one to ask first."""
         nodes = [broker.nodeId for broker in self.cluster.brokers()]
         random.shuffle(nodes)
-        connected = {node_id for (node_id, _), each in self._conns.items() if each.connected()}
-        return self._choice.ordered(nodes, connected, self._loop.time(), told_last=told_last)
+        now = self._loop.time()
+        return self._choice.ordered(nodes, self._connected_nodes(), now, told_last=told_last)
+
+    def _connected_nodes(self) -> set[int]:
+        return {node_id for (node_id, _), each in self._conns.items() if each.connected()}
 
     def get_random_node(self) -> int | None:
         """aiokafka's method: a broker that is likely to answer; None if none is known."""
@@ -108,7 +111,8 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     async def ask_any(
         self, ask: Callable[[int], Coroutine[Any, Any, T]], *, slow_seconds: float = SLOW_SECONDS
     ) -> T:
-        """The answer of any broker, by its node id: another one is asked when one fails or is slow.
+        """The answer of any broker, by its node id: another one is asked when one fails, or takes longer than
+        `slow_seconds` on an open connection.
 
         Raises one of KAFKA_CLIENT_ERRORS, or what `ask` raises. Bounded by what `ask` waits for one broker.
         """
@@ -116,17 +120,20 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         async def told(node_id: int) -> tuple[int, T]:
             return node_id, await ask(node_id)
 
-        self._told_last, answer = await self._first_of(self._nodes(self._told_last), told, slow_seconds)
+        nodes = self._nodes(self._told_last)
+        met = await self._first_of(nodes, self._meet, SLOW_SECONDS)
+        nodes.sort(key=lambda node_id: node_id != met)
+        self._told_last, answer = await self._first_of(nodes, told, slow_seconds)
         return answer
 
     async def reachable_node(self) -> int:
         """The node id of any broker with an open connection. Raises one of KAFKA_CLIENT_ERRORS."""
+        return await self._first_of(self._nodes(), self._meet, SLOW_SECONDS)
 
-        async def meet(node_id: int) -> int:
+    async def _meet(self, node_id: int) -> int:
+        if node_id not in self._connected_nodes():
             await self._connected(node_id)
-            return node_id
-
-        return await self._first_of(self._nodes(), meet, SLOW_SECONDS)
+        return node_id
 
     async def _first_of(
         self, nodes: list[int], ask: Callable[[int], Coroutine[Any, Any, T]], slow_seconds: float

@@ -190,6 +190,16 @@ async def test_any_node_is_one_that_can_be_reached() -> None:
         await session.close()
 
 
+async def test_who_may_be_slow_to_answer_is_slow_to_connect_all_the_same() -> None:
+    for _ in range(10):
+        session = _Network().session()
+        for _ in range(3):
+            began = _now()
+            await session.send_any(MetadataRequest(), "list topics", slow_seconds=7.5)
+            assert _now() - began <= 0.5
+        await session.close()
+
+
 async def test_connections_that_answer_are_kept_when_no_broker_tells_the_metadata() -> None:
     network = _Network()
     session = network.session()
