@@ -42,6 +42,7 @@ from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
 from twinlog_checkpoint.translation.history import ReversedPairs
 from twinlog_checkpoint.translation.preserved import PreservedTranslator
+from twinlog_checkpoint.translation.shared_copies import SharedCopies, UnsharedTranslator
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import Translator
@@ -104,20 +105,29 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         report = await around.copy_states.of(entry.flow)
         return {partition: state.equal_below for partition, state in report.partitions.items()}
 
-    forward = PreservedTranslator(
+    forward: Translator = PreservedTranslator(
         equal_offsets=equal_offsets,
         there=clusters.target_log,
         original=lambda partition: partition,
         counterpart=partial(target_partition, entry.policy, entry.flow),
         otherwise=_forward(entry, clusters, tail, instruments),
     )
-    back = PreservedTranslator(
+    back: Translator = PreservedTranslator(
         equal_offsets=equal_offsets,
         there=clusters.source_log,
         original=lambda partition: origin_of(entry_now(), partition),
         counterpart=partial(original_of, entry.policy),
         otherwise=_back(entry_now, settings, entry.policy, clusters, tail, instruments),
     )
+    shared = SharedCopies(
+        flow=entry.flow, policy=entry.policy, source=clusters.source, target=clusters.target
+    )
+    forward = UnsharedTranslator(
+        shared=shared,
+        copy_of=lambda partition: target_partition(entry.policy, entry.flow, partition).topic,
+        otherwise=forward,
+    )
+    back = UnsharedTranslator(shared=shared, copy_of=lambda partition: partition.topic, otherwise=back)
     checkpointer = Checkpointer(
         entry=entry,
         source=clusters.source,
@@ -151,6 +161,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         checkpointer=checkpointer,
         forward=forward,
         back=back,
+        shared=shared,
         source_log=clusters.source_log,
         target_log=clusters.target_log,
     )

@@ -44,7 +44,7 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
             if isinstance(held, KafkaError):
                 offsets_problem = str(held)
             else:
-                offsets = {tp: parts.checkpointer.topics.refusal(tp.topic) for tp in held}
+                offsets = {tp: _refusal(parts, tp) for tp in held}
     if parts.flow.target not in away:
         try:
             on_target = await _described(parts.target, group)
@@ -76,6 +76,12 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
         state_on_source=facts.state_on_source or "",
         state_on_target=facts.state_on_target or "",
     )
+
+
+def _refusal(parts: FlowParts, partition: TopicPartition) -> str | None:
+    """Why no offset of a partition is translated, whichever offset; None when it is."""
+    rule = parts.checkpointer.topics.refusal(partition.topic)
+    return rule or parts.shared.why(parts.copy_of(partition).topic) or None
 
 
 async def _described(admin: GroupAdmin, group: str) -> GroupDescription:

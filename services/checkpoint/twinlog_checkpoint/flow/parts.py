@@ -16,6 +16,7 @@ from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.journal.known_fences import KnownFences
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
+from twinlog_checkpoint.translation.shared_copies import SharedCopies
 from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import Translator
 
@@ -112,6 +113,7 @@ class FlowParts:
     """From topics of the source to their copies; the checkpointer uses the same translator."""
     back: Translator
     """From the copies to the source's topics."""
+    shared: SharedCopies
     source_log: LogSide
     target_log: LogSide
     duty: LeaseGuard = field(default_factory=AlwaysOwner)
@@ -190,7 +192,10 @@ class FlowParts:
         return self.checkpointer.topics.why_never_copied(topic) is None
 
     def is_void(self, checkpoint: Checkpoint) -> bool:
-        """Whether the offset syncs contradict a checkpoint: the copy has lost its records."""
+        """Whether a checkpoint has no place any more: the copy has lost its records, as offset syncs show,
+        or another flow writes it, too."""
+        if self.shared.why(checkpoint.partition.topic):
+            return True
         origin = self.origin_of(checkpoint.partition)
         return origin is not None and self.checkpointer.is_void(origin, checkpoint)
 

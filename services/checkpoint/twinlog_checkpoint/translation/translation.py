@@ -23,6 +23,8 @@ class Verdict(Enum):
     """The group has read all that has been copied: the offset after the last copied record."""
     NOT_REPLICATED = "NOT_REPLICATED"
     """The flow does not copy the topic."""
+    SHARED_COPY = "SHARED_COPY"
+    """Another flow writes the copy, too: offsets of one source have no place in it."""
     NO_SYNC = "NO_SYNC"
     """Nothing of the partition has been copied yet, so no offset sync exists."""
     TOO_OLD = "TOO_OLD"

@@ -51,7 +51,7 @@ UP_TO_DATE         the group has read everything that is copied
 BEFORE_START       the first record of a copy that begins after the group's offset
 FLOOR              never past the next record, but some are read again
 ACTIVE_ON_TARGET   the group has members on the target
-NO_SYNC, NOT_REPLICATED, TOO_OLD, PAST_END, NOT_READY
+NO_SYNC, NOT_REPLICATED, TOO_OLD, PAST_END, SHARED_COPY, NOT_READY
                    there is no offset; the message says why
 SOURCE_UNREADABLE, TARGET_UNREADABLE
                    the last known offsets, with their age

@@ -14,6 +14,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     _RED: (
         *("FAULTED", "STALLED", "DOWN", "NOT_SERVING", "SILENT", "GAPS", "DIFFERS", "DIFFERENT", "FOREIGN"),
         *("NO_SYNC", "NOT_REPLICATED", "TOO_OLD", "PAST_END", "SOURCE_UNREADABLE", "TARGET_UNREADABLE"),
+        "SHARED_COPY",
     ),
 }
 _COLOURS: Final = {word: colour for colour, words in _WORDS.items() for word in words}

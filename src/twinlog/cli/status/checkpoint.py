@@ -12,6 +12,7 @@ from twinlog.cli.status.rows import (
     HELD,
     MOVE,
     NAMED_TOPICS,
+    SHARED_COPY,
     STANDS_BY,
     FlowRow,
     InForce,
@@ -86,6 +87,10 @@ def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
 def _add_summary(summary: checkpoint.GroupSummary, row: FlowRow) -> None:
     row.groups = dict(sorted(summary.partitions_by_verdict.items()))
     row.group_count = summary.group_count
+    if count := row.groups.get(SHARED_COPY):
+        told = f"{count} offsets of groups are on copies that another flow writes, too: none is committed"
+        command = f"twinlog groups {shlex.quote(row.flow)}"
+        row.in_force.append(InForce(kind=SHARED_COPY, about=row.flow, message=told, command=command))
 
 
 def _add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:

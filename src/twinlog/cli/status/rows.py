@@ -17,7 +17,7 @@ PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", 
 MOVE, FENCE, HELD = "MOVE", "FENCE", "HELD"
 DELAY, OFFSETS = "DELAY", "OFFSETS"
 FOREIGN, DIFFERS = "FOREIGN", "DIFFERS"
-OPEN_TRANSACTION = "OPEN_TRANSACTION"
+OPEN_TRANSACTION, SHARED_COPY = "OPEN_TRANSACTION", "SHARED_COPY"
 NAMED_TOPICS = 5
 """A note names so many topics at most."""
 HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
@@ -63,7 +63,8 @@ class InForce:
     """PAUSE, LIMIT, DELAY, RULE, MANUAL, WAITING (topics), GAPS, FENCE, HELD (deletions of groups), MOVE (a
     failover or failback that is not finished), FOREIGN (somebody else wrote into copies), DIFFERS (copies, by
     the standing proof), OFFSETS (copies that lost the source's),
-    OPEN_TRANSACTION (on the source; partitions stand still behind it)."""
+    OPEN_TRANSACTION (on the source; partitions stand still behind it), SHARED_COPY (groups have no
+    place in copies that two flows write)."""
     about: str
     message: str
     by: str | None = None

@@ -43,6 +43,7 @@ _WORST_FIRST: Final = (
     "SOURCE_UNREADABLE",
     "TARGET_UNREADABLE",
     "NOT_READY",
+    "SHARED_COPY",
     "NO_SYNC",
     "NOT_REPLICATED",
     "TOO_OLD",

@@ -12,6 +12,7 @@ from twinlog.cli.status.rows import (
     MOVE,
     OPEN_TRANSACTION,
     PAUSE,
+    SHARED_COPY,
     STANDS_BY,
     WAITING,
     FlowRow,
@@ -40,6 +41,7 @@ _LEFT = {
     FOREIGN: Level.BAD,
     MOVE: Level.WARN,
     OPEN_TRANSACTION: Level.WARN,
+    SHARED_COPY: Level.WARN,
 }
 """What is in force and no order of somebody's."""
 _OF_NO_COPY = frozenset({"GROUPS_NOT_TRANSLATED", HEARTBEAT_MISSING, "PATH_UNKNOWN", "LAG_UNKNOWN", STARTING})

@@ -44,6 +44,8 @@ class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.Value
     """The same offset: the copy has the source's offsets."""
     VERDICT_BEFORE_START: _Verdict.ValueType  # 13
     """The log there begins after the offset: its first record."""
+    VERDICT_SHARED_COPY: _Verdict.ValueType  # 14
+    """Another flow writes the copy, too: offsets of one source have no place in it."""
 
 class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
     """Verdict says what is known of a group's translated offset on one partition."""
@@ -64,6 +66,8 @@ VERDICT_PRESERVED: Verdict.ValueType  # 12
 """The same offset: the copy has the source's offsets."""
 VERDICT_BEFORE_START: Verdict.ValueType  # 13
 """The log there begins after the offset: its first record."""
+VERDICT_SHARED_COPY: Verdict.ValueType  # 14
+"""Another flow writes the copy, too: offsets of one source have no place in it."""
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 class _Direction:

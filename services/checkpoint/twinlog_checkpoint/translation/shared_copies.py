@@ -1,0 +1,142 @@
+"""Copies that another flow writes as well: under policies that keep names, two sources may share a topic.
+
+An offset of one source says nothing about the records of the other one in such a copy: a group that continues
+there would skip records, or its two places would overwrite each other. So nothing is translated.
+
+Each flow's configsync records on the target which topics it copies, before the first record is copied. What
+other processes and files copy is known by that, too.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.errors import FatalKafkaError, KafkaError
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.whole_logs import records_to
+from twinlog.model import Flow, TopicPartition
+from twinlog.policy import ReplicationPolicy
+from twinlog.policy.internal_topics import configsync_topic
+from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Translator, Verdict
+
+_REGISTRY = re.compile(r"mm2-configsync\.(.+)\.internal")
+
+
+@dataclass(slots=True)
+class _Registry:
+    """What the flow of another source copies into the same target."""
+
+    next_offset: int = 0
+    by_topic: dict[str, str] = field(default_factory=dict)
+    """Names of copies, by source topic."""
+    copies: frozenset[str] = frozenset()
+    """The same names."""
+    source_id: str = ""
+    """Id of the source cluster."""
+
+    def take(self, key: bytes | None, value: bytes | None) -> None:
+        """What this version cannot read tells nothing."""
+        match _parsed(key):
+            case ["topic", str(topic)]:
+                self.by_topic.pop(topic, None)
+                match _parsed(value):
+                    case {"selected": True, "target_topic": str(copy), "target_partition_count": int(count)}:
+                        if count > 0:
+                            self.by_topic[topic] = copy
+            case ["flow"]:
+                match _parsed(value):
+                    case {"source_cluster_id": str(source_id)}:
+                        self.source_id = source_id
+
+
+@dataclass(slots=True, kw_only=True)
+class SharedCopies:
+    """Those of one flow."""
+
+    flow: Flow
+    policy: ReplicationPolicy
+    source: KafkaCluster
+    target: KafkaCluster
+    _registries: dict[str, _Registry] = field(default_factory=dict)
+    """By alias of the source."""
+    _own_id: str = ""
+
+    def why(self, copy: str) -> str:
+        """Why offsets on this topic of the target cannot be translated; empty when no other flow writes
+        it."""
+        for source, registry in sorted(self._registries.items()):
+            if registry.source_id != self._own_id and copy in registry.copies:
+                other = Flow(source, self.flow.target)
+                return (
+                    f"flow {other} copies into {copy} on {self.flow.target} as well, so offsets of"
+                    f" {self.flow.source} have no place there: leave the topic out of one of the flows (if"
+                    f" {other} is gone for good, delete {configsync_topic(source)} there)"
+                )
+        return ""
+
+    async def look(self) -> None:
+        """Read what has been recorded since the last look. Raises KafkaError."""
+        if self.policy.tracks_topic_sources:
+            return  # The names of copies tell their source.
+        found = {
+            match[1]: TopicPartition(topic, 0)
+            for topic in await self.target.list_topics()
+            if (match := _REGISTRY.fullmatch(topic)) is not None and match[1] != self.flow.source
+        }
+        self._registries = {source: self._registries.get(source) or _Registry() for source in found}
+        if not found:
+            return
+        self._own_id = self._own_id or await self.source.cluster_id()
+        ends = await self.target.list_offsets(OffsetSpec.LATEST, found.values())
+        for source, partition in found.items():
+            end = ends[partition]
+            if isinstance(end, int):
+                await self._read(source, partition, end)
+
+    async def _read(self, source: str, partition: TopicPartition, end: int) -> None:
+        registry = self._registries[source]
+        if end < registry.next_offset:  # Created again.
+            registry = self._registries[source] = _Registry()
+        if end == registry.next_offset:
+            return
+        start = (await self.target.list_offsets(OffsetSpec.EARLIEST, [partition]))[partition]
+        if isinstance(start, KafkaError):
+            return
+        try:
+            async with self.target.reader() as reader:
+                async for record in records_to(reader, partition, max(start, registry.next_offset), end):
+                    registry.take(record.key, record.value)
+        except FatalKafkaError:
+            return  # Without the right to read it, what the other flow copies is not known.
+        registry.next_offset, registry.copies = end, frozenset(registry.by_topic.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsharedTranslator:
+    """Answers for copies that several flows write, and asks `otherwise` about the rest."""
+
+    shared: SharedCopies
+    copy_of: Callable[[TopicPartition], str]
+    """The copy that an offset is of, or is translated to."""
+    otherwise: Translator
+
+    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
+        if positions:
+            await self.shared.look()
+        copies = {self.copy_of(each.partition) for each in positions}
+        why = {copy: self.shared.why(copy) for copy in copies}
+        answers = {
+            position: Translation(verdict=Verdict.SHARED_COPY, downstream_offset=None, message=reason)
+            for position in positions
+            if (reason := why[self.copy_of(position.partition)])
+        }
+        rest = [position for position in positions if position not in answers]
+        return {**answers, **(await self.otherwise.translate(rest) if rest else {})}
+
+
+def _parsed(data: bytes | None) -> object:
+    try:
+        return None if data is None else json.loads(data)
+    except (ValueError, RecursionError):
+        return None
