@@ -31,7 +31,14 @@ from twinlog.batches.codec import DEFAULT_LEVELS, Codec, compress, decompress
 from twinlog.batches.counting import RecordLocator, VisibleCounter
 from twinlog.batches.header import HEADER_BYTES, Batch, BatchHeader, crc_is_valid, iter_batches, read_batches
 from twinlog.batches.joining import merge
-from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits, choose_lane
+from twinlog.batches.lanes import (
+    BATCH_LIMITS,
+    Lane,
+    LaneReason,
+    TargetTopicLimits,
+    choose_lane,
+    largest_batch_bytes,
+)
 from twinlog.batches.outgoing import OffsetRun, OutgoingBatch, Seal, sealed, sealed_header
 from twinlog.batches.prepare import prepare
 from twinlog.batches.prepared import CopyFault, CopyPolicy, LeaderEpoch, Prepared
@@ -66,10 +73,12 @@ __all__ = [
     "VisibleBatch",
     "classify",
     "end_marker",
+    "BATCH_LIMITS",
     "Lane",
     "LaneReason",
     "TargetTopicLimits",
     "choose_lane",
+    "largest_batch_bytes",
     "take_raw",
     "Packed",
     "RecordTooLarge",

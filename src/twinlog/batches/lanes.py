@@ -1,5 +1,6 @@
 """How a batch is copied: unopened (raw), opened and packed again (recode), or not at all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -59,16 +60,26 @@ class LaneReason(StrEnum):
     """DROP: compaction kept only the header."""
 
 
+BATCH_LIMITS = "max.message.bytes", "segment.bytes"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTopicLimits:
     """The limits of the target topic. The defaults are the broker's."""
 
     max_message_bytes: int = 1_048_588
-    """`max.message.bytes`: the limit of one batch with its header, as it is sent (compressed)."""
+    """The limit of one batch with its header, as it is sent (compressed): `largest_batch_bytes`."""
     codec: Codec | None = None
     """`compression.type`; None = `producer`, any codec."""
     level: int | None = None
     """Compression level for recoded batches; None = `codec.DEFAULT_LEVELS`."""
+
+
+def largest_batch_bytes(settings: Mapping[str, str | None]) -> int | None:
+    """The limit of one batch by the settings of its topic: a batch must also fit into a segment. None = they
+    do not say."""
+    limits = [settings.get(name) or "" for name in BATCH_LIMITS]
+    return min((int(limit) for limit in limits if limit.isdecimal()), default=None)
 
 
 def choose_lane(

@@ -286,8 +286,8 @@ class _Preparation:
             self._fault = CopyFault(
                 reason="RECORD_TOO_LARGE",
                 offset=offset,
-                message=f"the record at offset {offset} takes {size_bytes} bytes, the target topic's "
-                f"max.message.bytes is {limit_bytes}",
+                message=f"the record at offset {offset} takes {size_bytes} bytes, and the target topic takes"
+                f" {limit_bytes} (max.message.bytes, or segment.bytes if that is less)",
                 size_bytes=size_bytes,
                 limit_bytes=limit_bytes,
             )

@@ -41,7 +41,8 @@ _COORDINATOR = _transient("COORDINATOR_UNAVAILABLE", "the coordinator is moving 
 _GROUP_ACTIVE = _fatal(KafkaReason.GROUP_ACTIVE, "the group has members: stop its consumers first")
 _FENCED = _fatal("PRODUCER_FENCED", "another process took over this producer's id")
 _TOO_LARGE = _fatal(
-    KafkaReason.RECORD_TOO_LARGE, "the record or batch is above the topic's max.message.bytes"
+    KafkaReason.RECORD_TOO_LARGE,
+    "the record or batch is above the topic's max.message.bytes or segment.bytes",
 )
 _REPLICAS = _transient("NOT_ENOUGH_REPLICAS", "fewer in-sync replicas than min.insync.replicas")
 _CORRUPT = _fatal("CORRUPT_BATCH", "the batch does not match its checksum")

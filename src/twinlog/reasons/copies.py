@@ -31,7 +31,8 @@ PARTITIONS: Final = ReasonGroup(
         OwnReason("PAUSED_BY_OPERATOR", "an operator paused it, its topic or the flow", "`twinlog resume`"),
         OwnReason(
             "RECORD_TOO_LARGE",
-            "one record, alone in a batch and compressed, is above the target topic's `max.message.bytes`",
+            "one record, alone in a batch and compressed, is above the target topic's `max.message.bytes` or"
+            " `segment.bytes`",
             "raise the limit of the target topic: the copy continues by itself; or set the position past the"
             " record's offset, which the message names",
         ),

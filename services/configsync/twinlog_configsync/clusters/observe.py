@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.acl_rights import is_group_pattern
+from twinlog.batches import BATCH_LIMITS
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, ConfigEntry, KafkaCluster, OffsetSpec, TopicDescription
 from twinlog.model import Flow, TopicPartition
@@ -26,7 +27,7 @@ Described = Mapping[str, TopicDescription | KafkaError]
 
 _DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
 _KEPT_OF_SOURCE: Final = ("cleanup.policy",)
-_KEPT_OF_TARGET: Final = ("max.message.bytes", "compression.type", "message.timestamp.type")
+_KEPT_OF_TARGET: Final = (*BATCH_LIMITS, "compression.type", "message.timestamp.type")
 _MIN_ISR: Final = "min.insync.replicas"
 _SINCE_KAFKA_3_7: Final = "telemetry.max.bytes"
 """A broker property that identifies brokers which bound min.insync.replicas (KIP-714)."""

@@ -23,6 +23,7 @@ selects then.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from twinlog.batches import largest_batch_bytes
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigEntry, TopicDescription
 from twinlog_configsync.model.actions import Skip
@@ -140,7 +141,8 @@ def _with_target(entry: TopicEntry, target: TopicDescription, configs: Configs) 
     limits = entry.limits
     if not isinstance(configs, KafkaError):
         limits = TargetLimits(
-            max_message_bytes=int(_value(configs, "max.message.bytes") or limits.max_message_bytes),
+            max_message_bytes=largest_batch_bytes({entry.name: entry.value for entry in configs})
+            or limits.max_message_bytes,
             compression_type=_value(configs, "compression.type") or limits.compression_type,
             timestamp_type=_value(configs, "message.timestamp.type") or limits.timestamp_type,
         )

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from twinlog.batches import largest_batch_bytes
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigEntry, KafkaCluster, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
@@ -111,7 +112,7 @@ def _topic(
         state=TopicState.READY,
         reason="",
         message="",
-        target_max_message_bytes=int(settings.get("max.message.bytes") or 0),
+        target_max_message_bytes=largest_batch_bytes(settings) or 0,
         target_compression_type=settings.get("compression.type", ""),
         target_timestamp_type=settings.get("message.timestamp.type", ""),
         source_cleanup_policy="",

@@ -8,6 +8,7 @@ seen here: batches are split, or a record that was too large is copied, without 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from twinlog.batches import largest_batch_bytes
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.kafka.reasons import KafkaReason
@@ -15,7 +16,6 @@ from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog_source.partitions.table import PartitionTable
 
 LOOK_SECONDS = 2.0
-LIMIT = "max.message.bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,10 @@ class TargetLimits:
             entries = configs[target_topic]
             if isinstance(entries, KafkaError):
                 continue
-            found = next((entry.value for entry in entries if entry.name == LIMIT), None)
-            if found is not None and found.isdecimal():
+            found = largest_batch_bytes({entry.name: entry.value for entry in entries})
+            if found is not None:
                 said = topics[name].target_max_message_bytes
-                self._seen[name] = _Seen(said=said, found=int(found))
+                self._seen[name] = _Seen(said=said, found=found)
 
     def _correct(self, topic: ReplicatedTopic) -> ReplicatedTopic:
         seen = self._seen.get(topic.source_topic)

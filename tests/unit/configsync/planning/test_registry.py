@@ -204,6 +204,7 @@ def test_limits_and_cleanup_policy_come_from_the_configs() -> None:
             source_configs=(entry_of("cleanup.policy", "compact"),),
             target_configs=(
                 entry_of("max.message.bytes", "2097152"),
+                entry_of("segment.bytes", "1000000"),
                 entry_of("compression.type", "zstd"),
                 entry_of("message.timestamp.type", "LogAppendTime"),
             ),
@@ -212,7 +213,7 @@ def test_limits_and_cleanup_policy_come_from_the_configs() -> None:
     assert entry is not None
     assert entry.source_cleanup_policy == "compact"
     assert entry.limits == TargetLimits(
-        max_message_bytes=2_097_152, compression_type="zstd", timestamp_type="LogAppendTime"
+        max_message_bytes=1_000_000, compression_type="zstd", timestamp_type="LogAppendTime"
     )
     unreadable = seen(
         topic("orders"),

@@ -1,6 +1,9 @@
 """What the next task is told of a partition."""
 
+import pytest
+
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.batches import BATCH_LIMITS
 from twinlog.kafka.ports import ConfigChange
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.reports import PartitionReport, TaskReport
@@ -8,11 +11,14 @@ from twinlog_source.partitions.states import PartitionState
 from unit.source.flow_rig import FlowRig, P, reported
 
 
-async def test_a_limit_that_somebody_changed_is_seen_while_batches_are_refused(rig: FlowRig) -> None:
+@pytest.mark.parametrize("name", BATCH_LIMITS)
+async def test_a_limit_that_somebody_changed_is_seen_while_batches_are_refused(
+    rig: FlowRig, name: str
+) -> None:
     state = await rig.owner()
     planned = state.table.plannable()
     for limit in ("500", "2000"):
-        changes = {"A.t": [ConfigChange(name="max.message.bytes", value=limit)]}
+        changes = {"A.t": [ConfigChange(name=name, value=limit)]}
         assert not any((await rig.target.alter_topic_configs(changes)).values())
         rig.clock.advance(3)
         reported(state, state=source_pb.PARTITION_STATE_FAULTED, reason="RECORD_TOO_LARGE")

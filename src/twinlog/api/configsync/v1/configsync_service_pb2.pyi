@@ -449,7 +449,9 @@ class ReplicatedTopic(_message.Message):
     message: _builtins.str
     """The same in words."""
     target_max_message_bytes: _builtins.int
-    """The target's limits that the copy needs to know: max.message.bytes of the target topic, bytes."""
+    """The target's limits that the copy needs to know: the largest batch of the target topic, in bytes, which is the
+    smaller one of max.message.bytes and segment.bytes.
+    """
     target_compression_type: _builtins.str
     """compression.type of the target topic ("producer", "zstd", ...)."""
     target_timestamp_type: _builtins.str
