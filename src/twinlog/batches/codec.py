@@ -37,6 +37,10 @@ MAX_OPEN_BYTES = 128 << 20
 """The default limit of one uncompressed batch. Kafka does not limit it: 3 KB of zstd can expand to 100 MB."""
 _MOST_EXPANSION = {Codec.GZIP: 1_032, Codec.LZ4: 255}
 """The most bytes to which one compressed byte can expand. For zstd this is 32,768."""
+_MOST_MEMBERS = 10_000
+"""Of a gzip stream: no producer writes more than one, and each takes microseconds however short it is."""
+_FIRST_PIECE_BYTES = 1024
+"""Of a gzip member that is not the first; each further piece is twice as large."""
 _FIRST_ROOM_BYTES = 4 * 1024
 _FIRST_EXPANSION = 16
 _MORE_EXPANSION = 16
@@ -122,18 +126,29 @@ def _into_room(
 
 def _gunzip(data: bytes, max_bytes: int) -> bytes:
     out = []
+    view = memoryview(data)
     room_bytes = max_bytes
     is_small = len(data) * _MOST_EXPANSION[Codec.GZIP] <= max_bytes
-    while data:
+    position, members = 0, 0
+    # What lies behind the end of a member is copied by zlib: only the first member gets all there is.
+    piece_bytes = len(data)
+    while position < len(data):
+        members += 1
+        if members > _MOST_MEMBERS:
+            raise zlib.error(f"it has more than {_MOST_MEMBERS} members")
         member = zlib.decompressobj(wbits=31)
-        # One byte more than the limit distinguishes "full" from "too large"; 0 would mean no limit.
-        out.append(member.decompress(data) if is_small else member.decompress(data, room_bytes + 1))
-        room_bytes -= len(out[-1])
-        if room_bytes < 0:
-            raise _too_large(Codec.GZIP, max_bytes)
-        if not member.eof:
-            raise zlib.error("the stream ends early")
-        data = member.unused_data
+        while not member.eof:
+            piece = view[position : position + piece_bytes]
+            if not piece:
+                raise zlib.error("the stream ends early")
+            # One byte more than the limit distinguishes "full" from "too large"; 0 would mean no limit.
+            out.append(member.decompress(piece) if is_small else member.decompress(piece, room_bytes + 1))
+            room_bytes -= len(out[-1])
+            if room_bytes < 0:
+                raise _too_large(Codec.GZIP, max_bytes)
+            position += len(piece) - len(member.unused_data)
+            piece_bytes *= 2
+        piece_bytes = _FIRST_PIECE_BYTES
     return out[0] if len(out) == 1 else b"".join(out)
 
 

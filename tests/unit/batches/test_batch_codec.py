@@ -61,8 +61,29 @@ def test_snappy_streams_in_a_row_are_read() -> None:
     assert decompress(Codec.SNAPPY, stream + stream) == _TEXT * 2
 
 
-def test_gzip_members_in_a_row_are_read() -> None:
-    assert decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
+@pytest.mark.parametrize("sizes", [(4, 3), (0, 0, 5), (3, 70_000, 0, 1_030, 9_000), (200_000, 100)])
+def test_gzip_members_in_a_row_are_read(sizes: tuple[int, ...]) -> None:
+    parts = [random.Random(size).randbytes(size) for size in sizes]
+    stream = b"".join(map(gzip.compress, parts))
+    assert decompress(Codec.GZIP, stream) == b"".join(parts)
+    assert decompress(Codec.GZIP, stream, sum(sizes)) == b"".join(parts)
+    for damaged, limit, reason in (
+        (stream[:-1], 1 << 20, "CORRUPT_BATCH"),
+        (stream + b"x", 1 << 20, "CORRUPT_BATCH"),
+        (stream, sum(sizes) - 1, "BATCH_TOO_LARGE"),
+    ):
+        with pytest.raises(WireFormatError) as caught:
+            decompress(Codec.GZIP, damaged, limit)
+        assert caught.value.reason == reason
+
+
+def test_many_gzip_members_cost_no_copy_of_the_rest_each() -> None:
+    """With one, this would take minutes: the rest is 20 MB."""
+    rest = gzip.compress(random.Random(1).randbytes(20 << 20), 0)
+    nothing = gzip.compress(b"")
+    assert len(decompress(Codec.GZIP, nothing * 9_999 + rest)) == 20 << 20
+    with pytest.raises(WireFormatError, match="more than 10000 members"):
+        decompress(Codec.GZIP, nothing * 10_001)
 
 
 @pytest.mark.parametrize("codec", _COMPRESSED)
