@@ -169,7 +169,7 @@ KAFKA_REASONS: dict[int, Reason] = {
     ErrorCode.FENCED_INSTANCE_ID: _GROUP_ACTIVE,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: _GROUP_ACTIVE,
     ErrorCode.INVALID_RECORD: _fatal(
-        "RECORD_INVALID", "the broker refuses the record, e.g. no key on a compacted topic"
+        KafkaReason.RECORD_INVALID, "the broker refuses the record, e.g. no key on a compacted topic"
     ),
     ErrorCode.UNSTABLE_OFFSET_COMMIT: _transient(
         "OFFSETS_UNSTABLE", "a transaction with offsets is still open"

@@ -37,6 +37,14 @@ PARTITIONS: Final = ReasonGroup(
             " record's offset, which the message names",
         ),
         OwnReason(
+            "RECORD_INVALID",
+            "the target refuses a record, mostly one without a key: the target topic is compacted, and the"
+            " source topic was not yet when the record was written",
+            "set the position past the record's offset, which the message names; or, to copy the record,"
+            " remove `compact` from the target topic's `cleanup.policy`, which must not be synchronized"
+            " meanwhile: the copy continues by itself",
+        ),
+        OwnReason(
             "BATCH_TOO_LARGE",
             "a batch that Twinlog has to decompress is larger uncompressed than"
             " `twinlog.batch.max.uncompressed.bytes`, or than the free memory",

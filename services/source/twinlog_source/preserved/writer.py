@@ -16,7 +16,7 @@ import structlog
 
 from twinlog.backoff import backoff_seconds
 from twinlog.batches import OutgoingBatch, merge
-from twinlog.batches.outgoing import Seal, sealed_header
+from twinlog.batches.outgoing import OffsetRun, Seal, sealed_header
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, KafkaError, WireFormatError
 from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
@@ -25,6 +25,7 @@ from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw import DataClientPool, ProducerIdentity, ProducerSettings, Window
 from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.produce.answers import told_of
 from twinlog.kafka.raw.produce.routes import Routes
 from twinlog.kafka.raw.produce.wire import ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
@@ -285,7 +286,8 @@ class PreservedWriter:
             code = answer.error_code if answer is not None else -1
             if code in LEADER_MOVED:
                 routes.suspect(connection=False)
-            detail = answer.message if answer is not None else "no answer"
+            run = OffsetRun(send.first, send.end - send.first)
+            detail = told_of(answer, [run]) if answer is not None else "no answer"
             doing, alias = "write a preserved copy", self.session.alias
             refusal = partition_error(code, each.target, doing, alias=alias, detail=detail)
             heals = code in LEADER_MOVED or code in _ABOUT_THE_SEQUENCE

@@ -109,6 +109,8 @@ class PartitionCopy:
     """From source timestamp to acknowledgement of the last copied batch."""
     failures: int = 0
     """The number of failures in a row, including those of earlier tasks."""
+    on_trial: bool = False
+    """It was FAULTED and nothing was committed since: the same records may be refused again."""
     epochs: tuple[EpochStart, ...] = ()
     """The leader epochs of the committed records, the last one of the record before `committed`; empty =
     unknown."""
@@ -213,13 +215,14 @@ class PartitionCopy:
         if position > self.committed:
             # Not for a chunk with only a fault: the wait before its next try would begin again at the
             # shortest.
-            self.failures = 0
+            self.failures, self.on_trial = 0, False
         self.committed = position
 
-    def reached_end(self) -> None:
-        """The source has nothing after `fetched`. If nothing is in flight either, earlier failures are over,
-        and the next one counts as the first."""
-        if self.is_idle:
+    def found_nothing(self) -> None:
+        """An answer had no records. If the source's log ends here (otherwise other partitions have used up
+        the bytes of the request) and nothing is in flight, earlier failures are over, and the next one counts
+        as the first."""
+        if self.is_idle and not self.has_more:
             self.failures = 0
 
     @property
@@ -361,6 +364,7 @@ class PartitionCopy:
 
     def _continue(self) -> None:
         """Copy, or pause if that is ordered."""
+        self.on_trial |= self.state is State.FAULTED
         if self._paused:
             self._become(State.PAUSED, PartitionReason.PAUSED_BY_OPERATOR)
         else:

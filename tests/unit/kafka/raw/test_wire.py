@@ -234,8 +234,8 @@ def test_answers_to_version_12_are_read() -> None:
     agreed = request.prepare({0: (3, 12)})
     (one, other), throttle_ms = agreed.read(frame, 4)
     assert throttle_ms == agreed.throttle_ms == 250
-    assert one == (TopicPartition("a", 0), 0, 1234, "")
-    assert other == (TopicPartition("b", 2), 87, -1, "no key")
+    assert one == (TopicPartition("a", 0), 0, 1234, "", None)
+    assert other == (TopicPartition("b", 2), 87, -1, "no key", 0)
 
 
 def test_produce_responses_are_read() -> None:
@@ -247,15 +247,18 @@ def test_produce_responses_are_read() -> None:
         (TopicPartition("b", 2), 10, -1),
     ]
     new = ProduceResponse_v8(
-        [("b", [(2, 87, -1, -1, -1, [(0, "no key"), (1, "no key either")], "one or more records")])], 70
+        [("b", [(2, 87, -1, -1, -1, [(5, "no key either"), (3, "no key")], "one or more records")])], 70
     )
     agreed = request.prepare({0: (0, 8)})
     (answer,) = agreed.read(new.encode(), 0).answers
     assert agreed.throttle_ms == 70
-    assert (answer.error_code, answer.message) == (87, "one or more records")
+    assert (answer.error_code, answer.message, answer.record) == (87, "no key", 3)
     silent = ProduceResponse_v8([("b", [(2, 87, -1, -1, -1, [(0, "no key")], None)])], 0)
     (answer,) = request.prepare({0: (0, 8)}).read(silent.encode(), 0).answers
-    assert answer.message == "no key"
+    assert (answer.message, answer.record) == ("no key", 0)
+    whole = ProduceResponse_v8([("b", [(2, 10, -1, -1, -1, [], "too large")])], 0)
+    (answer,) = request.prepare({0: (0, 8)}).read(whole.encode(), 0).answers
+    assert (answer.message, answer.record) == ("too large", None)
 
 
 @pytest.mark.parametrize("broker_versions", [{}, {1: (0, 3)}, {1: (12, 20)}])

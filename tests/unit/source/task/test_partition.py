@@ -99,7 +99,11 @@ def test_reaching_the_end_of_the_source_shortens_the_next_back_off() -> None:
     for now in (0.0, 100.0, 200.0):
         copy.fail(reason="LEADER_UNAVAILABLE", message="m", retriable=True, now=now, keep_in_flight=True)
         assert copy.fetchable(now + 60)
-    copy.reached_end()
+    copy.end_offset = 6
+    copy.found_nothing()
+    assert copy.failures == 3, "other partitions have used up the bytes of the request"
+    copy.end_offset = 5
+    copy.found_nothing()
     copy.fail(reason="LEADER_UNAVAILABLE", message="m", retriable=True, now=300.0, keep_in_flight=True)
     assert copy.retry_at == 301.0
 
@@ -109,7 +113,7 @@ def test_reaching_the_end_of_the_source_says_nothing_about_what_is_not_yet_writt
     copy.fail(reason="NOT_ENOUGH_REPLICAS", message="m", retriable=True, now=0.0)
     assert copy.fetchable(1.0)
     copy.fetched = 7
-    copy.reached_end()
+    copy.found_nothing()
     assert copy.failures == 1
 
 

@@ -169,10 +169,13 @@ class SourceReader:
                 self.in_question |= {copy.partition for copy in out_of_range}
                 ask(self._look_for_positions(out_of_range), "look for positions")
 
-    def pop(self) -> PreparedChunk | None:
-        """The next chunk to send, None when everything fetched was sent. Skips chunks that a rewind made
-        void."""
+    def pop(self, *, on_trial: bool | None = None) -> PreparedChunk | None:
+        """The next chunk to send, None when everything fetched was sent. With `on_trial`, None also when the
+        next one is of a partition of the other kind. Skips chunks that a rewind made void."""
         while self.chunks:
+            next_one = self.chunks[0]
+            if next_one.is_current and on_trial not in (None, next_one.copy.on_trial):
+                return None
             chunk = self.chunks.popleft()
             was_full = self._is_full
             self.buffered_bytes -= chunk.held_bytes
@@ -296,7 +299,7 @@ class SourceReader:
             return
         self._left_out.pop(answer.partition, None)
         if not answer.records:
-            copy.reached_end()
+            copy.found_nothing()
             return
         cut = Cut(answer.records) if self.horizon.is_open else self._within_horizon(copy, answer)
         records = cut.records

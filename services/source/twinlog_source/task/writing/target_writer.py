@@ -215,14 +215,15 @@ class TargetWriter:
             await self.source_reader.arrived.wait()
 
     async def _copy_round(self, transport: Transport, first: PreparedChunk) -> None:
-        """One transaction with everything that is fetched now."""
+        """One transaction with everything that is fetched now. Partitions whose records may be refused again
+        are in rounds of their own: the records of others would be in the target's log twice."""
         current = self._round = Round(began_at=self.clock.monotonic())
         chunk: PreparedChunk | None = first
         while chunk is not None:
             self.sending.collect(current, chunk)
             if current.size_bytes >= self._size.size_bytes:
                 break
-            chunk = self.source_reader.pop()
+            chunk = self.source_reader.pop(on_trial=first.copy.on_trial)
         self.sending.send(transport, current)
         await self.sending.await_doubtful(current)
         ends = {taken.copy.partition: taken.prepared.next_offset for taken in current.chunks}

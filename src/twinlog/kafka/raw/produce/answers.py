@@ -1,5 +1,9 @@
 """The meaning of a broker's answer to a batch: accepted, to be sent again, or refused. Pure."""
 
+from collections.abc import Sequence
+
+from twinlog.batches.lanes import LaneReason
+from twinlog.batches.outgoing import OffsetRun, OutgoingBatch
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.errors import OFFSET_UNKNOWN, from_reason
@@ -41,18 +45,42 @@ ABOUT_THE_PRODUCER = frozenset(
     )
 )
 """Refusals that do not concern the partition with which they came."""
+_ABOUT_THE_RECORDS = frozenset(
+    (
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.INVALID_RECORD,
+    )
+)
+"""The same records are refused each time: the message has to say which."""
 _CORRUPT_ATTEMPTS = 3
 """Damage in transit is healed by sending again; damage of the batch itself is not."""
 
 
-def refusal_of(answer: ProduceAnswer, *, alias: str) -> KafkaError | None:
+def refusal_of(answer: ProduceAnswer, batch: OutgoingBatch, *, alias: str) -> KafkaError | None:
     """Why the broker did not accept the batch; None when it did."""
     doing = "send a batch"
     if answer.error_code:
-        return partition_error(answer.error_code, answer.partition, doing, alias=alias, detail=answer.message)
+        detail = answer.message if batch.reason is LaneReason.OWN_RECORDS else told_of(answer, batch.runs)
+        return partition_error(answer.error_code, answer.partition, doing, alias=alias, detail=detail)
     if answer.base_offset < 0:
         return about(answer.partition, from_reason(OFFSET_UNKNOWN, doing, alias=alias))
     return None
+
+
+def told_of(answer: ProduceAnswer, runs: Sequence[OffsetRun]) -> str:
+    """The broker's message, and which record of the source it is about; `runs` are those of the batch."""
+    if answer.error_code not in _ABOUT_THE_RECORDS:
+        return answer.message
+    before = 0
+    for first, count in runs:
+        if answer.record is not None and before <= answer.record < before + count:
+            offset = first + answer.record - before
+            return f"the record at the source's offset {offset}: {answer.message}"
+        before += count
+    return f"the batch at the source's offset {runs[0].first_source_offset}: {answer.message}"
 
 
 def may_retry(pending: PendingBatch, queue: PartitionQueue, code: int) -> bool:

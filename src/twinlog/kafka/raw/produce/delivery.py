@@ -300,7 +300,7 @@ class Delivery:
                 self._send_again(pending, from_reason(TIMEOUT, f"send to {partition}", detail="no answer"))
                 continue
             code = answer.error_code
-            refusal = refusal_of(answer, alias=self._session.alias)
+            refusal = refusal_of(answer, pending.batch, alias=self._session.alias)
             if refusal is None:
                 self.batches.queue_of(partition).acknowledge(pending)
                 self.batches.finish(pending, answer.base_offset)

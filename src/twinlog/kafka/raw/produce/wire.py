@@ -52,6 +52,8 @@ class ProduceAnswer(NamedTuple):
     base_offset: int
     message: str
     """The broker's message about the refusal; "" if there is none."""
+    record: int | None = None
+    """The index in the batch of the first refused record; None = the broker does not say."""
 
 
 class ProduceResponse(NamedTuple):
@@ -139,21 +141,36 @@ def read_produce_response(data: Frame, position: int, version: int) -> ProduceRe
             position += _PRODUCED.size
             if version >= 5:
                 position += _LOG_START_BYTES
-            message = ""
-            if version >= 8:
-                message, position = _take_record_errors(data, position)
-            answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, message))
+            why, position = _take_record_errors(data, position) if version >= 8 else (_NOT_TOLD, position)
+            answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, *why))
     return ProduceResponse(answers, take_int32(data, position)[0])
 
 
-def _take_record_errors(data: Frame, position: int) -> tuple[str, int]:
-    first = ""
+class _Why(NamedTuple):
+    """Of an answer: `message` and `record`."""
+
+    message: str
+    record: int | None
+
+
+_NOT_TOLD = _Why("", None)
+
+
+def _take_record_errors(data: Frame, position: int) -> tuple[_Why, int]:
+    errors: list[_Why] = []
     count, position = take_int32(data, position)
     for _ in range(count):
-        text, position = take_string(data, position + 4)
-        first = first or text
+        record, position = take_int32(data, position)
+        text, position = take_string(data, position)
+        errors.append(_Why(text, record))
     message, position = take_string(data, position)
-    return message or first, position
+    return _why(errors, message), position
+
+
+def _why(errors: Sequence[_Why], message: str) -> _Why:
+    """What is said of the first refused record, else of the batch."""
+    first = min(errors, key=lambda each: each.record or 0, default=_NOT_TOLD)
+    return first._replace(message=first.message or message)
 
 
 def read_flexible_produce_response(data: Frame, position: int) -> ProduceResponse:
@@ -165,22 +182,23 @@ def read_flexible_produce_response(data: Frame, position: int) -> ProduceRespons
         for _ in range(partition_count):
             number, error_code, base_offset, _ = _PRODUCED.unpack_from(data, position)
             position += _PRODUCED.size + _LOG_START_BYTES
-            message, position = _take_flexible_record_errors(data, position)
+            why, position = _take_flexible_record_errors(data, position)
             position = skip_tags(data, position)  # The present leader; the metadata have it too.
-            answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, message))
+            answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, *why))
         position = skip_tags(data, position)
     return ProduceResponse(answers, take_int32(data, position)[0])
 
 
-def _take_flexible_record_errors(data: Frame, position: int) -> tuple[str, int]:
-    first = ""
+def _take_flexible_record_errors(data: Frame, position: int) -> tuple[_Why, int]:
+    errors: list[_Why] = []
     count, position = take_compact_length(data, position)
     for _ in range(count):
-        text, position = take_compact_string(data, position + 4)
+        record, position = take_int32(data, position)
+        text, position = take_compact_string(data, position)
         position = skip_tags(data, position)
-        first = first or text
+        errors.append(_Why(text, record))
     message, position = take_compact_string(data, position)
-    return message or first, position
+    return _why(errors, message), position
 
 
 def _by_topic(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:

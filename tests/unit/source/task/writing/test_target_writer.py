@@ -38,6 +38,35 @@ async def test_a_refused_partition_is_set_aside_and_the_others_are_sent_again() 
     assert rig.target.committed == [TopicPartition("A.good", 0)]
 
 
+async def test_records_that_may_be_refused_again_are_in_no_transaction_with_those_of_others() -> None:
+    """Consumers that read uncommitted records would see those of the others once more for each attempt."""
+    rig = WriterRig()
+    bad, good = TopicPartition("A.bad", 0), TopicPartition("A.good", 0)
+    rig.target.refused[bad] = FatalKafkaError("no key", reason="RECORD_INVALID")
+    rig.copies[BAD].restore_failure(
+        state=State.FAULTED, reason="RECORD_INVALID", message="", failures=3, retry_at=0.0
+    )
+    assert rig.copies[BAD].fetchable(0.0)
+    for end in range(1, 4):
+        rig.fetched(GOOD, end)
+        rig.fetched(BAD, end)
+    await rig.run_until(lambda: rig.copies[BAD].failures == 4 and rig.copied_again(GOOD, 3))
+    assert rig.target.refused_with == [{bad}]
+    assert rig.target.committed == [good]
+
+
+async def test_a_partition_is_on_trial_until_something_of_it_is_committed() -> None:
+    rig = WriterRig()
+    rig.copies[BAD].restore_failure(
+        state=State.FAULTED, reason="RECORD_INVALID", message="", failures=3, retry_at=0.0
+    )
+    assert rig.copies[BAD].fetchable(0.0)
+    assert rig.copies[BAD].on_trial
+    rig.fetched(BAD, 2)
+    await rig.run_until(lambda: rig.copies[BAD].committed == 2)
+    assert (rig.copies[BAD].on_trial, rig.copies[BAD].failures) == (False, 0)
+
+
 async def test_a_partition_that_failed_before_does_not_hold_up_the_others() -> None:
     """The target neither takes nor refuses it; without the others it would be awaited."""
     rig = WriterRig()

@@ -48,6 +48,8 @@ class TargetLog:
     """Partitions about which nothing is said."""
     commit_failures: list[tuple[KafkaError, bool]] = field(default_factory=list)
     """Each: the error, and whether the commit takes place all the same."""
+    refused_with: list[set[TopicPartition]] = field(default_factory=list)
+    """The partitions of each transaction that was refused."""
     opened: int = 0
     on_commit: Callable[[], None] = lambda: None
 
@@ -90,6 +92,7 @@ class FakeTransaction:
     async def store(self, positions: Positions) -> None:
         for partition, _ in self._sent:
             if partition in self._target.refused:
+                self._target.refused_with.append({each for each, _ in self._sent})
                 self._transport.partition_failures = {partition: self._target.refused[partition]}
                 raise self._target.refused[partition]
 
