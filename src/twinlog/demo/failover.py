@@ -32,13 +32,14 @@ async def read_some(
     at_least: int,
     max_idle_polls: int,
     poll_records: int = 500,
+    then_idle_polls: int = 0,
 ) -> Reading:
-    """Join the group, read `at_least` records (or until several polls in a row return none), commit,
-    leave."""
+    """Join the group, read `at_least` records and on until `then_idle_polls` in a row return none, commit,
+    leave. Without that many records it ends after `max_idle_polls` without any."""
     reading = Reading()
     async with GroupConsumer(alias, properties, group=group, topics=[topic]) as consumer:
         idle_polls = 0
-        while reading.records < at_least and idle_polls < max_idle_polls:
+        while idle_polls < (then_idle_polls if reading.records >= at_least else max_idle_polls):
             polled = await consumer.poll(max_wait_seconds=POLL_SECONDS, max_records=poll_records)
             idle_polls = 0 if polled else idle_polls + 1
             for record in polled:

@@ -14,11 +14,7 @@ from twinlog.demo.screen import TopicRow
 from twinlog.model import TopicPartition
 
 CALL_TIMEOUT_SECONDS = 5.0
-SETTLED = (
-    checkpoint_pb.VERDICT_PRESERVED,
-    checkpoint_pb.VERDICT_EXACT,
-    checkpoint_pb.VERDICT_UP_TO_DATE,
-)
+_OF_THE_RECORD = (checkpoint_pb.VERDICT_PRESERVED, checkpoint_pb.VERDICT_EXACT)
 
 
 class Watching:
@@ -45,15 +41,18 @@ class Watching:
                 by_topic.setdefault(partition.source.topic, []).append(partition)
         return [_row(topic, partitions) for topic, partitions in sorted(by_topic.items())]
 
-    async def group_is_settled(self, group: str, on_source: Mapping[TopicPartition, int]) -> bool:
-        """Whether the group's offsets on the target are those of exactly these offsets on the source."""
+    async def group_is_settled(
+        self, group: str, on_source: Mapping[TopicPartition, int], *, copied_at_ms: int
+    ) -> bool:
+        """Whether the group's offsets on the target are those of exactly these offsets on the source.
+        `copied_at_ms`: since when everything is on the target."""
         answer = await self._checkpoint.ListGroups(
             checkpoint_pb.ListGroupsRequest(group=group), timeout=CALL_TIMEOUT_SECONDS
         )
         settled = {
             TopicPartition(row.source.topic, row.source.partition): row.upstream_offset
             for row in answer.groups
-            if row.committed_on_target and row.verdict in SETTLED
+            if is_settled(row, copied_at_ms=copied_at_ms)
         }
         return settled == dict(on_source)
 
@@ -66,6 +65,15 @@ class Watching:
             if (delay.flow.source, delay.flow.target) == ("A", "B") and delay.HasField("last_delay"):
                 return delay.last_delay.ToTimedelta().total_seconds()
         return None
+
+
+def is_settled(row: checkpoint_pb.GroupPartition, *, copied_at_ms: int) -> bool:
+    """Whether the offset on the target is final. A group that is ahead of the copy is at the end of the copy
+    so far (UP_TO_DATE): where it continues is known once its record is copied. Pure."""
+    if not row.committed_on_target or row.as_of.ToMilliseconds() <= copied_at_ms:
+        return False
+    at_the_end = row.verdict == checkpoint_pb.VERDICT_UP_TO_DATE and row.HasField("source_lag")
+    return row.verdict in _OF_THE_RECORD or (at_the_end and not row.source_lag)
 
 
 def _row(topic: str, partitions: list[source_pb.PartitionStatus]) -> TopicRow:
