@@ -8,7 +8,7 @@ import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, reported_failures, run_async
 from twinlog.cli.common.location import load_config, note_file
-from twinlog.cli.common.numbers import MOST_SECONDS
+from twinlog.cli.common.numbers import MOST_SECONDS, counted
 from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.printable import printable
 
@@ -83,7 +83,7 @@ def preflight_command(
                     typer.echo(printable(f"        {finding.remedy}"))
             errors = sum(finding.level is Level.ERROR for finding in findings)
             warnings = sum(finding.level is Level.WARNING for finding in findings)
-            typer.echo(f"{errors} errors, {warnings} warnings")
+            typer.echo(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")
 
 
 preflight_command.__doc__ = _HELP

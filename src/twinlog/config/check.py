@@ -56,8 +56,10 @@ class _Verdict:
     refused: str = ""
     """Why the key cannot be followed and must not be ignored, unless its value is empty."""
     unknown: bool = False
-    candidates: Iterable[str] = ()
+    candidates: Collection[str] = ()
     """For an unknown key: similar known names."""
+    is_cut_flow: bool = False
+    """`A -> B.key`: a blank ends a key."""
 
 
 _FINE = _Verdict()
@@ -89,7 +91,22 @@ def check_keys(
             if strict:
                 findings.problem(key, text, line=prop.line)
             else:
-                findings.warning(key, text, line=prop.line)
+                findings.warning(key, text, line=prop.line, is_mistake=_is_mistake(key, verdict))
+
+
+def _is_mistake(key: str, verdict: _Verdict) -> bool:
+    """A key of a flow that is one letter away from a known one, or a flow with a blank in its name."""
+    near = "->" in key and any(_is_one_letter_off(key, name) for name in verdict.candidates)
+    return verdict.is_cut_flow or near
+
+
+def _is_one_letter_off(key: str, other: str) -> bool:
+    """By a letter more, less, or another one, or by two that changed places."""
+    pairs = enumerate(zip(key, other, strict=False))
+    at = next((at for at, (one, two) in pairs if one != two), min(len(key), len(other)))
+    rest, others = key[at:], other[at:]
+    swapped = len(rest) > 1 and rest[:2] == others[:2][::-1] and rest[2:] == others[2:]
+    return key != other and (swapped or rest[1:] in (others, others[1:]) or rest == others[1:])
 
 
 def _unknown(key: str, candidates: Iterable[str]) -> str:
@@ -115,6 +132,9 @@ def _verdict(
     """None when the place of the key is wrong and was reported, or cannot be judged because `clusters` is
     wrong."""
     key = prop.key
+    if prop.value.startswith("->") or key.endswith("->"):
+        written = f"{key} {prop.value}".replace(" ", "").partition("=")[0]
+        return _Verdict(instead=f"a blank ends a key: write {written} without blanks", is_cut_flow=True)
     aliases = sorted(clusters, key=len, reverse=True)
     if "->" in key and not key.startswith(_OPEN_PREFIXES):
         return _verdict_for_flow(raw, prop, aliases, findings)

@@ -21,6 +21,9 @@ class Notice:
     line: int
     """0 when it concerns no line of the file."""
     text: str
+    is_mistake: bool = False
+    """Nobody can have meant it, although MirrorMaker 2 would start with it: the flow would copy other topics
+    than the file says, or none."""
 
     def __str__(self) -> str:
         place = f"line {self.line}: " if self.line else ""
@@ -62,8 +65,9 @@ class Findings:
     def info(self, key: str, text: str, *, line: int = 0) -> None:
         self._notices[Notice(level=NoticeLevel.INFO, key=key, line=line, text=text)] = None
 
-    def warning(self, key: str, text: str, *, line: int = 0) -> None:
-        self._notices[Notice(level=NoticeLevel.WARNING, key=key, line=line, text=text)] = None
+    def warning(self, key: str, text: str, *, line: int = 0, is_mistake: bool = False) -> None:
+        notice = Notice(level=NoticeLevel.WARNING, key=key, line=line, text=text, is_mistake=is_mistake)
+        self._notices[notice] = None
 
     @property
     def notices(self) -> tuple[Notice, ...]:

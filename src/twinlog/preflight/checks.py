@@ -27,6 +27,7 @@ _SINCE_KAFKA_3_7: Final = "telemetry.max.bytes"
 _EXCLUDE: Final = "config.properties.exclude"
 _NOT_COPIED: Final = frozenset({ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER})
 _LONGEST_NAME: Final = 249
+_NAMED: Final = 10
 _LOGIN: Final = frozenset({"AUTHENTICATION_FAILED", "SASL_MECHANISM_REFUSED"})
 _TOKEN: Final = frozenset({"LOGIN_TOKEN_REFUSED", "LOGIN_TOKEN_UNAVAILABLE"})
 _NEVER: Final = 9_223_372_036_854_775_807
@@ -57,9 +58,17 @@ def judge(facts: Facts) -> list[Finding]:
 def check_file(facts: Facts) -> Iterator[Finding]:
     """Notices from reading the file: misspelt keys, keys without effect."""
     for notice in facts.notices:
-        make = warning if notice.level is NoticeLevel.WARNING else fine
+        make = error if notice.is_mistake else warning if notice.level is NoticeLevel.WARNING else fine
         place = f"{facts.file}:{notice.line}" if notice.line else facts.file
         yield make(place, "configuration", f"{notice.key}: {notice.text}")
+    if not facts.flows:
+        one, other, *_ = [*sorted(facts.clusters), "A", "B"]
+        yield error(
+            facts.file,
+            "flows",
+            "no flow is enabled: nothing would be copied",
+            f"write {one}->{other}.enabled = true",
+        )
 
 
 def check_listens(facts: Facts) -> Iterator[Finding]:
@@ -122,7 +131,10 @@ def check_ends(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> I
     else:
         yield fine(about, "two clusters", "the ends are different clusters")
     if flow.topics:
-        yield fine(about, "topics", f"{len(flow.topics)} of {len(source.topics)} topics are replicated")
+        named = ", ".join(topic.name for topic in flow.topics[:_NAMED])
+        more = f" and {len(flow.topics) - _NAMED} more" if len(flow.topics) > _NAMED else ""
+        told = f"{len(flow.topics)} of {len(source.topics)} topics are replicated: {named}{more}"
+        yield fine(about, "topics", told)
     else:
         yield warning(
             about,

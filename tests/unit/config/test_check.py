@@ -53,6 +53,37 @@ def test_what_is_not_understood_is_a_warning_and_an_error_when_strict(line: str,
     assert str(caught.value) == f"{FILE}:5: {line.partition(' = ')[0]}: {expected}"
 
 
+@pytest.mark.parametrize(
+    ("line", "is_mistake"),
+    [
+        ("A->B.topic = orders", True),
+        ("A->B.topicss = orders", True),
+        ("A->B.tpoics = orders", True),
+        ("A->B.enable = true", True),
+        ("A->B.enabked = true", True),
+        ("A->B.colour = red", False),
+        ("topic = orders", False),
+        ("A -> B.topics = orders", True),
+        ("A-> B.topics = orders", True),
+        ("A ->B.topics = orders", True),
+        ('A->B.topics = "orders"', True),
+        ("A->B.topics.exclude = a, 'b'", True),
+        ('groups = "g"', False),
+    ],
+)
+def test_what_nobody_can_have_meant_is_a_mistake_that_the_services_start_with(
+    line: str, is_mistake: bool
+) -> None:
+    notices = load_more(line).notices
+    assert notices
+    assert any(notice.is_mistake for notice in notices) is is_mistake
+
+
+def test_a_flow_with_blanks_around_its_arrow_is_told_how_to_write_it() -> None:
+    (notice,) = load_more("A -> B.topics = orders").notices
+    assert notice.text == "has no effect here: a blank ends a key: write A->B.topics without blanks"
+
+
 def test_aliases_without_a_comma_between_them_are_named_with_the_way_to_write_them() -> None:
     with pytest.raises(ConfigError) as caught:
         load_text("clusters = A B\nA.bootstrap.servers = a:1\nA->B.enabled = true\n")

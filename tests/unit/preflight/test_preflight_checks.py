@@ -11,11 +11,26 @@ from twinlog.kafka.admin.inspector import release_of
 from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic
 from twinlog.preflight.findings import Level
-from unit.preflight.facts_rig import AWAY, Configure, cluster, facts_of, the_trouble, troubles
+from unit.preflight.facts_rig import AWAY, Configure, cluster, facts_of, the_trouble, topic, troubles
 
 
 def test_nothing_stands_in_the_way(configure: Configure) -> None:
     assert troubles(facts_of(configure({}))) == []
+
+
+@pytest.mark.parametrize(
+    "changed", [{"A->B.enabled": "false"}, {"A->B.enabled": "false", "A->B.enable": "true"}]
+)
+def test_a_file_that_enables_no_flow_is_an_error(configure: Configure, changed: dict[str, str]) -> None:
+    found = the_trouble(facts_of(configure(changed)))
+    assert (found.level, found.message) == (Level.ERROR, "no flow is enabled: nothing would be copied")
+    assert found.remedy == "write A->B.enabled = true"
+
+
+def test_up_to_ten_of_the_selected_topics_are_named(configure: Configure) -> None:
+    topics = [topic(f"t{number:02}") for number in range(12)]
+    (told,) = [each for each in judge(facts_of(configure({}), {"A->B": topics})) if each.check == "topics"]
+    assert told.message.endswith("t00, t01, t02, t03, t04, t05, t06, t07, t08, t09 and 2 more")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "localhost", "[::1]"])
@@ -41,13 +56,16 @@ def test_an_address_that_others_reach_needs_security_or_a_word_that_it_goes_with
     assert "twinlog.source.listen" in found.remedy
 
 
-def test_a_misspelt_key_is_a_warning_with_its_place_and_the_key_that_was_meant(configure: Configure) -> None:
-    configuration = configure({"A->B.topcis": "orders"})
+@pytest.mark.parametrize(("key", "level"), [("A->B.topcis", Level.ERROR), ("A->B.topsic", Level.WARNING)])
+def test_a_misspelt_key_of_a_flow_is_told_with_its_place_and_the_key_that_was_meant(
+    configure: Configure, key: str, level: Level
+) -> None:
+    configuration = configure({key: "orders"})
     facts = replace(facts_of(configuration), file="mm2.properties", notices=configuration.notices)
     found = the_trouble(facts)
-    assert (found.level, found.check) == (Level.WARNING, "configuration")
+    assert (found.level, found.check) == (level, "configuration")
     assert found.about == "mm2.properties:6"
-    assert found.message == "A->B.topcis: unknown key; did you mean A->B.topics?"
+    assert found.message == f"{key}: unknown key; did you mean A->B.topics?"
 
 
 def test_a_key_without_effect_is_mentioned_and_no_trouble(configure: Configure) -> None:

@@ -11,6 +11,11 @@ MOST_SECONDS: Final = 366 * 86_400
 """A year: longer waits make no sense, and `inf` is not a time."""
 
 
+def counted(count: int, word: str) -> str:
+    """`1 error`, `1,200 errors`."""
+    return f"1 {word}" if count == 1 else f"{count:,} {word}s"
+
+
 def whole_number(text: str, most: int) -> int | None:
     """The whole number from 0 to `most` in the text; None if it is anything else."""
     if not (text.isascii() and text.isdecimal()) or len(text.lstrip("0")) > len(str(most)):

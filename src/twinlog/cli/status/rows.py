@@ -187,7 +187,7 @@ class Status:
                 row.seen_by.setdefault(service, None)
                 continue
             row.seen_by[service] = status.reachable
-            if status.reason and not any(note.service == service for note in row.notes):
+            if not status.reachable and not any(note.service == service for note in row.notes):
                 row.notes.append(Note(service=service, reason=status.reason, message=status.message))
             if not status.reachable and status.HasField("since"):
                 since = shown_stamp(status.since)

@@ -74,15 +74,13 @@ def cluster_issues(
 
 
 def _in_part(row: ClusterRow, reason: str, notes: Sequence[Note], file: str) -> Issue:
-    """Some services reach the cluster, or all do and miss a broker of it."""
-    is_reached = all(row.seen_by.get(note.service) for note in notes)
+    """Some services reach the cluster."""
     return Issue(
-        level=Level.WARN if is_reached else Level.BAD,
+        level=Level.BAD,
         about=row.alias,
         reason=reason,
         message=f"{', '.join(note.service for note in notes)}: {notes[0].message}",
         command=remedy(reason, file=file),
-        stops=not is_reached,
     )
 
 

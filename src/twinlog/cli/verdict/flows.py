@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
+from twinlog.cli.common.numbers import counted
 from twinlog.cli.status.rows import (
     DIFFERS,
     FOREIGN,
@@ -70,7 +71,7 @@ def flow_issues(row: FlowRow, file: str = "", *, source_answers: bool = True) ->
 
 
 def partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count:,} partitions"
+    return counted(count, "partition")
 
 
 def _of_notes(row: FlowRow, file: str) -> list[Issue]:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from twinlog.cli.common.numbers import counted
+
 _REASONS_NAMED = 5
 
 
@@ -75,7 +77,7 @@ class Verdict:
     def counts(self) -> str:
         """`2 problems, 1 warning`; empty without either."""
         told = [(Level.BAD, "problem"), (Level.WARN, "warning")]
-        return ", ".join(_counted(count, word) for level, word in told if (count := len(self._of(level))))
+        return ", ".join(counted(count, word) for level, word in told if (count := len(self._of(level))))
 
     @property
     def line(self) -> str:
@@ -105,7 +107,3 @@ def worst_first(issues: Iterable[Issue]) -> list[Issue]:
 def _named(issues: Iterable[Issue]) -> str:
     reasons = list(dict.fromkeys(each.reason for each in issues))
     return ", ".join(reasons[:_REASONS_NAMED]) + (", …" if len(reasons) > _REASONS_NAMED else "")
-
-
-def _counted(count: int, word: str) -> str:
-    return f"1 {word}" if count == 1 else f"{count} {word}s"

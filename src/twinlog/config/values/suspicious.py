@@ -1,5 +1,5 @@
-"""Values that Kafka accepts and nobody intends: with a comment, with a blank, or an expression split at a
-comma."""
+"""Values that Kafka accepts and nobody intends: with a comment, a blank or quotes, or an expression split at
+a comma."""
 
 from twinlog.config.keys.client import is_secret
 from twinlog.config.keys.spec import split_list
@@ -14,6 +14,8 @@ _PATTERN_LISTS = frozenset(
 )
 _RAW_SWITCHES = frozenset(("enabled", "emit.heartbeats.enabled"))
 """Read a second time, untrimmed, when MM2 decides which flows exist."""
+_QUOTES = ('"', "'")
+"""No topic has one in its name."""
 
 
 def check_values(raw: Settings, findings: Findings) -> None:
@@ -32,3 +34,6 @@ def check_values(raw: Settings, findings: Findings) -> None:
                 if element.count("{") != element.count("}") or element.count("[") != element.count("]"):
                     text = f"{element!r} looks like half of an expression: a comma always separates elements"
                     findings.warning(key, text, line=prop.line)
+                if element[:1] in _QUOTES or element[-1:] in _QUOTES:
+                    text = f"the quotes are part of {element}: write it without"
+                    findings.warning(key, text, line=prop.line, is_mistake="topics" in name)

@@ -269,18 +269,6 @@ def test_a_cluster_that_some_services_reach_names_those_that_do_not() -> None:
     assert issue.message == f"source: {REFUSED}"
 
 
-def test_a_broker_that_is_away_while_the_others_answer_stops_nothing() -> None:
-    status = healthy()
-    told = types_pb2.ClusterStatus(
-        alias="B", reachable=True, reason="BROKERS_AWAY", message="broker 2 does not answer; the others do"
-    )
-    for name in ("source", "checkpoint"):
-        status.add_clusters(name, [told])
-    (issue,) = verdict_of(status).issues
-    assert (issue.level, issue.stops) == (Level.WARN, False)
-    assert not status.clusters["B"].is_away
-
-
 def test_a_deployment_that_does_not_run_is_one_problem_with_the_command_that_starts_it() -> None:
     rows = [
         ServiceRow(name=name, endpoint="h:1", reason="PEER_UNAVAILABLE", message="no") for name in SERVICES

@@ -110,7 +110,7 @@ class ClusterStatus(_message.Message):
     reachable: _builtins.bool
     """True when the last call to it succeeded."""
     reason: _builtins.str
-    """Stable reason of the last failure. Empty when reachable, unless some of its brokers do not answer: BROKERS_AWAY."""
+    """Stable reason of the last failure, empty when reachable."""
     message: _builtins.str
     """What happened, in words, without secrets."""
     @_builtins.property
