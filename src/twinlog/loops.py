@@ -68,6 +68,52 @@ def ring_of(selectors: Iterable[TopicSelector], topic: str, places: Places | Non
     return None
 
 
+def ring_through(
+    selector: TopicSelector, others: Iterable[TopicSelector], topic: str, places: Places | None = None
+) -> Ring | None:
+    """The flows over which the copy of a topic comes back to the topic itself, `selector` first; None without
+    such a way. `others` are flows of the file; those that show origins in names do not matter."""
+    places = places or {}
+    onward: dict[ClusterAlias, list[TopicSelector]] = {}
+    for each in (selector, *others):
+        onward.setdefault(places.get(each.flow.source, each.flow.source), []).append(each)
+    home = places.get(selector.flow.source, selector.flow.source), topic
+    name = _name_of_copy(selector, topic)
+    ways: list[tuple[ClusterAlias, str, Ring]] = []
+    if name is not None:
+        ways.append((places.get(selector.flow.target, selector.flow.target), name, (selector,)))
+    seen: set[tuple[ClusterAlias, str]] = set()
+    longest = _ROUNDS * sum(map(len, onward.values())) + 1
+    for cluster, name, way in ways:
+        # Names that change with each round never come back, and are copied without end all the same.
+        if (cluster, name) == home or len(way) > longest:
+            return way
+        for each in onward.get(cluster, ()):
+            copy = _name_of_copy(each, name)
+            there = places.get(each.flow.target, each.flow.target)
+            if copy is not None and (there, copy) not in seen:
+                seen.add((there, copy))
+                ways.append((there, copy, (*way, each)))
+    return None
+
+
+def are_in_a_circle(flow: Flow, other: Flow, flows: Iterable[Flow]) -> bool:
+    """Whether a way over these flows leads from `flow` over `other` back to its source."""
+    onward: dict[ClusterAlias, set[ClusterAlias]] = {}
+    for each in flows:
+        onward.setdefault(each.source, set()).add(each.target)
+
+    def leads(start: ClusterAlias, end: ClusterAlias) -> bool:
+        reached, waiting = {start}, [start]
+        while waiting:
+            new = onward.get(waiting.pop(), set()) - reached
+            reached |= new
+            waiting.extend(new)
+        return end in reached
+
+    return leads(flow.target, other.source) and leads(other.target, flow.source)
+
+
 _ROUNDS: Final = 3
 """How many rounds with a changed name count as an endless loop."""
 
@@ -120,6 +166,16 @@ def ring_text(ring: Ring) -> str:
     return " and ".join(str(selector.flow) for selector in ring)
 
 
+def round_text(ring: Ring, topic: str) -> str:
+    """For people: what loops, why, and the remedy."""
+    return (
+        f"{ring_text(ring)} would copy topics in a loop ({topic!r}, for example): they keep names "
+        "(IdentityReplicationPolicy), and each selects what the other writes. "
+        f"Make {_keys(ring)} distinct, exclude the topics in one of the flows (topics.exclude), or use the "
+        "default replication.policy.class"
+    )
+
+
 def refuse_loops(configuration: Configuration) -> None:
     """Raise ConfigError (reason LOOP) with the file, the flows and their keys if a topic would loop, whether
     or not it exists.
@@ -131,7 +187,7 @@ def refuse_loops(configuration: Configuration) -> None:
     for topic, ring in _rings(whole, same_places(_addresses(whole))):
         keys = _keys(ring)
         raise ConfigError(
-            f"{configuration.file}: {_round_text(ring, topic)}",
+            f"{configuration.file}: {round_text(ring, topic)}",
             reason="LOOP",
             metadata={"file": configuration.file, "keys": keys, "topic": topic},
         )
@@ -148,7 +204,7 @@ def looping_flows(
         aliases = {end for each in ring for end in (each.flow.source, each.flow.target)}
         same = [f"{alias} is the same cluster as {at}" for alias, at in places.items() if alias in aliases]
         refusal = StateError(
-            f"{_round_text(ring, topic)}; {', '.join(same)}", reason="LOOP", metadata={"topic": topic}
+            f"{round_text(ring, topic)}; {', '.join(same)}", reason="LOOP", metadata={"topic": topic}
         )
         found.update({each.flow: refusal for each in ring if each.flow not in found})
     return found
@@ -171,15 +227,6 @@ def _addresses(whole: Configuration) -> Mapping[ClusterAlias, Collection[str]]:
 
 def _keys(ring: Ring) -> str:
     return ", ".join(f"{selector.flow}.topics" for selector in ring)
-
-
-def _round_text(ring: Ring, topic: str) -> str:
-    return (
-        f"{ring_text(ring)} would copy topics in a loop ({topic!r}, for example): they keep names "
-        "(IdentityReplicationPolicy), and each selects what the other writes. "
-        f"Make {_keys(ring)} distinct, exclude the topics in one of the flows (topics.exclude), or use the "
-        "default replication.policy.class"
-    )
 
 
 def _candidates(patterns: Iterable[Iterable[str]]) -> Iterator[str]:

@@ -5,6 +5,7 @@ makes no cycle. Beyond MM2, a topic is also internal when its copy would be an i
 `checkpoints.internal` of cluster A would be written into `A.checkpoints.internal`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,6 +30,9 @@ class TopicReason(StrEnum):
     NOT_INCLUDED = "NOT_INCLUDED"
     INTERNAL = "INTERNAL"
     CYCLE = "CYCLE"
+    """Its name tells that it came through the target or the source."""
+    LOOP = "LOOP"
+    """With the rules in force, other flows would copy it back."""
 
     @property
     def selected(self) -> bool:
@@ -63,6 +67,8 @@ class TopicSelector:
     heartbeats_replication_enabled: bool = True
     own_topics: frozenset[str] = frozenset()
     """Internal topics of flows whose names do not show it (`offset.storage.topic`)."""
+    comes_back: Callable[[str], str] | None = None
+    """Why other flows would copy a topic of this name back, "" if none would; None where names tell it."""
 
     def selects(self, topic: str) -> bool:
         """Whether the flow replicates `topic`."""
@@ -100,6 +106,8 @@ class TopicSelector:
                 f"its copy would be {remote}, the name of a copy from cluster {other}: rename or exclude it"
             )
             return self._decision(topic, TopicReason.EXCLUDED, rule)
+        if self.comes_back is not None and (loop := self.comes_back(topic)):
+            return self._decision(topic, TopicReason.LOOP, f"LOOP: {loop}")
         if verdict.included:
             rule = f"{verdict.key}: pattern {verdict.pattern!r}"
             return self._decision(topic, TopicReason.SELECTED, rule, pattern=verdict.pattern)

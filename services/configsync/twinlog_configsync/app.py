@@ -1,13 +1,14 @@
 """The composition root of the configsync service: one loop per flow, one board, the gRPC service."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
+from twinlog.loops import are_in_a_circle
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
@@ -18,7 +19,7 @@ from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.configsync import CONFIGSYNC_CHANGES
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
 from twinlog_configsync.clusters.forwarding import forwarded
-from twinlog_configsync.config import ConfigSyncFlow, configsync_flows, neighbours
+from twinlog_configsync.config import ConfigSyncFlow, configsync_flows, flows_of_others
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.commands import FlowCommands
 from twinlog_configsync.flow.feeds import Boards
@@ -44,13 +45,13 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         rules=RulesBoard(history_id=context.instance_id, meter=context.meter),
     )
     configured = configsync_flows(context.configuration)
-    around = neighbours(context.configuration)
+    whole = (*configured, *flows_of_others(context.configuration))
     acl_flows, quota_flows = (
-        {flow.flow for flow in (*configured, *around) if scope in flow.rules.intervals_seconds}
+        {flow.flow for flow in whole if scope in flow.rules.intervals_seconds}
         for scope in (Scope.ACLS, Scope.QUOTAS)
     )
     claims = DesiredBindings(acl_flows, quota_flows)
-    others = [await _neighbour(context, entry, claims) for entry in around]
+    others = await _flows_of_others(context, configured, whole, claims)
     gate = asyncio.Semaphore(_PASSES_AT_A_TIME)
     served: dict[Flow, ServedFlow] = {}
     loops: dict[str, Loop] = {}
@@ -60,6 +61,9 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         served[entry.flow] = flow
         loops[f"owner of {entry.flow}"] = lease.run
         loops[f"flow {entry.flow}"] = lease.guard(flow.sync.run, otherwise=flow.sync.stand_by)
+    run_here = {each: flow.sync.passes for each, flow in served.items()}
+    for passes in run_here.values():
+        passes.loop_guard.partners = _partners(passes, {**others, **run_here})
     observe(context.meter, boards.topics, [flow.sync for flow in served.values()], clock=context.clock)
     servicer = ConfigSyncServicer(
         served,
@@ -87,7 +91,7 @@ async def _flow(
     claims: DesiredBindings,
     lease: FlowLease,
     gate: asyncio.Semaphore,
-    others: Sequence[FlowPasses],
+    others: Mapping[Flow, FlowPasses],
 ) -> ServedFlow:
     journal = _journal(context, flow)
     target = await context.clusters.get(flow.target_client)
@@ -100,7 +104,7 @@ async def _flow(
         clock=context.clock,
         journal=journal,
         gate=gate,
-        neighbours=[each for each in others if each.flow.target == flow.flow.target],
+        neighbours=[each for each in others.values() if each.flow.target == flow.flow.target],
     )
     backoff = context.backoff(_RETRY_INITIAL_SECONDS, _RETRY_MAX_SECONDS)
     sync = FlowSync(passes, clock=context.clock, backoff=backoff, journal=journal, refusal=lease.refusal)
@@ -108,22 +112,54 @@ async def _flow(
     return ServedFlow(sync=sync, commands=commands)
 
 
-async def _neighbour(context: ServiceContext, flow: ConfigSyncFlow, claims: DesiredBindings) -> FlowPasses:
-    """A flow of another process, whose registry on the shared target is only read."""
-    target = await context.clusters.get(flow.target_client)
-    unread = NoOpMeterProvider().get_meter("twinlog")
-    return FlowPasses(
-        flow,
-        source=target,  # Never asked: this site may not even reach the source.
-        target=target,
-        boards=Boards(
-            topics=TopicBoard(history_id=context.instance_id, meter=unread),
-            rules=RulesBoard(history_id=context.instance_id, meter=unread),
-        ),
-        claims=claims,
-        clock=context.clock,
-        journal=_journal(context, flow),
-    )
+async def _flows_of_others(
+    context: ServiceContext,
+    configured: Sequence[ConfigSyncFlow],
+    whole: Sequence[ConfigSyncFlow],
+    claims: DesiredBindings,
+) -> Mapping[Flow, FlowPasses]:
+    """Flows of other processes that concern those of this one: with the same target, or over which a copy may
+    come back. Their registries are only read."""
+    flows = [each.flow for each in whole]
+    own = {each.flow for each in configured}
+    found: dict[Flow, FlowPasses] = {}
+    for entry in whole:
+        if entry.flow in own or not any(
+            entry.flow.target == flow.target or are_in_a_circle(flow, entry.flow, flows) for flow in own
+        ):
+            continue
+        target = await context.clusters.get(entry.target_client)
+        unread = NoOpMeterProvider().get_meter("twinlog")
+        found[entry.flow] = FlowPasses(
+            entry,
+            source=target,  # Never asked: this site may not even reach the source.
+            target=target,
+            boards=Boards(
+                topics=TopicBoard(history_id=context.instance_id, meter=unread),
+                rules=RulesBoard(history_id=context.instance_id, meter=unread),
+            ),
+            claims=claims,
+            clock=context.clock,
+            journal=_journal(context, entry),
+            of_other_process=True,
+        )
+    return found
+
+
+def _partners(passes: FlowPasses, all_passes: Mapping[Flow, FlowPasses]) -> list[FlowPasses]:
+    """The flows over which a copy may come back. Where names show origins, none does."""
+    keeping = {
+        flow: each
+        for flow, each in all_passes.items()
+        if not each.own_rules.selector.policy.tracks_topic_sources
+    }
+    if passes.flow not in keeping:
+        return []
+    return [
+        each
+        for flow, each in keeping.items()
+        if flow != passes.flow and are_in_a_circle(passes.flow, flow, keeping)
+    ]
 
 
 def _journal(context: ServiceContext, flow: ConfigSyncFlow) -> Journal:

@@ -58,9 +58,9 @@ def configsync_flows(configuration: Configuration) -> tuple[ConfigSyncFlow, ...]
     return tuple(sorted(flows, key=lambda each: each.flow))
 
 
-def neighbours(configuration: Configuration) -> tuple[ConfigSyncFlow, ...]:
-    """The flows of the file that other processes run, into the targets of this one's flows. None if the whole
-    file cannot be read here, because another site has the secrets."""
+def flows_of_others(configuration: Configuration) -> tuple[ConfigSyncFlow, ...]:
+    """The flows of the file that other processes run. None if the whole file cannot be read here, because
+    another site has the secrets."""
     if configuration.base is None:
         return ()
     try:
@@ -68,8 +68,7 @@ def neighbours(configuration: Configuration) -> tuple[ConfigSyncFlow, ...]:
     except ConfigError:
         return ()
     own = {config.flow for config in configuration.enabled_flows}
-    targets = {flow.target for flow in own}
-    return tuple(each for each in whole if each.flow not in own and each.flow.target in targets)
+    return tuple(each for each in whole if each.flow not in own)
 
 
 def _configsync_flow(configuration: Configuration, config: FlowConfig) -> ConfigSyncFlow:

@@ -17,7 +17,7 @@ FLOWS: Final = ReasonGroup(
             "LOOP",
             "flows that keep names would copy a topic in a loop; nothing is started, and a changed rule that "
             "would cause it is refused. If only the cluster ids show it (two aliases of one cluster), these "
-            "flows do not run",
+            "flows do not run. If only a later topic shows it, no flow of the ring copies this topic",
             "make the `topics` of these flows distinct, or use the default policy",
         ),
         OwnReason(

@@ -62,6 +62,7 @@ class ConfigSyncRig:
     """What the flows of the process want, from the next restart on; None: it has no other flow."""
     neighbours: list[FlowPasses] = field(default_factory=list)
     """Flows into the same target of other processes."""
+    of_other_process: bool = False
     refusal: TwinlogError | None = None
     """Why another process is the flow's owner."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,6 +89,7 @@ class ConfigSyncRig:
             journal=journal,
             gate=self.gate,
             neighbours=self.neighbours,
+            of_other_process=self.of_other_process,
         )
         backoff = Backoff(initial_seconds=1.0, max_seconds=1.0, random=random)
         self.sync = FlowSync(

@@ -21,6 +21,7 @@ from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.claims import claim_as_stored, claimed
 from twinlog_configsync.flow.counterparts import Counterparts
 from twinlog_configsync.flow.feeds import Boards
+from twinlog_configsync.flow.loop_guard import LoopGuard
 from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.failover_record import Failover, failover_in_effect
 from twinlog_configsync.model.hold import Hold
@@ -49,6 +50,8 @@ ANSWER_SECONDS: Final = 10.0
 _FIRST_RETRY_SECONDS: Final = 1.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
 """How often rules that cannot be used are tried again."""
+_KNOWN_SECONDS: Final = 5.0
+"""How long the registry of another process's flow counts as read: many flows may ask for it."""
 _KEPT_CONFIGS_SECONDS: Final = 120.0
 """The highest age of a target topic's known limits, which others may change there."""
 
@@ -72,16 +75,18 @@ class FlowPasses:
         journal: Journal,
         gate: asyncio.Semaphore | None = None,
         neighbours: Sequence["FlowPasses"] = (),
+        of_other_process: bool = False,
     ) -> None:
         """`gate` limits how many flows of the process do a pass at the same time; None = no limit. A hundred
-        at once would keep the event loop from renewing leases. `neighbours` are flows into the same target
-        that another process runs: their registries are read before ACLs and quotas are planned."""
+        at once would keep the event loop from renewing leases. `neighbours` are flows of other processes into
+        the same target: their registries are read before ACLs and quotas are planned. `of_other_process`:
+        this process never runs the flow, and knows of it what its registry says."""
         self._gate = gate or asyncio.Semaphore()
         self.config = flow
         self.source = source
         self.target = target
-        self.rules: FlowRules = flow.rules
-        """The rules in force: the file's, with changes on top."""
+        self.loop_guard = LoopGuard()
+        self.rules = flow.rules
         self.rules_problem = ""
         """Why changed rules are not in force."""
         self._rules_failures = 0
@@ -104,6 +109,8 @@ class FlowPasses:
         self._boards = boards
         self._claims = claims
         self._neighbours = neighbours
+        self._of_other_process = of_other_process
+        self._known_at = float("-inf")
         self._clock = clock
         self._journal = journal
         self._blockers = Blockers()
@@ -118,6 +125,22 @@ class FlowPasses:
     @property
     def flow(self) -> Flow:
         return self.config.flow
+
+    @property
+    def rules(self) -> FlowRules:
+        """The rules in force: the file's, with changes on top, without topics that other flows would copy
+        back."""
+        return self._rules
+
+    @rules.setter
+    def rules(self, rules: FlowRules) -> None:
+        self.own_rules = rules
+        self._rules = self.loop_guard.guarded(rules)
+
+    @property
+    def known_names(self) -> Collection[str]:
+        """The names of topics on the source that are known."""
+        return {*self.memory.entries, *self._counterparts.names}
 
     async def open(self) -> None:
         """Make sure that the registry is known and the flow is valid.
@@ -166,9 +189,13 @@ class FlowPasses:
             self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
             claim_as_stored(self._claims, self.flow, self.memory, scopes=self.rules.intervals_seconds)
 
-    async def claim(self) -> None:
-        """As `follow`, for what the flow wants on its target. While that cannot be read, nothing is removed
-        that it may want."""
+    async def know(self) -> None:
+        """Make sure that this process knows what the flow's owner has stored, for other flows. While that
+        cannot be read, its rules stay as they were, and nothing is removed that it may want."""
+        now = self._clock.monotonic()
+        if not self._of_other_process or now - self._known_at < _KNOWN_SECONDS:
+            return
+        self._known_at = now
         try:
             await self.follow()
         except TwinlogError as error:
@@ -187,6 +214,11 @@ class FlowPasses:
     async def look(self, scopes: Collection[Scope]) -> World:
         """Read what these scopes need, within a `turn`. Raises KafkaError when a cluster as a whole does not
         answer."""
+        if Scope.TOPICS in scopes:
+            for partner in self.loop_guard.partners:
+                await partner.know()
+        if self.loop_guard.meet():
+            self.rules = self.own_rules
         candidates = set(self.memory.entries)
         listed: frozenset[str] = frozenset()
         if Scope.TOPICS in scopes:
@@ -232,7 +264,7 @@ class FlowPasses:
         self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
         if {Scope.ACLS, Scope.QUOTAS} & {*scopes}:
             for neighbour in self._neighbours:
-                await neighbour.claim()
+                await neighbour.know()
         acls: list[Translation] = []
         if isinstance(world.acls, AclObservation):
             acls = await self.translated(world.acls, world.topics)
@@ -287,6 +319,14 @@ class FlowPasses:
                 words=f"the record of the last failover cannot be read ({error.reason}: {error})"
             )
         return self._failover_seen.words
+
+    def _loops(self) -> Hold | None:
+        loops = self._counterparts.loops
+        if not loops:
+            return None
+        name, rule = next(iter(loops.items()))
+        more = f" and {len(loops) - 1} more" if len(loops) > 1 else ""
+        return Hold(reason=Reason.LOOP, message=f"{name}{more} is not copied: {rule.removeprefix('LOOP: ')}")
 
     def _syncs(self, scope: Scope) -> bool:
         return scope in self.rules.intervals_seconds
@@ -405,7 +445,7 @@ class FlowPasses:
         self._blockers = blockers
         self._journal.entries(before.entries, after.entries)
         self._publish()
-        hold = kept_copies(after.entries)
+        hold = self._loops() or kept_copies(after.entries)
         if hold is None and self._failover_seen.words:
             hold = Hold(reason=Reason.FAILED_OVER, message=self._failover_seen.words)
         status = after_success(

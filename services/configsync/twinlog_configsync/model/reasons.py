@@ -41,5 +41,7 @@ class Reason(StrEnum):
     """The source has another cluster id than before: copies of topics that it lacks are kept."""
     FAILED_OVER = "FAILED_OVER"
     """A failover is running or in effect: no copy is deleted."""
+    LOOP = "LOOP"
+    """With the rules in force, other flows would copy topics back: they are not copied."""
     DELETED_AT_SOURCE = "DELETED_AT_SOURCE"
     """The source topic was deleted; the target topic stays."""

@@ -58,6 +58,7 @@ _REJECTED: Final = {
     TopicReason.NOT_INCLUDED: Verdict.NOT_INCLUDED,
     TopicReason.INTERNAL: Verdict.INTERNAL,
     TopicReason.CYCLE: Verdict.CYCLE,
+    TopicReason.LOOP: Verdict.CYCLE,
 }
 
 

@@ -10,7 +10,7 @@ from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog_configsync.config import configsync_flows, neighbours
+from twinlog_configsync.config import configsync_flows, flows_of_others
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
@@ -74,6 +74,7 @@ class SharedTarget:
 
     async def refresh(self, flow: ConfigSyncRig) -> None:
         await flow.refresh(SCOPES)
+        flow.clock.advance(10)
         for standby in self.standbys:
             await standby.passes.follow()
 
@@ -103,6 +104,8 @@ async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> SharedTarget
     there = here if request.param == 1 else process(tmp_path, clusters, clock)
     if request.param == 3:
         for flow, other in ((here["A->C"], here["B->C"]), (there["B->C"], there["A->C"])):
+            other.of_other_process = True
+            other.restart()
             flow.neighbours.append(other.passes)
             flow.restart()
     made = SharedTarget(
@@ -239,9 +242,9 @@ async def test_nothing_is_removed_while_the_registry_of_another_process_cannot_b
     assert shared.rate == 1000.0
 
 
-def test_a_process_knows_the_flows_of_others_into_its_targets(tmp_path: Path) -> None:
+def test_a_process_knows_the_flows_of_others(tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(FILE + "C->A.enabled = true\n")
     here = load(file, environ={}, only_flows=[Flow("A", "C")])
-    assert [str(each.flow) for each in neighbours(here)] == ["B->C"]
-    assert neighbours(load(file, environ={})) == ()
+    assert [str(each.flow) for each in flows_of_others(here)] == ["B->C", "C->A"]
+    assert flows_of_others(load(file, environ={})) == ()

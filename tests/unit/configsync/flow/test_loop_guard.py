@@ -1,0 +1,141 @@
+"""Flows that keep names never copy a topic in a loop, whatever rules came later and in whichever process."""
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.config import load
+from twinlog.errors import ConfigError
+from twinlog.loops import are_in_a_circle
+from twinlog.model import Flow
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog_configsync.config import configsync_flows
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
+from unit.configsync.configsync_rig import ConfigSyncRig
+
+TOPICS = [Scope.TOPICS]
+
+
+class FileRig:
+    """The flows of a file that keeps names, in one process, or each in a process of its own."""
+
+    def __init__(self, directory: Path, flows: dict[str, str], *, divided: bool) -> None:
+        clock = FakeClock()
+        aliases = sorted({end for name in flows for end in name.split("->")})
+        self.clusters = {alias: FakeCluster(alias, clock=clock) for alias in aliases}
+        lines = [
+            f"clusters = {', '.join(aliases)}",
+            *(f"{alias}.bootstrap.servers = {alias.lower()}:1" for alias in aliases),
+            "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+            "replication.factor = 1",
+            "offset.storage.replication.factor = 1",
+            "emit.heartbeats.enabled = false",
+            "heartbeats.replication.enabled = false",
+        ]
+        for name, topics in flows.items():
+            lines += [f"{name}.enabled = true", f"{name}.topics = {topics}"]
+        file = directory / "mm2.properties"
+        file.write_text("\n".join(lines))
+        self.flows = self._process(file, clock)
+        others = [self._process(file, clock) for _ in flows] if divided else [self.flows] * len(flows)
+        known = [Flow.parse(name) for name in flows]
+        for (name, rig), there in zip(self.flows.items(), others, strict=True):
+            partners = []
+            for other, each in there.items():
+                if other != name and are_in_a_circle(Flow.parse(name), Flow.parse(other), known):
+                    if divided:
+                        each.of_other_process = True
+                        each.restart()
+                    partners.append(each.passes)
+            rig.passes.loop_guard.partners = partners
+
+    def _process(self, file: Path, clock: FakeClock) -> dict[str, ConfigSyncRig]:
+        return {
+            str(each.flow): ConfigSyncRig(
+                config=each,
+                source=self.clusters[each.flow.source],
+                target=self.clusters[each.flow.target],
+                clock=clock,
+            )
+            for each in configsync_flows(load(file, environ={}))
+        }
+
+    async def refresh(self) -> None:
+        for rig in self.flows.values():
+            rig.clock.advance(10)
+            await rig.refresh(TOPICS)
+
+    async def add(self, flow: str, topics: str) -> None:
+        change = RuleChange(key="topics", operation=RuleOperation.ADD, value=topics)
+        await self.flows[flow].commands.update_rules([change])
+
+    def copied(self, flow: str) -> set[str]:
+        return {name for name, entry in self.flows[flow].topics().items() if entry.selected}
+
+
+@pytest.mark.parametrize("divided", [False, True], ids=["one process", "a process each"])
+async def test_a_rule_that_makes_a_loop_with_the_rule_of_another_flow_is_refused(
+    tmp_path: Path, divided: bool
+) -> None:
+    file = FileRig(tmp_path, {"A->B": "orders", "B->A": "payments"}, divided=divided)
+    await file.refresh()
+    await file.add("A->B", "shared")
+    await file.refresh()
+    with pytest.raises(ConfigError, match="'shared', for example") as refused:
+        await file.add("B->A", "shared")
+    assert refused.value.reason == "LOOP"
+    await file.add("B->A", "other")
+
+
+@pytest.mark.parametrize("divided", [False, True], ids=["one process", "a process each"])
+async def test_a_pattern_that_meets_another_flows_topic_is_refused(tmp_path: Path, divided: bool) -> None:
+    file = FileRig(tmp_path, {"A->B": "orders", "B->A": "payments"}, divided=divided)
+    file.clusters["B"].add_topic("eu-orders-7")
+    await file.add("A->B", ".*-orders-.*")
+    await file.refresh()
+    with pytest.raises(ConfigError) as refused:
+        await file.add("B->A", "eu-[a-z]+-[0-9]+")
+    assert refused.value.reason == "LOOP"
+
+
+@pytest.mark.parametrize("divided", [False, True], ids=["one process", "a process each"])
+async def test_a_topic_that_comes_later_and_that_both_flows_select_is_not_copied(
+    tmp_path: Path, divided: bool
+) -> None:
+    file = FileRig(tmp_path, {"A->B": "[a-z]+-eu", "B->A": "orders-.*"}, divided=divided)
+    for name in ("users-eu", "orders-us", "orders-eu"):
+        file.clusters["A"].add_topic(name)
+        file.clusters["B"].add_topic(name)
+    for _ in range(2):
+        await file.refresh()
+    assert (file.copied("A->B"), file.copied("B->A")) == ({"users-eu"}, {"orders-us"})
+    for rig in file.flows.values():
+        assert rig.sync.status.reason == Reason.LOOP
+        assert "orders-eu is not copied" in rig.sync.status.message
+        told = await rig.commands.explain("orders-eu")
+        assert told[0].verdict == "CYCLE"
+        assert "would copy topics in a loop ('orders-eu', for example)" in told[0].rule
+
+
+@pytest.mark.parametrize("divided", [False, True], ids=["one process", "a process each"])
+async def test_a_loop_over_a_third_cluster_is_found(tmp_path: Path, divided: bool) -> None:
+    file = FileRig(tmp_path, {"A->B": "a.*", "B->C": "b.*", "C->A": "c.*", "B->A": "never"}, divided=divided)
+    for cluster in file.clusters.values():
+        cluster.add_topic("all")
+    await file.refresh()
+    await file.add("B->C", "al+")
+    await file.refresh()
+    assert file.copied("B->C") == {"all"}
+    with pytest.raises(ConfigError, match="C->A and A->B and B->C"):
+        await file.add("C->A", ".*ll")
+
+
+async def test_flows_that_form_no_circle_ask_nothing(tmp_path: Path) -> None:
+    file = FileRig(tmp_path, {"A->B": ".*", "C->B": ".*"}, divided=True)
+    file.clusters["A"].add_topic("orders")
+    await file.refresh()
+    assert file.copied("A->B") == {"orders"}
+    assert file.flows["A->B"].passes.rules.selector.comes_back is None
