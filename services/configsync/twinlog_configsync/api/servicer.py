@@ -221,7 +221,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             changes,
             expected_revision=request.expected_version if request.HasField("expected_version") else None,
             dry_run=request.dry_run,
-            asked=Asked(by=caller_name("", context), peer=context.peer()),
+            asked=Asked(by=caller_name(request.by, context), peer=context.peer()),
         )
         answer = rules_message(served.sync.flow, view)
         if not request.dry_run:

@@ -195,10 +195,11 @@ class FlowCommands:
             on_target=on_target,
         )
         told = "; ".join(self.rules_told(TOPIC_KEYS))
+        source = self._passes.flow.source
         return [
             replace(
                 each,
-                rule=f"{each.rule}; {told}" if told else each.rule,
+                rule=f"{each.rule}; {told}" if told and each.cluster == source else each.rule,
                 offsets=await self._offsets_to_come(on_source, each.target_topic)
                 if each.verdict is Verdict.WAITING and isinstance(on_source, TopicDescription)
                 else None,

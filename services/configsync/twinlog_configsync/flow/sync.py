@@ -13,6 +13,7 @@ from twinlog.telemetry.tracing import span
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.passes import FlowPasses
 from twinlog_configsync.model.actions import CreateTopic
+from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Schedule, Scope
 from twinlog_configsync.planning.flow_status import FlowStatus, after_failure, standing_by
 
@@ -89,14 +90,21 @@ class FlowSync:
         self.passes.stand_by()
         while not stop.is_set():
             try:
-                await finish_or_cancel(self.passes.follow(), stop=stop)
+                await finish_or_cancel(self.follow_owner(), stop=stop)
             except TwinlogError as error:
                 self._failed(error)
-            else:
-                refusal = self._refusal()
-                if refusal is not None:
-                    self.passes.status = standing_by(self.status, refusal, settled=self.passes.memory.settled)
             await wait_or_stop(stop, _FOLLOW_SECONDS)
+
+    async def follow_owner(self) -> None:
+        """Read what the owner has written. Not before it is known whether this process is the owner: then its
+        file may put rules aside that nobody is to follow any more. Raises as `FlowPasses.follow`."""
+        refusal = self._refusal()
+        if refusal is not None and refusal.reason == Reason.STARTING:
+            return
+        await self.passes.follow()
+        refusal = self._refusal()
+        if refusal is not None:
+            self.passes.status = standing_by(self.status, refusal, settled=self.passes.memory.settled)
 
     async def sync(self, scopes: Collection[Scope], stop: asyncio.Event) -> None:
         """Sync these parts of the target once; in manual mode, only plan it.

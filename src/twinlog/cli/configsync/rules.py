@@ -22,6 +22,7 @@ from twinlog.cli.configsync.client import (
     flow_name,
     parse_flow,
 )
+from twinlog.cli.source.client import who
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.printable import printable
@@ -277,7 +278,7 @@ async def _update(
         asked = pb2.GetRulesRequest(flow=parse_flow(flow))
         before = (await answered(stub.GetRules(asked, timeout=5.0))).rules
         request = pb2.UpdateRulesRequest(
-            flow=parse_flow(flow), changes=[change], expected_version=version, dry_run=dry_run
+            flow=parse_flow(flow), changes=[change], expected_version=version, dry_run=dry_run, by=who()
         )
         return before, (await answered(stub.UpdateRules(request, timeout=PASS_TIMEOUT_SECONDS))).rules
 

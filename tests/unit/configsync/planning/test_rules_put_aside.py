@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from twinlog.errors import StateError
+from twinlog.errors import StateError, TransientKafkaError
 from twinlog.service.feeds.rules_record import RuleOrigin, RulesRecord, decode_rules
 from twinlog.service.feeds.server import Changed, SnapshotEnd
 from twinlog.service.feeds.stored_rules import stored_rules
@@ -146,6 +146,19 @@ async def test_a_standby_with_another_file_says_so_and_puts_nothing_aside(
     assert [log["keys"] for log in logs if log["event"] == "rules_of_another_file"] == [["topics"]]
     assert ruled(other) == {"topics": ("txt", True, None)}
     assert (await stored_rules(flow.target, "A")).aside == {}
+
+
+async def test_a_process_follows_no_stored_rule_before_it_knows_who_owns_the_flow(
+    flow: ConfigSyncRig, tmp_path: Path
+) -> None:
+    """It may be its own file that puts the rule aside a moment later."""
+    other = with_file(flow, tmp_path / "other", topics="acct")
+    other.refusal = TransientKafkaError("being found out", reason="STARTING")
+    await other.sync.follow_owner()
+    assert (ruled(other), other.passes.loaded) == ({}, False)
+    other.refusal = StateError("another process has it", reason="OWNED_ELSEWHERE")
+    await other.sync.follow_owner()
+    assert ruled(other) == {"topics": ("txt", True, None)}
 
 
 async def test_a_process_puts_rules_aside_once_it_owns_the_flow(flow: ConfigSyncRig, tmp_path: Path) -> None:

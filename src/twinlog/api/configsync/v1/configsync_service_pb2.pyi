@@ -1510,10 +1510,13 @@ class UpdateRulesRequest(_message.Message):
     CHANGES_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
     expected_version: _builtins.int
     """The version they were decided on; unchecked when absent."""
     dry_run: _builtins.bool
     """Only check, change nothing."""
+    by: _builtins.str
+    """Who asks, for the record."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1529,10 +1532,11 @@ class UpdateRulesRequest(_message.Message):
         changes: _abc.Iterable[Global___RuleChange] | None = ...,
         expected_version: _builtins.int | None = ...,
         dry_run: _builtins.bool = ...,
+        by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "expected_version", b"expected_version", "flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "changes", b"changes", "dry_run", b"dry_run", "expected_version", b"expected_version", "flow", b"flow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "by", b"by", "changes", b"changes", "dry_run", b"dry_run", "expected_version", b"expected_version", "flow", b"flow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_version: _TypeAlias = _typing.Literal["expected_version"]  # noqa: Y015
     _WhichOneofArgType__expected_version: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version"]  # noqa: Y015
