@@ -30,6 +30,7 @@ OWNERS = ("source", "checkpoint", "configsync")
 class FlowClusters:
     """A flow's clusters and its internal topics. All methods raise KafkaError."""
 
+    configuration: Configuration
     entry: FlowConfig
     flow: SourceFlow
     source: KafkaCluster
@@ -87,6 +88,7 @@ async def open_flow(
     if found is None:
         raise ConfigError(f"{flow} is not enabled, so it has no state", metadata={"flow": str(flow)})
     return FlowClusters(
+        configuration=configuration,
         entry=entry,
         flow=found,
         source=await stack.enter_async_context(_open(entry.clients.source_admin)),

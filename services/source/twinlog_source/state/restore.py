@@ -23,11 +23,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from twinlog.config import AutoOffsetReset
-from twinlog.errors import KafkaError, StateError
+from twinlog.errors import ConfigError, KafkaError, StateError, WireFormatError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
+from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
+from twinlog.service.feeds.rules_in_force import flow_in_effect, rules_remedy
+from twinlog.service.feeds.rules_record import parsed_rules
 from twinlog_source.log.fact_records import KINDS, kind_of, parse_control
 from twinlog_source.log.facts import RestoreFact
 from twinlog_source.state.clusters import (
@@ -207,12 +210,17 @@ class StateImport:
         clusters, policy = self.clusters, self.clusters.flow.policy
         selector, alias = topic_selector(clusters.entry), clusters.flow.flow.source
         on_target = set(await clusters.target.list_topics())
-        may_select_more = policy.tracks_topic_sources and await self._has_changed_rules()
+        changed = await self._changed_rules()
+        may_select_more = policy.tracks_topic_sources and bool(changed)
+        selectors = [selector, *(() if may_select_more else [self._selector_of(rules) for rules in changed])]
         topics = {
             topic: copy
             for topic in await clusters.source.list_topics()
             if (copy := policy.format_remote_topic(alias, topic)) in on_target
-            and (selector.selects(topic) or (may_select_more and not policy.is_internal_topic(topic)))
+            and (
+                any(each.selects(topic) for each in selectors)
+                or (may_select_more and not policy.is_internal_topic(topic))
+            )
         }
         described = await clusters.source.describe_topics(topics) if topics else {}
         counts: dict[str, int] = {}
@@ -239,13 +247,28 @@ class StateImport:
             if TopicPartition(topic, number) not in known
         ]
 
-    async def _has_changed_rules(self) -> bool:
-        """Whether rules were changed while the flow ran: they may select more topics than the file."""
+    async def _changed_rules(self) -> list[bytes]:
+        """The rules that were changed while the flow ran, in the file and on the target: they may select more
+        topics than the properties file. Empty where they were reset."""
         topic = self.clusters.topics()[Role.CONFIGSYNC]
         there = all_records(self.clusters.cluster_of(topic), topic.topic)
         stored = [(each.key, each.value) for each in self.state.of(Role.CONFIGSYNC)]
         stored += [(each.key, each.value) for each in await newest(there)]
-        return any(key == _RULES_KEY and not _is_reset(value) for key, value in stored)
+        return [value for key, value in stored if key == _RULES_KEY and value and not _is_reset(value)]
+
+    def _selector_of(self, rules: bytes) -> TopicSelector:
+        """Raises StateError for rules that cannot be read or used: a name of the target does not tell whether
+        it is a copy."""
+        clusters = self.clusters
+        flow = clusters.flow.flow
+        try:
+            values = parsed_rules(rules).values
+            return topic_selector(flow_in_effect(clusters.configuration, flow, values))
+        except (WireFormatError, ConfigError) as error:
+            raise StateError(
+                f"{flow}: which topics were copied is not known: {error}. {rules_remedy(error, flow)}",
+                reason=error.reason,
+            ) from error
 
     async def _logs_now(self, lines: Sequence[CopyLine]) -> dict[TopicPartition, LogsNow]:
         clusters = self.clusters

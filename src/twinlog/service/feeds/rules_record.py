@@ -5,6 +5,7 @@ A rule replaces one value of the file. If the file of the flow's owner has anoth
 it did not know the rule, or wanted something else: the owner puts the rule aside until somebody decides.
 """
 
+import json
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,15 @@ class RulesRecord:
 
 NO_RULES = RulesRecord(revision=0, updated_at_ms=0, values={})
 """Of a flow whose rules never were changed."""
+
+
+def parsed_rules(raw: bytes) -> RulesRecord:
+    """Raises WireFormatError."""
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise WireFormatError("the stored rules are not JSON") from error
+    return decode_rules(document)
 
 
 def decode_rules(fields: Mapping[str, Any]) -> RulesRecord:

@@ -2,15 +2,13 @@
 is away, and for commands that ask no service.
 """
 
-import json
-
-from twinlog.errors import KafkaError, WireFormatError
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.kafka.whole_logs import log_bounds, records_to
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.service.feeds.rules_record import NO_RULES, RulesRecord, decode_rules
+from twinlog.service.feeds.rules_record import NO_RULES, RulesRecord, parsed_rules
 
 _KEY = b'["rules"]'
 
@@ -33,10 +31,4 @@ async def stored_rules(cluster: KafkaCluster, source: str) -> RulesRecord:
         async for record in records_to(reader, partition, start, end):
             if record.key == _KEY:
                 newest = record.value
-    if newest is None:
-        return NO_RULES
-    try:
-        document = json.loads(newest)
-    except (ValueError, RecursionError) as error:
-        raise WireFormatError("the stored rules are not JSON") from error
-    return decode_rules(document)
+    return NO_RULES if newest is None else parsed_rules(newest)

@@ -54,6 +54,7 @@ class StateRig:
         configuration = load(Path("mm2.properties"), environ={}, files=OneFile(FILE + self.more))
         (flow,) = source_flows(configuration)
         return FlowClusters(
+            configuration=configuration,
             entry=configuration.flow(FLOW),
             flow=flow,
             source=self.source,

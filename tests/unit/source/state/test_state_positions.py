@@ -1,5 +1,7 @@
 """Where an imported copy continues: exactly where it was, at a position that is derived, or not at all."""
 
+import json
+
 import pytest
 
 from twinlog.errors import KafkaError
@@ -194,6 +196,28 @@ async def test_topics_that_changed_rules_may_select_are_looked_at() -> None:
         if line.topic == "other"
     ]
     assert (repeated.outcome, repeated.position) == (Outcome.REPEATED, 0)
+
+
+async def test_topics_that_changed_rules_select_are_looked_at_where_copies_keep_their_names() -> None:
+    """A name of the target does not tell that it is a copy: only the rules do."""
+    rig = StateRig(
+        more="A->B.topics = t\n"
+        "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
+    )
+    name = "mm2-configsync.A.internal"
+    rules = {"version": 1, "revision": 1, "updated_at_ms": 1, "values": {"topics": "t, other"}}
+    rig.target.add_topic(name, 1, {"cleanup.policy": "compact"})
+    async with rig.target.writer() as writer:
+        await writer.append(TopicPartition(name, 0), key=b'["rules"]', value=json.dumps(rules).encode())
+    await rig.owned()
+    state = await rig.export()
+    rig.lose_the_topics()
+    for topic in ("other", "own"):
+        for cluster, value in ((rig.source, b"here"), (rig.target, b"there")):
+            cluster.add_topic(topic)
+            async with cluster.writer() as writer:
+                await writer.append(TopicPartition(topic, 0), key=None, value=value, timestamp_ms=1)
+    assert [line.topic for line, _ in (await rig.plan(state)).refused] == ["other"]
 
 
 async def test_a_copy_that_is_gone_is_left_out_and_begins_again(copied: StateRig) -> None:
