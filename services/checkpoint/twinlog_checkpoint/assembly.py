@@ -251,7 +251,13 @@ def assemble_moves(
             parts=parts,
             failover=failover,
             failback=failback,
-            host=MoveHost(flow, runners, duty=parts.duty, clock=around.clock),
+            host=MoveHost(
+                flow,
+                runners,
+                duty=parts.duty,
+                clock=around.clock,
+                after_run=parts.checkpointer.look_again,
+            ),
         )
     return served
 

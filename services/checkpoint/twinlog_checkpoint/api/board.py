@@ -37,6 +37,10 @@ class FlowProgress:
     offsets_held: tuple[str, str] = ("", "")
     """Why no offsets are committed on the target for some groups: reason and message. Empty when nothing
     prevents it."""
+    groups_listed_ms: int | None = None
+    """When the groups were last listed; None = not yet."""
+    next_listing_ms: int | None = None
+    """When new groups are found; None = not known, or never."""
 
 
 ItemKey = tuple[Flow, str, TopicPartition | None]
@@ -54,6 +58,8 @@ def flow_progress(parts: FlowParts) -> FlowProgress:
         blocker_reason=parts.blocker_reason,
         deletions_held=parts.checkpointer.table.deletions_held,
         offsets_held=parts.checkpointer.table.offsets_held,
+        groups_listed_ms=parts.checkpointer.groups.listed_at_ms,
+        next_listing_ms=parts.checkpointer.groups.next_listing_ms,
     )
 
 

@@ -81,6 +81,8 @@ def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
         deletions_held=progress.deletions_held[1],
         offsets_held_reason=progress.offsets_held[0],
         offsets_held=progress.offsets_held[1],
+        groups_listed=timestamp(progress.groups_listed_ms),
+        next_listing=timestamp(progress.next_listing_ms),
     )
 
 

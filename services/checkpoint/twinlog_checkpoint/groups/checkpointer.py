@@ -162,6 +162,11 @@ class Checkpointer:
         self._backoff.max_seconds = _longest_wait_seconds(entry)
         self._pass_now()
 
+    def look_again(self) -> None:
+        """List all groups and translate their offsets at once, because a move has changed them."""
+        self.groups.list_again()
+        self._pass_now()
+
     def _pass_now(self) -> None:
         self._next_pass_at = 0.0
         self._woken.set()

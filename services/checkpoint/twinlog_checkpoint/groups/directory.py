@@ -28,6 +28,8 @@ class GroupDirectory:
     groups: frozenset[str] = frozenset()
     unsupported: Mapping[str, str] = field(default_factory=dict)
     """Groups that pass the filter and cannot be translated, with their type."""
+    listed_at_ms: int | None = None
+    """When the groups were last listed, by the wall clock; None = never."""
     _listed_at: float | None = None
 
     async def refresh_if_due(self) -> frozenset[str]:
@@ -46,19 +48,30 @@ class GroupDirectory:
             self.unsupported = {
                 group: kind for group, kind in sorted(taken.items()) if kind not in TRANSLATABLE_TYPES
             }
-            self._listed_at = now
+            self._listed_at, self.listed_at_ms = now, self.clock.now_ms()
         return self.groups
+
+    @property
+    def next_listing_ms(self) -> int | None:
+        """When they are listed again, and new ones found; None = not known, or never."""
+        if self.listed_at_ms is None or not self.refresh_enabled:
+            return None
+        return self.listed_at_ms + int(self.refresh_interval_seconds * 1000)
+
+    def list_again(self) -> None:
+        """The next call lists the groups, whatever the interval."""
+        self._listed_at = None
 
     def follow(self, group_filter: GroupFilter, *, refresh_enabled: bool, interval_seconds: float) -> None:
         """Apply changed rules; the next call lists the groups again."""
         self.group_filter = group_filter
         self.refresh_enabled = refresh_enabled
         self.refresh_interval_seconds = interval_seconds
-        self._listed_at = None
+        self.list_again()
 
     async def present(self) -> frozenset[str]:
         """List the groups now, whatever the interval. Raises KafkaError."""
-        self._listed_at = None
+        self.list_again()
         return await self.refresh_if_due()
 
     async def offsets(self) -> Mapping[str, GroupOffsets | KafkaError]:

@@ -1,7 +1,7 @@
 """The rows of the table that show the progress of each group on both clusters."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
@@ -46,6 +46,10 @@ class ProgressRows:
         rows: list[GroupProgress] = []
         async for candidate in in_turns(candidates):
             translation = translations[candidate.position]
+            end = source_ends.get(candidate.source)
+            if end is not None and candidate.committed.next_offset > end:
+                message = f"the offset is past the end {end} of its log: {translation.message}"
+                translation = replace(translation, message=message)
             target = self.target_of(candidate.source)
             rows.append(
                 GroupProgress(

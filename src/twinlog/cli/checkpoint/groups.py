@@ -17,6 +17,7 @@ from twinlog.cli.checkpoint.groups_view import (
     chosen_rows,
     confirmed_ms,
     group_cells,
+    listings,
     notes,
 )
 from twinlog.cli.checkpoint.groups_watch import WatchedGroups, event_as_json, follow
@@ -198,6 +199,6 @@ def _print(
 ) -> None:
     now_ms, known = SystemClock().now_ms(), list(flows)
     cells = [group_cells(row, confirmed_ms(known, row.flow), now_ms) for row in rows]
-    print_table("", COLUMNS, cells, empty="no groups")
-    for line in lines:
+    print_table("", COLUMNS, cells, empty="no groups known")
+    for line in (*lines, *listings(known, now_ms=now_ms)):
         typer.echo(f"note: {line}")

@@ -118,6 +118,20 @@ def notes(
     return lines
 
 
+def listings(flows: Iterable[pb2.FlowProgress], *, now_ms: int) -> list[str]:
+    """When the groups of each flow were listed: a newer one is not among the rows."""
+    lines = []
+    for flow in flows:
+        if flow.HasField("groups_listed"):
+            ago = age(max(0, now_ms - flow.groups_listed.ToMilliseconds()))
+            again = "they are not listed again (refresh.groups.enabled=false)"
+            if flow.HasField("next_listing"):
+                seconds = max(0, flow.next_listing.ToMilliseconds() - now_ms) // 1000
+                again = f"new ones are found within {seconds} s (refresh.groups.interval.seconds)"
+            lines.append(f"{flow_name(flow.flow)}: groups were listed {ago} ago; {again}")
+    return lines
+
+
 def group_as_json(row: pb2.GroupPartition) -> dict[str, Any]:
     """One row as JSON."""
     return {
@@ -149,6 +163,8 @@ def flow_as_json(flow: pb2.FlowProgress) -> dict[str, Any]:
         "deletions_held": flow.deletions_held or None,
         "deletions_held_reason": flow.deletions_held_reason or None,
         "confirmed": flow.confirmed.ToJsonString() if flow.HasField("confirmed") else None,
+        "groups_listed": flow.groups_listed.ToJsonString() if flow.HasField("groups_listed") else None,
+        "next_listing": flow.next_listing.ToJsonString() if flow.HasField("next_listing") else None,
     }
 
 

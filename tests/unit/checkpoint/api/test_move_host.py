@@ -36,6 +36,10 @@ class Hosted:
                 if event.step.name == at and event.step.state == pb2.STEP_STATE_PROGRESS:
                     return
 
+    async def attach_to_new_run(self) -> None:
+        async for _ in self.start():
+            pass
+
     async def status(self) -> pb2.GetMoveResponse:
         return await self.servicer.GetMove(pb2.GetMoveRequest(flow=FLOW), CONTEXT)
 
@@ -60,6 +64,18 @@ async def hosted(*, backlog: bool = True) -> AsyncIterator[Hosted]:
         service = CheckpointServiceRig(rig.fakes, rig.parts)
         async with service.hosting():
             yield Hosted(rig=rig, servicer=service.servicer)
+
+
+async def test_after_a_run_the_groups_are_looked_at_again() -> None:
+    """The table would show for minutes what was true before the move."""
+    async with hosted(backlog=False) as service:
+        groups, checkpointer = service.rig.parts.checkpointer.groups, service.rig.parts.checkpointer
+        await service.attach_to_new_run()
+        service.rig.logs.source.set_group("newer", {ORIGIN: 50})
+        await service.rig.fakes.do_pass(checkpointer)
+        assert groups.groups == {"g", "newer"}
+        (row,) = checkpointer.table.rows("g")
+        assert row.offset_on_target == await offset_of(service.rig.logs.target, "g", COPY)
 
 
 async def test_a_run_goes_on_when_the_stream_is_cut_and_is_followed_again() -> None:

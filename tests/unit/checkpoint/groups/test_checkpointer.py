@@ -188,6 +188,21 @@ async def test_an_offset_before_both_logs_start_is_committed_on_the_target(
     assert await on_target(flow, "g") == {copy: 100}
 
 
+async def test_an_offset_past_the_end_of_the_source_is_said_to_be(flow: CheckpointFlowRig) -> None:
+    """The source lost its tail, or was created again: the group would begin by auto.offset.reset."""
+    flow.source.add_topic("orders")
+    flow.target.add_topic("A.orders")
+    for cluster, topic in ((flow.source, "orders"), (flow.target, "A.orders")):
+        async with cluster.writer() as writer:
+            await writer.append(TopicPartition(topic, 0), key=None, value=b"x")
+    flow.source.set_group("g", {TopicPartition("orders", 0): 7})
+    await flow.write_sync("orders", 0, 0)
+    async with flow.running() as parts:
+        await flow.do_pass(parts.checkpointer)
+        (row,) = parts.checkpointer.table.rows("g")
+    assert "past the end 1 of its log" in row.translation.message
+
+
 async def test_topics_that_configsync_does_not_copy_are_said_so(flow: CheckpointFlowRig) -> None:
     flow.known_topics = KnownTopics(names={"orders"})
     await flow.write_sync("orders", 10, 20)

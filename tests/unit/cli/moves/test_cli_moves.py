@@ -8,7 +8,7 @@ import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.checkpoint.groups_view import age, group_cells, notes
+from twinlog.cli.checkpoint.groups_view import age, group_cells, listings, notes
 from twinlog.cli.common.output import Output
 from twinlog.cli.moves.as_json import plan_as_json
 from twinlog.cli.moves.moves import print_plan, print_run
@@ -207,6 +207,18 @@ def test_what_keeps_groups_from_being_translated_is_said() -> None:
         "A->B translates no groups yet: its offset syncs are still being read",
         "A->B: cluster A: no broker",
         "A->B: its owner is looked for",
+    ]
+
+
+def test_a_list_of_groups_says_when_new_ones_are_found() -> None:
+    listed, once = pb2.FlowProgress(flow=FLOW), pb2.FlowProgress(flow=FLOW)
+    for flow in (listed, once):
+        flow.groups_listed.FromMilliseconds(1_000)
+    listed.next_listing.FromMilliseconds(601_000)
+    known = "A->B: groups were listed 10 s ago;"
+    assert listings([listed, once, pb2.FlowProgress(flow=FLOW)], now_ms=11_000) == [
+        f"{known} new ones are found within 590 s (refresh.groups.interval.seconds)",
+        f"{known} they are not listed again (refresh.groups.enabled=false)",
     ]
 
 

@@ -118,12 +118,20 @@ class MoveHost:
     loop."""
 
     def __init__(
-        self, flow: Flow, runners: Mapping[MoveKind, MoveRunner], *, duty: LeaseGuard, clock: Clock
+        self,
+        flow: Flow,
+        runners: Mapping[MoveKind, MoveRunner],
+        *,
+        duty: LeaseGuard,
+        clock: Clock,
+        after_run: Callable[[], None] = lambda: None,
     ) -> None:
+        """`after_run` is called whenever a run has ended, however it did."""
         self._flow = flow
         self._runners = runners
         self._duty = duty
         self._clock = clock
+        self._after_run = after_run
         self._asked = asyncio.Event()
         self.current: MoveRun | None = None
         """The present or last run."""
@@ -193,6 +201,7 @@ class MoveHost:
             run.end(TwinlogError(f"the {run.kind} failed: {type(error).__name__}; see the service's log"))
         finally:
             run.end(_stopping())
+            self._after_run()
 
     async def _consumed(self, run: MoveRun) -> None:
         runner = self._runners[run.kind]

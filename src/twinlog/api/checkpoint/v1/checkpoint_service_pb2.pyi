@@ -488,6 +488,8 @@ class FlowProgress(_message.Message):
     DELETIONS_HELD_FIELD_NUMBER: _builtins.int
     OFFSETS_HELD_REASON_FIELD_NUMBER: _builtins.int
     OFFSETS_HELD_FIELD_NUMBER: _builtins.int
+    GROUPS_LISTED_FIELD_NUMBER: _builtins.int
+    NEXT_LISTING_FIELD_NUMBER: _builtins.int
     ready: _builtins.bool
     """True once the first pass over the offset syncs is done."""
     obstacle: _builtins.str
@@ -514,6 +516,14 @@ class FlowProgress(_message.Message):
     def confirmed(self) -> _timestamp_pb2.Timestamp:
         """When every group was last looked at; absent before the first time."""
 
+    @_builtins.property
+    def groups_listed(self) -> _timestamp_pb2.Timestamp:
+        """When the groups of the source were last listed; absent before the first time, and on standby."""
+
+    @_builtins.property
+    def next_listing(self) -> _timestamp_pb2.Timestamp:
+        """When they are listed again, and new ones found (refresh.groups.interval.seconds); absent when they are not."""
+
     def __init__(
         self,
         *,
@@ -526,10 +536,12 @@ class FlowProgress(_message.Message):
         deletions_held: _builtins.str = ...,
         offsets_held_reason: _builtins.str = ...,
         offsets_held: _builtins.str = ...,
+        groups_listed: _timestamp_pb2.Timestamp | None = ...,
+        next_listing: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "flow", b"flow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "flow", b"flow", "groups_listed", b"groups_listed", "next_listing", b"next_listing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "deletions_held", b"deletions_held", "deletions_held_reason", b"deletions_held_reason", "flow", b"flow", "obstacle", b"obstacle", "obstacle_reason", b"obstacle_reason", "offsets_held", b"offsets_held", "offsets_held_reason", b"offsets_held_reason", "ready", b"ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "deletions_held", b"deletions_held", "deletions_held_reason", b"deletions_held_reason", "flow", b"flow", "groups_listed", b"groups_listed", "next_listing", b"next_listing", "obstacle", b"obstacle", "obstacle_reason", b"obstacle_reason", "offsets_held", b"offsets_held", "offsets_held_reason", b"offsets_held_reason", "ready", b"ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
