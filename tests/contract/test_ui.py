@@ -72,7 +72,7 @@ async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> 
         await tab.sees(
             *("NO-GO", "2 checks fail", "Topics that hold it up", "100 records"),
             *("None: producers can write to A", "twinlog failover plan 'A->B'"),
-            "1 of 5 groups has members on A: stop their consumers",
+            "1 of 5 groups has members on A: stop its consumers",
         )
         await tab.press("7")
         await tab.sees("configsync", "SERVING", "ready", "OWNER", "Cluster A", "source reaches it")

@@ -8,7 +8,7 @@ from twinlog.cli.configsync.client import flow_name
 from twinlog.cli.verdict.moving import PlanFacts
 
 _ACTIVE = ("SKIP_ACTIVE_BEFORE", "SKIP_ACTIVE_THERE")
-_NOWHERE = {"SKIP_NO_OFFSET", "SKIP_NO_PARTITION", "SKIP_UNREAD"}
+_NOWHERE = {"SKIP_NO_OFFSET", "SKIP_NO_PARTITION", "SKIP_UNREAD", "SKIP_REFUSED"}
 THERE = {"WRITE", "ALREADY_THERE", "KEEP_AHEAD"}
 
 
@@ -52,8 +52,9 @@ def summary(plan: pb2.MovePlan) -> list[str]:
     if by_rule:
         lines.append(f"topics that no flow copies, which stay on {plan.from_cluster}: {', '.join(by_rule)}")
     if active:
+        have = "it has" if len(active) == 1 else "they have"
         lines.append(
-            f"not moved, because they have members: {', '.join(sorted(active))}; stop them and run it again"
+            f"not moved, because {have} members: {', '.join(sorted(active))}; stop them and run it again"
         )
     return lines
 

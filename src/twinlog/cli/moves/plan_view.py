@@ -71,7 +71,7 @@ def _backlog_line(plan: pb2.MovePlan) -> str:
         return "not copied yet: an unknown number of records"
     if not plan.records_not_copied:
         return "not copied yet: nothing"
-    estimate = "; the copy makes no progress now"
+    estimate = ""
     if plan.HasField("estimated"):
         estimate = f", about {plan.estimated.ToTimedelta().total_seconds():.0f} s at the present rate"
     records = "1 record" if plan.records_not_copied == 1 else f"{plan.records_not_copied} records"

@@ -199,9 +199,10 @@ def _plan(plan: PlanFacts) -> Check:
         return Check(title=title, verdict=NO_GO, message=told, command=plan.command)
     if plan.active_before:
         groups = "1 group" if plan.groups == 1 else f"{plan.groups:,} groups"
+        one = plan.active_before == 1
         told = (
-            f"{plan.active_before:,} of {groups} {'has' if plan.active_before == 1 else 'have'} members on"
-            f" {plan.leaves}: stop their consumers, or they are not moved"
+            f"{plan.active_before:,} of {groups} {'has' if one else 'have'} members on {plan.leaves}: stop"
+            f" {'its consumers, or it is' if one else 'their consumers, or they are'} not moved"
         )
         return Check(title=title, verdict=WAIT, message=told, command=plan.command)
     return Check(title=title, verdict=GO, message="nothing blocks the plan")

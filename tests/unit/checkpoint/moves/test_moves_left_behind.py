@@ -2,12 +2,14 @@
 
 import pytest
 
+from twinlog.errors import FatalKafkaError
 from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.outcome import left_behind
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition
 from twinlog_checkpoint.translation.translation import Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import NO_WAIT, move_rig, offset_of, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, actions, move_rig, offset_of, run
 
 
 def _moved(verdict: Verdict, action: MoveAction) -> MovePartition:
@@ -71,6 +73,31 @@ async def test_the_record_says_what_a_finished_run_left_behind() -> None:
         last = await rig.served.failover.recorded()
         assert last is not None
         assert (last.left_behind, last.whole) == ((), True)
+
+
+async def test_a_group_whose_commit_is_refused_keeps_no_other_group_from_moving() -> None:
+    """One that is a share group there, or that Twinlog has no right for."""
+    async with move_rig() as rig:
+        for group in ("g", "secret", "z"):
+            rig.logs.source.set_group(group, {ORIGIN: 100})
+
+        def refuse(call: Call) -> None:
+            if call.arguments["group_id"] == "secret":
+                error = FatalKafkaError("no right", reason="GROUP_UNAUTHORIZED")
+                call.result.update(dict.fromkeys(call.result, error))
+
+        undo = rig.logs.target.intercept("alter_group_offsets", refuse, after=True)
+        _, report = await run(rig.served.failover, MoveOptions(wait_seconds=0, fence=True))
+        (reason,) = report.left_behind
+        assert reason.startswith("commits that were refused: secret: no right")
+        assert actions(report.plan)["secret"] is MoveAction.SKIP_REFUSED
+        assert await offset_of(rig.logs.target, "z", COPY) is not None
+        record = await rig.served.failover.recorded()
+        assert record is not None
+        assert record.moved == ("g", "z")
+        undo()
+        _, report = await run(rig.served.failover)
+        assert report.left_behind == []
 
 
 async def test_a_group_on_an_empty_partition_continues_at_the_start_of_its_empty_copy() -> None:

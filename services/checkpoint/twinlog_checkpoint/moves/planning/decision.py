@@ -84,7 +84,8 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
     active_before = place.state_before is not None and place.state_before not in WRITABLE_STATES
     if active_before and not include_active:
         return MoveAction.SKIP_ACTIVE_BEFORE, (
-            f"the group is {place.state_before}: stop its consumers, or move what it has committed so far"
+            f"the group is {place.state_before}: stop its consumers (one that died counts until its session"
+            " time-out, 45 s by default), or move what it has committed so far (--include-active)"
         )
     if place.present_offset is None or place.present_offset < wanted:
         return MoveAction.WRITE, ""

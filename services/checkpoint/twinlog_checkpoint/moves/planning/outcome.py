@@ -72,10 +72,24 @@ def unread_blockers(partitions: Sequence[MovePartition]) -> list[str]:
     return [f"{_named(skipped)}. {_READ_THEM_FIRST}"] if skipped else []
 
 
+def refused(partitions: Sequence[MovePartition]) -> dict[str, str]:
+    """The groups whose offsets the other cluster refused, with the reason."""
+    return {entry.group: entry.message for entry in partitions if entry.action is MoveAction.SKIP_REFUSED}
+
+
+def skipped(partitions: Sequence[MovePartition]) -> set[str]:
+    """The groups with an offset that a later run may commit."""
+    return {
+        entry.group
+        for entry in partitions
+        if entry.action in (MoveAction.SKIP_UNREAD, MoveAction.SKIP_REFUSED)
+    }
+
+
 def finished_with(partitions: Sequence[MovePartition]) -> set[str]:
     """The groups that need no later run. Offsets on topics that no flow copies do not count."""
     left = {entry.group for entry in lacking(partitions)} | unread(partitions).keys()
-    left |= {entry.group for entry in partitions if entry.action is MoveAction.SKIP_UNREAD}
+    left |= skipped(partitions)
     return going_on(partitions) - left
 
 
@@ -123,6 +137,9 @@ def left_behind(
     if silent:
         groups = [group for group, _ in silent]
         reasons.append(f"offsets that could not be translated now: {_named(groups)}: {silent[0][1]}")
+    not_taken = [f"{group}: {message}" for group, message in sorted(refused(partitions).items())]
+    if not_taken:
+        reasons.append(f"commits that were refused: {_named(not_taken)}. Remove the cause and run it again")
     reasons += [f"{each}, then run it again" for each in unread_blockers(partitions)]
     nowhere = lacking(partitions)
     if nowhere and not accepted:

@@ -28,6 +28,7 @@ class MoveAction(StrEnum):
     SKIP_NO_OFFSET = "SKIP_NO_OFFSET"
     SKIP_NO_PARTITION = "SKIP_NO_PARTITION"
     SKIP_UNREAD = "SKIP_UNREAD"
+    SKIP_REFUSED = "SKIP_REFUSED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

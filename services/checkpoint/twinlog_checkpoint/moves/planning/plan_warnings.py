@@ -44,13 +44,14 @@ def plan_warnings(
         warnings.append(
             f"records that are not copied yet are still being counted: at most {most_missing(backlog)}"
         )
-    for action, words in (
-        (MoveAction.SKIP_ACTIVE_BEFORE, f"not moved, because they have members on {from_alias}"),
-        (MoveAction.SKIP_ACTIVE_THERE, f"not moved, because they have members on {to_alias}"),
+    for action, alias in (
+        (MoveAction.SKIP_ACTIVE_BEFORE, from_alias),
+        (MoveAction.SKIP_ACTIVE_THERE, to_alias),
     ):
         groups = sorted({entry.group for entry in partitions if entry.action is action})
         if groups:
-            warnings.append(f"{named(groups)}: {words}")
+            have = "it has" if len(groups) == 1 else "they have"
+            warnings.append(f"{named(groups)}: not moved, because {have} members on {alias}")
     moving = (MoveAction.WRITE, MoveAction.ALREADY_THERE)
     floors = [
         entry for entry in partitions if entry.translation.verdict is Verdict.FLOOR and entry.action in moving

@@ -20,20 +20,21 @@ COMMITS_BETWEEN_SIGNS = 256
 async def commit(
     cluster: GroupAdmin, partitions: Sequence[MovePartition]
 ) -> AsyncGenerator[int | list[MovePartition], None]:
-    """Commit the planned offsets. A group that has become active meanwhile is skipped and marked.
+    """Commit the planned offsets. What the cluster refuses is marked, and the other groups are committed.
 
     Yields from time to time how many groups are done, and at the end the partitions as they were carried out.
-    Raises KafkaError.
+    Raises KafkaError if a later attempt may succeed.
     """
-    refused: dict[str, KafkaError] = {}
+    refused: dict[tuple[str, TopicPartition | None], KafkaError] = {}
 
     async def one(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         results = await cluster.alter_group_offsets(group, offsets)
-        error = next((error for error in results.values() if error is not None), None)
-        if error is not None and error.reason != KafkaReason.GROUP_ACTIVE:
-            raise error
-        if error is not None:
-            refused[group] = error
+        for partition, error in results.items():
+            if error is None:
+                continue
+            if error.retriable and error.reason != KafkaReason.GROUP_ACTIVE:
+                raise error
+            refused[group, partition] = error
 
     wanted = [(group, _offsets(entries)) for group, entries in writes(partitions).items()]
     for start in range(0, len(wanted), COMMITS_BETWEEN_SIGNS):
@@ -42,12 +43,16 @@ async def commit(
             chunk, lambda planned: one(*planned), most=COMMITS_AT_ONCE, name="commit for groups"
         )
         yield start + len(chunk)
-    yield [
-        replace(entry, action=MoveAction.SKIP_ACTIVE_THERE, message=str(refused[entry.group]))
-        if entry.action is MoveAction.WRITE and entry.group in refused
-        else entry
-        for entry in partitions
-    ]
+    yield [_told(entry, refused.get((entry.group, entry.to_partition))) for entry in partitions]
+
+
+def _told(entry: MovePartition, error: KafkaError | None) -> MovePartition:
+    """The partition as it was carried out; `error`: why its commit was refused."""
+    if error is None:
+        return entry
+    is_active = error.reason == KafkaReason.GROUP_ACTIVE
+    action = MoveAction.SKIP_ACTIVE_THERE if is_active else MoveAction.SKIP_REFUSED
+    return replace(entry, action=action, message=str(error))
 
 
 async def verify(cluster: GroupAdmin, partitions: Sequence[MovePartition]) -> None:

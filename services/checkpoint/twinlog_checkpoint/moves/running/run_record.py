@@ -6,7 +6,15 @@ from dataclasses import replace
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.journal.record import GroupOffsets, MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.planning.last_move import fences_where_left
-from twinlog_checkpoint.moves.planning.outcome import going_on, lacking, left_at, staying, stood_at, unread
+from twinlog_checkpoint.moves.planning.outcome import (
+    going_on,
+    lacking,
+    left_at,
+    skipped,
+    staying,
+    stood_at,
+    unread,
+)
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition
 
 MOST_UNFINISHED_BYTES = 100_000
@@ -117,8 +125,7 @@ def _is_whole(
 ) -> bool:
     """Whether the chain has moved every group of `due`. One with members on the other cluster works there
     already, and one that a run for it does not find has nothing left to move."""
-    left_out = staying(partitions) | unread(partitions).keys()
-    left_out |= {entry.group for entry in partitions if entry.action is MoveAction.SKIP_UNREAD}
+    left_out = staying(partitions) | unread(partitions).keys() | skipped(partitions)
     if not options.accept_loss:
         left_out |= {entry.group for entry in lacking(partitions)}
     due = record.due

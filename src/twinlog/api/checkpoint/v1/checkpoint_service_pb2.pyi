@@ -115,6 +115,8 @@ class _MoveActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MoveAction
     """The cluster it moves to has no such partition."""
     MOVE_ACTION_SKIP_UNREAD: _MoveAction.ValueType  # 8
     """Records that the group has not read are only on the cluster it comes from: it would skip them."""
+    MOVE_ACTION_SKIP_REFUSED: _MoveAction.ValueType  # 9
+    """The cluster that it moves to refused the commit; the message says why."""
 
 class MoveAction(_MoveAction, metaclass=_MoveActionEnumTypeWrapper):
     """MoveAction says what is done with one (group, partition) at a move."""
@@ -136,6 +138,8 @@ MOVE_ACTION_SKIP_NO_PARTITION: MoveAction.ValueType  # 7
 """The cluster it moves to has no such partition."""
 MOVE_ACTION_SKIP_UNREAD: MoveAction.ValueType  # 8
 """Records that the group has not read are only on the cluster it comes from: it would skip them."""
+MOVE_ACTION_SKIP_REFUSED: MoveAction.ValueType  # 9
+"""The cluster that it moves to refused the commit; the message says why."""
 Global___MoveAction: _TypeAlias = MoveAction  # noqa: Y015
 
 class _MoveKind:
