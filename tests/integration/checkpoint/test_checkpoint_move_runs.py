@@ -35,7 +35,7 @@ async def behind(pair: KafkaPair, directory: Path) -> AsyncIterator[tuple[Mirror
 async def run_in_background(flow: MirrorRig, service: ServiceProcess) -> asyncio.subprocess.Process:
     """`twinlog failover run` that waits for the copy."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "twinlog", "failover", "run", flow.flow, *at(service)),
+        *(sys.executable, "-m", "twinlog", "failover", "run", "--yes", flow.flow, *at(service)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -65,7 +65,7 @@ async def test_ctrl_c_leaves_the_run_to_the_service_and_it_is_followed_again(
         _, errors = await process.communicate()
         assert process.returncode == 130
         assert f"failover attach '{flow.flow}'" in errors.decode()
-        second = await twinlog("failover", "run", flow.flow, *at(service))
+        second = await twinlog("failover", "run", "--yes", flow.flow, *at(service))
         assert (second.code, "MOVE_IN_PROGRESS" in second.errors) == (1, True)
         assert (await status(flow, service))["run"]["running"]
         await write(flow.target, flow.copy, range(50, 60))
@@ -94,11 +94,11 @@ async def test_a_run_that_waits_is_cancelled_and_given_up(kafka_pair: KafkaPair,
 async def test_what_is_not_copied_is_named_with_its_cause(kafka_pair: KafkaPair, tmp_path: Path) -> None:
     """Here nobody copies: no source service runs."""
     async with behind(kafka_pair, tmp_path) as (flow, service):
-        refused = await twinlog("failover", "run", flow.flow, "--wait", "0.5", *at(service))
+        refused = await twinlog("failover", "run", "--yes", flow.flow, "--wait", "0.5", *at(service))
         assert refused.code == 1
         assert f"{flow.origin}: 10 records (the source service at " in refused.errors
         assert "BACKLOG_NOT_COPIED" in refused.errors
-        unwaited = await twinlog("failover", "run", flow.flow, "--wait", "0", *at(service))
+        unwaited = await twinlog("failover", "run", "--yes", flow.flow, "--wait", "0", *at(service))
         assert unwaited.code == 1
         assert "10 records" in unwaited.documents[-1]["left_behind"][0]
 
@@ -153,7 +153,7 @@ async def test_a_failback_knows_the_flow_back_that_another_process_runs(
         both = f"{flow.properties}\n{flow.b}->{flow.a}.enabled = true\n"
         async with run_service("checkpoint", tmp_path, both, arguments=("--flows", flow.flow)) as service:
             await ready(flow, service)
-            moved = await twinlog("failover", "run", flow.flow, *at(service))
+            moved = await twinlog("failover", "run", "--yes", flow.flow, *at(service))
             assert moved.code == 0, moved.errors
             bi = f"{flow.group}-bi"
             await retry_admin(
@@ -166,7 +166,7 @@ async def test_a_failback_knows_the_flow_back_that_another_process_runs(
             )
             await flow.target.alter_group_offsets(bi, {flow.copy: CommittedOffset(next_offset=5)})
             await write(flow.target, own, range(20))
-            refused = await twinlog("failback", "run", flow.flow, "--wait", "0.5", *at(service))
+            refused = await twinlog("failback", "run", "--yes", flow.flow, "--wait", "0.5", *at(service))
             assert (refused.code, "BACKLOG_NOT_COPIED" in refused.errors) == (1, True)
             assert f"{own}: 20 records" in refused.errors
             await retry_admin(
@@ -178,6 +178,6 @@ async def test_a_failback_knows_the_flow_back_that_another_process_runs(
             key, value = encode_offset_sync(OffsetSync(partition=own, upstream_offset=0, downstream_offset=0))
             async with flow.target.writer() as writer:
                 await writer.append(TopicPartition(syncs, 0), key=key, value=value)
-            back = await twinlog("failback", "run", flow.flow, "--wait", "30", *at(service))
+            back = await twinlog("failback", "run", "--yes", flow.flow, "--wait", "30", *at(service))
             assert back.code == 0, back.errors
             assert bi not in await flow.source.list_groups()

@@ -130,7 +130,7 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
                 async with west.running(), app.at(kafka_pair.a, [topic, on_a]):
                     await read_more_than(100)
                     await eventually(lambda: any(value.startswith(b"west") for value in app.seen))
-                moved = await twinlog("failover", "run", str(there), "--group", group, *where)
+                moved = await twinlog("failover", "run", "--yes", str(there), "--group", group, *where)
                 assert moved.code == 0, moved.errors
                 assert not moved.documents[-1]["already_done"]
                 assert {entry["from_topic"] for entry in moved.documents[-1]["plan"]["partitions"]} == {
@@ -139,7 +139,7 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
                 }
                 async with west.running(), app.at(kafka_pair.b, [topic, on_b]):
                     await read_more_than(app.seen.total() + 200)
-                back_home = await twinlog("failback", "run", str(there), "--group", group, *where)
+                back_home = await twinlog("failback", "run", "--yes", str(there), "--group", group, *where)
                 assert back_home.code == 0, back_home.errors
                 verdicts = {entry["verdict"] for entry in back_home.documents[-1]["plan"]["partitions"]}
                 assert verdicts <= VERDICTS[offsets]

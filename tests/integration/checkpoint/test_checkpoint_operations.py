@@ -50,7 +50,9 @@ async def test_a_run_whose_service_is_killed_goes_on_when_it_is_asked_for_again(
                 return last if last is not None and "FINAL_OFFSETS" in last["steps"] else None
 
             async with asyncio.TaskGroup() as tasks:
-                cut = tasks.create_task(twinlog("failover", "run", flow.flow, *at(service)), name="run")
+                cut = tasks.create_task(
+                    twinlog("failover", "run", "--yes", flow.flow, *at(service)), name="run"
+                )
                 last = await eventually(waits_for_the_copy)
                 await service.kill()
             assert not last["finished"]
@@ -60,12 +62,12 @@ async def test_a_run_whose_service_is_killed_goes_on_when_it_is_asked_for_again(
         await write(flow.target, flow.copy, range(50, 60))
         async with run_service("checkpoint", tmp_path, flow.properties) as service:
             await ready(flow, service)
-            report = last_document(await twinlog("failover", "run", flow.flow, *at(service)))
+            report = last_document(await twinlog("failover", "run", "--yes", flow.flow, *at(service)))
             assert report["run_id"] == last["run_id"]
             assert report["already_done"] is False
             assert [entry["verdict"] for entry in report["plan"]["partitions"]] == ["EXACT"]
             assert await flow.committed_on_target() == 47
-            again = last_document(await twinlog("failover", "run", flow.flow, *at(service)))
+            again = last_document(await twinlog("failover", "run", "--yes", flow.flow, *at(service)))
             assert (again["run_id"], again["already_done"]) == (last["run_id"], True)
 
 
@@ -89,11 +91,13 @@ async def test_with_the_source_gone_a_restarted_service_moves_groups_by_its_chec
                 return [blocker for blocker in plan["blockers"] if "--accept-loss" not in blocker] == []
 
             await eventually(only_the_loss_stands_against_it)
-            refused = await twinlog("failover", "run", flow.flow, *at(service))
+            refused = await twinlog("failover", "run", "--yes", flow.flow, *at(service))
             assert refused.code == 1
             assert f"{flow.a} does not answer" in refused.errors
             assert await flow.committed_on_target() is None
-            report = last_document(await twinlog("failover", "run", flow.flow, "--accept-loss", *at(service)))
+            report = last_document(
+                await twinlog("failover", "run", "--yes", flow.flow, "--accept-loss", *at(service))
+            )
             assert [entry["verdict"] for entry in report["plan"]["partitions"]] == ["FLOOR"]
         assert await flow.committed_on_target() == 47
 
@@ -158,11 +162,11 @@ async def test_commands_say_what_is_wrong(kafka_pair: KafkaPair, tmp_path: Path)
                 assert told.code == code, told
                 return told
 
-            assert flow.flow in (await refused("failover", "run", "x->y")).errors
-            nobody = await refused("failover", "run", flow.flow, "--group", "nobody")
+            assert flow.flow in (await refused("failover", "run", "--yes", "x->y")).errors
+            nobody = await refused("failover", "run", "--yes", flow.flow, "--group", "nobody")
             assert "nobody" in nobody.errors
             assert "MOVE_BLOCKED" in nobody.errors
-            assert "authorizer" in (await refused("failover", "run", flow.flow, "--fence")).errors
+            assert "authorizer" in (await refused("failover", "run", "--yes", flow.flow, "--fence")).errors
             assert (await refused("groups", "--group", "nobody")).documents[0]["groups"] == []
             unknown = await refused("translate", "missing:0:5", f"{flow.topic}:0:21")
             assert [answer["verdict"] for answer in unknown.documents] == ["NOT_REPLICATED", "PAST_END"]
@@ -304,7 +308,7 @@ async def test_a_fence_and_granted_rights_hold_until_the_move_back_and_the_fence
 
             await eventually(shut_out_there)
             asked = ("--fence", "--grant-write")
-            told = await twinlog("failover", "run", flow.flow, *asked, *at(service))
+            told = await twinlog("failover", "run", "--yes", flow.flow, *asked, *at(service))
             report = last_document(told)
             assert sum(WRITER in grant for grant in report["plan"]["write_grants"]) == 1
             assert report["plan"]["fenced_topics"] == [flow.topic]
@@ -314,7 +318,7 @@ async def test_a_fence_and_granted_rights_hold_until_the_move_back_and_the_fence
             await eventually(lambda: may_write(writer_there, flow.copy))
             async with open_cluster("a", guarded.a.client_properties(MIRROR)) as as_twinlog:
                 await replace(flow, source=as_twinlog).sync(50, 57)
-            last_document(await twinlog("failback", "run", flow.flow, *at(service)))
+            last_document(await twinlog("failback", "run", "--yes", flow.flow, *at(service)))
             await eventually(lambda: may_write(writer, flow.origin))
             await eventually(shut_out_there)
 
@@ -340,7 +344,7 @@ async def test_a_topic_of_offset_syncs_that_may_not_be_read_is_named_and_heals(
             await eventually(told)
             for arguments in (
                 ("translate", f"{flow.topic}:0:40"),
-                ("failover", "run", flow.flow),
+                ("failover", "run", "--yes", flow.flow),
             ):
                 refused = await twinlog(*arguments, *at(service))
                 assert refused.code == 1

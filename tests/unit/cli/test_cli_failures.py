@@ -189,3 +189,11 @@ def test_the_form_of_the_answer_is_known_of_a_command_line_that_is_wrong(
     words: list[str], json_wanted: bool
 ) -> None:
     assert answers_in_json(words) is json_wanted
+
+
+@pytest.mark.parametrize("kind", ["failover", "failback"])
+def test_a_move_that_cannot_ask_is_refused_unless_it_need_not(kind: str) -> None:
+    """stdin is no terminal: cron, CI, ssh without -t."""
+    answer = invoke([kind, "run", "A->B", "-o", "json"])
+    assert answer.exit_code == 2
+    assert json.loads(answer.stderr)["metadata"]["key"] == "--yes"

@@ -52,6 +52,15 @@ _OF_TYPER: tuple[type[Exception], ...] = (typer.Exit, typer.Abort, _UsageError._
 """They end a command, or report wrong usage: typer prints them."""
 
 
+def require_terminal() -> None:
+    """Raises ConfigError if stdin is no terminal: a command that changes much cannot ask there."""
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "stdin is not a terminal, so the command cannot ask: give --dry-run or --yes",
+            metadata={"key": "--yes"},
+        )
+
+
 def answers_in_json(words: Sequence[str]) -> bool:
     """Whether a command line asks for `-o json`, as far as a wrong one can tell."""
     asked = ""

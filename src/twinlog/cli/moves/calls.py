@@ -13,7 +13,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.checkpoint.client import CALL_TIMEOUT_SECONDS, answered, checkpoint_stub
-from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, run_async
+from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, require_terminal, run_async
 from twinlog.cli.common.flow_choice import flow_of_file, required_flow
 from twinlog.cli.common.location import SERVICES, channels, load_config, service_endpoints
 from twinlog.cli.common.output import Output, print_json
@@ -76,11 +76,14 @@ class MoveCall:
         return with_plan(checks_of(status, self.kind, flow_name(self.flow), options.groups), own)
 
     def asked_and_run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
-        """Ask for confirmation on a terminal, then run the move. Exits with 1 unless the move is complete.
+        """Ask for confirmation, then run the move. Exits with 1 unless the move is complete.
+
+        Raises ConfigError if it has to ask and stdin is no terminal.
 
         The question is asked outside the event loop, because inside it Ctrl-C would wait for the answer.
         """
-        if not yes and sys.stdin.isatty():
+        if not yes:
+            require_terminal()
             question = run_async(self._question(options))
             if not typer.confirm(question, err=True):
                 typer.echo("nothing was changed", err=True)

@@ -12,9 +12,10 @@ _RUN_HELP = """Move the groups of a flow back from its target to its source: off
 translated to offsets on the originals. If the file has the flow in the other direction, offsets on the \
 target's own topics are translated to offsets on their copies.
 
-Stop the groups' consumers on the target first. In a terminal the command shows the plan and asks before it \
-changes anything. The move runs in the service and its steps are recorded, as with `twinlog failover run`. \
-It removes the fence of the failover, and revokes what --grant-write granted. The exit codes are the same.
+Stop the groups' consumers on the target first. The command shows the plan and asks before it changes \
+anything; without a terminal it needs --yes. The move runs in the service and its steps are recorded, as \
+with `twinlog failover run`. It removes the fence of the failover, and revokes what --grant-write granted. \
+The exit codes are the same.
 """
 
 app = commands_of(

@@ -14,11 +14,12 @@ _RUN_HELP = """Move the groups of a flow from its source to its target: record t
 logs, wait until all records before them are copied, commit the translated offsets on the target, and \
 check them.
 
-Stop the groups' consumers on the source first. In a terminal the command shows the plan and asks before it \
-changes anything. The move runs in the service: Ctrl-C ends the command, not the move. Every step is \
-recorded on the target: start an interrupted run again to continue it. If the source is lost, --accept-loss \
-uses the last checkpoints and says what is missing. --fence denies all writes to the source's topics until \
-`twinlog failback run`; --grant-write lets those who may write there write the copies, until then.
+Stop the groups' consumers on the source first. The command shows the plan and asks before it changes \
+anything; without a terminal it needs --yes. The move runs in the service: Ctrl-C ends the command, not \
+the move. Every step is recorded on the target: start an interrupted run again to continue it. If the \
+source is lost, --accept-loss uses the last checkpoints and says what is missing. --fence denies all writes \
+to the source's topics until `twinlog failback run`; --grant-write lets those who may write there write the \
+copies, until then.
 
 Exit code 0 means that the source may be switched off: every requested group was moved, each \
 of their offsets on a copied topic was translated, and every record that the source held when the final \

@@ -64,7 +64,7 @@ WaitOption = Annotated[
 ]
 YesOption = Annotated[
     bool,
-    typer.Option("--yes", "-y", help="Do not ask. If stdin is not a terminal, the command never asks."),
+    typer.Option("--yes", "-y", help="Do not ask. Needed if stdin is not a terminal."),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")]
 

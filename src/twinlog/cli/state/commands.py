@@ -1,6 +1,5 @@
 """`twinlog state export` and `twinlog state import`."""
 
-import sys
 from collections import Counter
 from contextlib import AsyncExitStack
 from importlib import import_module
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.failures import reported_failures, require_terminal, run_async
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.common.private_file import refuse_to_replace, write_private
@@ -115,11 +114,8 @@ def import_command(
         _require_config(config)
         content = _read(file)
         state = _engine("state_file").parse(content, name=str(file))
-        if not dry_run and not yes and not sys.stdin.isatty():
-            raise ConfigError(
-                "stdin is not a terminal, so the command cannot ask: give --dry-run or --yes",
-                metadata={"key": "--yes"},
-            )
+        if not dry_run and not yes:
+            require_terminal()
         options = {"allow_repeats": allow_repeats, "without_moves": without_moves}
         plan = run_async(_import(_flow(flow), config, state, options, None))
         refused = [verdict for _, verdict in plan.refused]
