@@ -168,6 +168,11 @@ class CopyFact:
     """Below this offset the preserved copy contains records of the source that Twinlog did not write: from
     before the copy began, or while it was at rest."""
 
+    @property
+    def begins_at(self) -> int:
+        """Where a preserved copy without a stored position continues."""
+        return max(self.since, self.common_until)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterFact:

@@ -174,6 +174,9 @@ class CopyModes:
                 continue
             if there is not None:
                 fact = await self._take_written(row, fact, *there)
+            if fact.preserved and not row.stored and (row.position or 0) < fact.begins_at:
+                # Its position was not stored any more when the copy began.
+                self._note(Begun(partition=row.partition, position=fact.begins_at))
             has_no_writer = row.partition in self.without_writer
             self.without_writer.discard(row.partition)
             if fact.preserved or self.rule.wanted(row.partition.topic) is not OffsetsMode.PRESERVED:
@@ -193,8 +196,7 @@ class CopyModes:
             fact = replace(fact, preserved=False, since=common.end, reason=reason, skip_from=0, skip_to=0)
         await self.journal.record_all([fact])
         self.marks.control.record(fact)
-        await self.journal.position(row.partition, common.end)
-        self._note(Begun(partition=row.partition, position=common.end, stored=True))
+        await self._begin_at(row.partition, common.end)
         log.info(
             "copy_continues_behind_others",
             flow=str(self.marks.flow),
@@ -261,6 +263,58 @@ class CopyModes:
         decisions: Mapping[TopicPartition, Decision],
         topics: Topics,
     ) -> None:
+        facts = self._facts(rows, copies, decisions, topics)
+        if not facts:
+            return
+        await self.confirm()
+        begins = {copy.partition: copy for copy in copies}
+        moved = await self._moved([rows[partition] for partition in facts], topics)
+        later: dict[TopicPartition, int] = {}
+        for partition, fact in facts.items():
+            row, copy = rows[partition], begins[partition]
+            if not fact.preserved and partition not in moved:
+                await self._note_left_behind(row, copy, topics)
+            position = row.position
+            if copy.common is not None:
+                # Do this first: whatever happens later, these records are not copied again.
+                position = copy.continues_at
+            elif fact.preserved:
+                position = fact.since
+            if fact.preserved and (row.stored or partition in self.marks.control.copies):
+                # A new target topic is written from its beginning.
+                await self._note_lost(row, fact, topics[partition.topic], is_moved=partition in moved)
+            if position == row.position:
+                continue
+            assert position is not None
+            if fact.preserved and not row.stored:
+                # Behind the fact, from which it would follow: a position alone is that of a translated copy.
+                later[partition] = position
+            else:
+                await self._begin_at(partition, position)
+        await self.journal.record_all(facts.values())
+        first = facts.keys() - self.marks.control.copies.keys()
+        for fact in facts.values():
+            self.marks.control.record(fact)
+        for partition, position in later.items():
+            await self._begin_at(partition, position)
+        for partition, fact in facts.items():
+            self._note(CopyDecided(partition=partition, copy=fact, has_no_writer=partition in first))
+        log.info(
+            "copies_begin",
+            flow=str(self.marks.flow),
+            preserved=sum(fact.preserved for fact in facts.values()),
+            translated=sum(not fact.preserved for fact in facts.values()),
+            filled_offsets=sum(fact.skip_to - fact.skip_from for fact in facts.values()),
+        )
+
+    def _facts(
+        self,
+        rows: Mapping[TopicPartition, PartitionRow],
+        copies: Collection[NewCopy],
+        decisions: Mapping[TopicPartition, Decision],
+        topics: Topics,
+    ) -> dict[TopicPartition, CopyFact]:
+        """What to record of the decided copies; those that may not begin are set aside."""
         facts: dict[TopicPartition, CopyFact] = {}
         for copy in copies:
             partition, decision = copy.partition, decisions[copy.partition]
@@ -281,40 +335,11 @@ class CopyModes:
             else:
                 since = 0 if copy.common is None else copy.common.end
                 facts[partition] = _translated(row, target_id, decision.reason, since=since)
-        if not facts:
-            return
-        await self.confirm()
-        begins = {copy.partition: copy for copy in copies}
-        moved = await self._moved([rows[partition] for partition in facts], topics)
-        for partition, fact in facts.items():
-            row, copy = rows[partition], begins[partition]
-            if not fact.preserved and partition not in moved:
-                await self._note_left_behind(row, copy, topics)
-            position = row.position
-            if copy.common is not None:
-                # Do this first: whatever happens later, these records are not copied again.
-                position = copy.continues_at
-            elif fact.preserved:
-                position = fact.since
-            if fact.preserved and (row.stored or partition in self.marks.control.copies):
-                # A new target topic is written from its beginning.
-                await self._note_lost(row, fact, topics[partition.topic], is_moved=partition in moved)
-            if position != row.position:
-                assert position is not None
-                await self.journal.position(partition, position)
-                self._note(Begun(partition=partition, position=position, stored=True))
-        await self.journal.record_all(facts.values())
-        for partition, fact in facts.items():
-            is_first = partition not in self.marks.control.copies
-            self.marks.control.record(fact)
-            self._note(CopyDecided(partition=partition, copy=fact, has_no_writer=is_first))
-        log.info(
-            "copies_begin",
-            flow=str(self.marks.flow),
-            preserved=sum(fact.preserved for fact in facts.values()),
-            translated=sum(not fact.preserved for fact in facts.values()),
-            filled_offsets=sum(fact.skip_to - fact.skip_from for fact in facts.values()),
-        )
+        return facts
+
+    async def _begin_at(self, partition: TopicPartition, position: int) -> None:
+        await self.journal.position(partition, position)
+        self._note(Begun(partition=partition, position=position, stored=True))
 
     async def _moved(self, rows: Collection[PartitionRow], topics: Topics) -> frozenset[TopicPartition]:
         """The partitions whose former target topic still exists, beside the present one: it has what was

@@ -57,7 +57,7 @@ class PositionFinder:
                 copy := self.marks.copy_of(partition, topics[partition.topic])
             ) is not None and copy.preserved:
                 # It has begun: a reset could skip records that were not copied yet.
-                self._note(Begun(partition=partition, position=max(copy.since, copy.common_until)))
+                self._note(Begun(partition=partition, position=copy.begins_at))
             else:
                 came_later = self._came_later(partition, topics)
                 resets[partition] = AutoOffsetReset.EARLIEST if came_later else self.reset

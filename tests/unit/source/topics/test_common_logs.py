@@ -1,13 +1,16 @@
 """What the target holds of a source already decides how its copy begins: none of it is copied twice."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
 
-from twinlog.errors import TransientKafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.errors import TIMEOUT, from_reason
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import Record
+from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS
@@ -26,6 +29,34 @@ async def test_a_copy_whose_target_has_the_sources_records_continues_behind_them
     assert (handed.position, handed.position_stored) == (4, True)
     again = await rig.owner(AUTO)
     assert (kind(again), assigned(again).position) == ((True, 0, "", 0, 0), 4)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("written", range(6))
+async def test_a_start_that_is_broken_off_anywhere_is_continued_behind_them(
+    rig: FlowRig, written: int, is_killed: bool
+) -> None:
+    await write(rig.source, P, [1, 2, 3, 4, 5, 6])
+    await write(rig.target, COPY, [1, 2, 3, 4])
+    state = await rig.process(AUTO)
+    await state.take_over(displaced=False)
+    appended: list[Call] = []
+
+    def break_off(call: Call) -> None:
+        if len(appended) >= written:
+            raise from_reason(TIMEOUT, "append", alias="B")
+        appended.append(call)
+
+    undo = rig.target.intercept("append", break_off)
+    with contextlib.suppress(KafkaError):
+        await state.refresh(owned=frozenset())
+    undo()
+    if is_killed:
+        state = await rig.owner(AUTO)
+    else:
+        await state.positions.refresh()
+        await state.refresh(owned=frozenset())
+    assert (kind(state), assigned(state).position) == ((True, 0, "", 0, 0), 4)
 
 
 async def test_a_copy_whose_position_was_taken_away_continues_behind_what_the_target_had(
