@@ -77,7 +77,8 @@ class StateExport:
             target_id = target_ids.get(copy.topic, "")
             end = None if partition in changed or partition in foreign else ends.get(copy)
             preserved = fact is not None and fact.preserved and fact.target_topic_id == target_id
-            pair = (position, position) if preserved else (position, end)
+            # The position was read before the end: a copy that was empty then had nothing of what follows it.
+            pair = (position, position if preserved else 0 if ends.get(copy) == 0 else end)
             line = CopyLine(
                 topic=partition.topic,
                 partition=partition.partition,
@@ -142,6 +143,8 @@ def _of_a_running_flow(line: CopyLine, control: ControlState) -> CopyLine:
     fact = control.targets.get(line.source)
     if line.preserved:
         anchor = (line.position, line.position)
+    elif line.anchor_end == 0:
+        anchor = (line.position, 0)
     elif fact is not None and fact.topic_id == line.target_topic_id and fact.end_offset:
         anchor = (fact.position, fact.end_offset)
     return CopyLine(

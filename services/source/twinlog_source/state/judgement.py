@@ -41,6 +41,8 @@ class LogsNow:
     """The end of what may be copied."""
     target_topic_id: str | None
     """None: the topic or the partition does not exist."""
+    source_exists: bool = True
+    """Whether the source has the partition; unknown counts as true."""
     source_problem: KafkaError | None = None
     """Why the source did not answer: its start and end are unknown, and nothing can be compared."""
     target_start: int = 0
@@ -60,7 +62,13 @@ def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict 
         )
     if line.target_end is not None and now.target_end == line.target_end:
         return Verdict(outcome=Outcome.AS_EXPORTED, position=line.position)
+    if not now.source_exists:
+        words = f"{line.source} no longer exists on the source: nothing more is copied"
+        return Verdict(outcome=Outcome.AS_EXPORTED, position=line.position, message=words)
     if line.anchor_position is None or line.anchor_end is None:
+        if now.target_end == 0 and line.position <= now.source_start:
+            words = f"{line.copy} is empty, and the source has nothing before the position"
+            return Verdict(outcome=Outcome.AS_EXPORTED, position=line.position, message=words)
         return _not_derivable(f"{line.copy} was being written during the export")
     if now.source_topic_id != line.source_topic_id:
         return _not_derivable(f"{line.topic} was deleted and created again on the source since the export")

@@ -287,14 +287,15 @@ class StateImport:
         for line in lines:
             end, start = copy_ends[line.copy], copy_starts[line.copy]
             for answer in (end, start):
-                if isinstance(answer, KafkaError) and answer.reason != KafkaReason.TOPIC_UNKNOWN:
-                    raise answer
+                if (problem := _problem(answer)) is not None:
+                    raise problem
             source_start, source_end = starts[line.source], ends[line.source]
             is_there = isinstance(end, int) and isinstance(start, int)
             now[line.source] = LogsNow(
                 source_topic_id=source_ids.get(line.topic, ""),
                 source_start=_number(source_start),
                 source_end=_number(source_end),
+                source_exists=not (_is_absent(source_start) and _is_absent(source_end)),
                 source_problem=_problem(source_start) or _problem(source_end),
                 target_topic_id=target_ids.get(line.target_topic) if is_there else None,
                 target_start=_number(start),
@@ -344,9 +345,11 @@ def _is_reset(rules: bytes | None) -> bool:
 
 def _problem(answer: int | KafkaError) -> KafkaError | None:
     """Why the log did not answer. One that does not exist did: it has no records."""
-    if isinstance(answer, KafkaError) and answer.reason != KafkaReason.TOPIC_UNKNOWN:
-        return answer
-    return None
+    return answer if isinstance(answer, KafkaError) and not _is_absent(answer) else None
+
+
+def _is_absent(answer: int | KafkaError) -> bool:
+    return isinstance(answer, KafkaError) and answer.reason == KafkaReason.TOPIC_UNKNOWN
 
 
 def _number(answer: int | KafkaError) -> int:

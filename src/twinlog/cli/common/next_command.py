@@ -112,7 +112,7 @@ _OF_REASON: Final[Mapping[str, str]] = {
     "OTHER_CLUSTER": _PREFLIGHT,
     "COPY_MISSING": _EXPLAIN_TOPIC,
     "COPY_UNSTABLE": "twinlog state import {flow} {state_file} --dry-run",
-    "POSITION_NOT_DERIVABLE": _VERIFY,
+    "POSITION_NOT_DERIVABLE": "twinlog state import {flow} {state_file} --allow-repeats --dry-run",
     "MOVE_UNFINISHED": "twinlog state import {flow} {state_file} --without-moves --dry-run",
     "IMPORT_UNFINISHED": "twinlog state import {flow} {state_file} --dry-run",
     "INTERNAL": _BUNDLE,

@@ -1,6 +1,8 @@
 """Where an imported copy continues: exactly where it was, at a position that is derived, or not at all."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +17,10 @@ from twinlog_source.log.facts import (
     CopyFact,
     EpochStart,
     LeaderEpochsFact,
+    ZeroFact,
 )
 from twinlog_source.state.judgement import Outcome
+from twinlog_source.state.state_file import FlowState
 from unit.source.state.state_rig import COPY, FLOW, POSITIONS, P, StateRig
 
 
@@ -277,3 +281,54 @@ async def test_a_preserved_copy_is_compared_offset_by_offset(copied: StateRig) -
     copied.target.append_transaction(COPY, aborted, Transaction.ABORTED)
     await copied.write([b"translated"], source=False)
     assert (await copied.verdict(state, allow_repeats=True)).outcome is Outcome.REFUSED
+
+
+async def exported_while_it_runs(rig: StateRig) -> FlowState:
+    rig.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
+    state = await rig.export()
+    rig.target.set_group(lease_group("source", FLOW), state="EMPTY", member_count=0)
+    rig.lose_the_topics()
+    return state
+
+
+async def running_rig(*, source: Sequence[bytes], copy: Sequence[bytes], position: int) -> StateRig:
+    rig = StateRig()
+    await rig.write(source, copy=False)
+    await rig.write(copy, source=False)
+    await rig.owned()
+    await (rig.position(position) if position else rig.state(ZeroFact(partition=P)))
+    return rig
+
+
+@pytest.mark.parametrize("copy", [[], [b"of the topic before"]])
+@pytest.mark.parametrize("position", [0, 3])
+async def test_a_partition_that_the_source_no_longer_has_is_restored_as_it_was(
+    copy: list[bytes], position: int
+) -> None:
+    """A topic that was created again with fewer partitions, or deleted: nothing more is copied of it."""
+    rig = await running_rig(source=[], copy=copy, position=position)
+    state = await exported_while_it_runs(rig)
+    await rig.source.delete_topics(["t"])
+    verdict = await rig.verdict(state)
+    assert (verdict.outcome, verdict.position) == (Outcome.AS_EXPORTED, position)
+    await rig.restore(state)
+    assert (await rig.log()).known() == {P: position}
+
+
+@pytest.mark.parametrize("later", [0, 1])
+async def test_an_empty_copy_of_a_running_flow_is_restored(later: int) -> None:
+    """It began behind what the source had, and nothing had come since."""
+    rig = await running_rig(source=[b"1", b"2"], copy=[], position=2)
+    state = await exported_while_it_runs(rig)
+    await rig.write([b"later"] * later)
+    verdict = await rig.verdict(state)
+    assert (verdict.outcome, verdict.position) == (Outcome.DERIVED, 2 + later)
+
+
+@pytest.mark.parametrize(("position", "reason"), [(0, ""), (2, "POSITION_NOT_DERIVABLE")])
+async def test_a_file_that_does_not_say_that_a_copy_was_empty(position: int, reason: str) -> None:
+    """As earlier releases wrote it. With a position above 0 the copy may have lost what it had."""
+    rig = await running_rig(source=[b"1", b"2"], copy=[], position=position)
+    state = await exported_while_it_runs(rig)
+    lines = tuple(replace(line, anchor_position=None, anchor_end=None) for line in state.copies)
+    assert (await rig.verdict(replace(state, copies=lines))).reason == reason
