@@ -339,7 +339,7 @@ class AppendLog(Generic[T]):
             batches.append(self._pop())
             size += head.size_bytes
         sequence = batches[0].first & SEQUENCE_MASK if self._next_sequence is None else self._next_sequence
-        sent = Send(tuple(batches), sequence)
+        sent = Send(tuple(batches), sequence, size)
         self._next_sequence = (sequence + sent.end - sent.first) & SEQUENCE_MASK
         self._in_flight.append(sent)
         self._in_flight_bytes += size

@@ -79,6 +79,7 @@ class Send(Generic[T]):
 
     batches: tuple[Append[T], ...]
     base_sequence: int
+    size_bytes: int
 
     @property
     def first(self) -> int:
@@ -87,10 +88,6 @@ class Send(Generic[T]):
     @property
     def end(self) -> int:
         return self.batches[-1].end
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(batch.size_bytes for batch in self.batches)
 
 
 @dataclass(frozen=True, slots=True)
