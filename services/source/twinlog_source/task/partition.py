@@ -158,7 +158,7 @@ class PartitionCopy:
             and self.retry_at is not None
             and now >= self.retry_at
         ):
-            self._continue()
+            self._try_again()
         stands_still = self.held or self.settling or self.is_full or self.needs_translation
         return self.state is State.RUNNING and not stands_still and now >= self.not_before
 
@@ -350,7 +350,7 @@ class PartitionCopy:
         if self.needs_translation:
             return
         if self.state in (State.BACKOFF, State.FAULTED):
-            self._continue()
+            self._try_again()
             self.reason_before = ""
 
     def pause(self, *, paused: bool) -> None:
@@ -362,9 +362,12 @@ class PartitionCopy:
         elif not paused and self.state is State.PAUSED:
             self._become(State.RUNNING)
 
+    def _try_again(self) -> None:
+        self.on_trial = self.state is State.FAULTED
+        self._continue()
+
     def _continue(self) -> None:
         """Copy, or pause if that is ordered."""
-        self.on_trial |= self.state is State.FAULTED
         if self._paused:
             self._become(State.PAUSED, PartitionReason.PAUSED_BY_OPERATOR)
         else:
