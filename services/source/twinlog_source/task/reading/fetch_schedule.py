@@ -132,14 +132,15 @@ class FetchSchedule:
         return len(fetchable) < before
 
     def _leave_out_preserved(self, fetchable: dict[TopicPartition, PartitionCopy]) -> None:
-        """Leave out preserved copies but a few of which nothing is held. Answers in flight are taken."""
+        """Leave out preserved copies but those of which nothing is held, and of these all but a few that have
+        a backlog. Answers in flight are taken."""
         few, waiting = self.shares.few, list[TopicPartition]()
         for partition, copy in list(fetchable.items()):
             if not copy.keeps_offsets:
                 continue
             if self.is_asked(partition):
                 few -= copy.has_more
-            else:
+            elif copy.held_bytes or copy.has_more or not self.shares.few:
                 del fetchable[partition]
                 if not copy.held_bytes:
                     waiting.append(partition)

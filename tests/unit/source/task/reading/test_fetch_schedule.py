@@ -177,6 +177,9 @@ def test_a_few_preserved_copies_of_which_nothing_is_held_are_read_in_turn_while_
     assert (len(second), first & second) == (FEW, set())
     rig.asked = set(second)
     assert rig.next() == second, "their answers are taken, and no others are asked for meanwhile"
+    quiet = rig.copies[min(first)]
+    quiet.end_offset = quiet.fetched
+    assert rig.next() == second | {quiet.partition}, "it has no backlog"
     rig.shares.change(0, 250)
     rig.asked.clear()
     assert rig.next() == set(), "these hold as much as they may"
