@@ -67,6 +67,8 @@ class FlowGauges:
     latencies: LatencyWindows
     record_ages: LatencyWindows
     clock: Clock
+    publish: Callable[[], None]
+    """Hands the flow's other metrics to their instruments."""
 
     def lags(self, facts: FlowFacts) -> list[Observation]:
         """Offsets of each partition that are not copied yet; unknown ones are absent."""
@@ -237,7 +239,7 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
             meter, spec, lambda: [each for flow in flows for each in observe(flow.gauges, flow.facts())]
         )
 
-    publish(REPLICATION_RECORDS_RATE, FlowGauges.record_rates)
+    publish(REPLICATION_RECORDS_RATE, _published_rates)
     publish(REPLICATION_IO_RATE, FlowGauges.byte_rates)
     publish_standing(REPLICATION_LAG, FlowGauges.lags)
     publish_standing(REPLICATION_LAG_TIME, FlowGauges.lag_times)
@@ -257,6 +259,12 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
     ):
         publish(latency, partial(FlowGauges.latency_figures, take=take))
         publish(age, partial(FlowGauges.record_age_figures, take=take))
+
+
+def _published_rates(gauges: FlowGauges) -> list[Observation]:
+    """Callbacks run before a scrape reads the instruments, so it has what is handed to them here."""
+    gauges.publish()
+    return gauges.record_rates()
 
 
 def _shortest(histogram: LatencyHistogram) -> float:

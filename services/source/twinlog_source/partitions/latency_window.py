@@ -1,6 +1,6 @@
 """Minimum, maximum and mean of the last half minute, by topic. Pure: takes `now`.
 
-Filled on the event loop, read from the thread that serves scrapes; reading changes nothing.
+Filled on the event loop, read from the thread that serves scrapes; `recent` changes nothing.
 """
 
 from collections import deque
@@ -21,6 +21,11 @@ class LatencyWindows:
         while kept and kept[0][0] <= now - WINDOW_SECONDS:
             kept.popleft()
         kept.append((now, histogram))
+
+    def forget(self, now: float) -> None:
+        """Drop the topics without records in the window: deleted topics would stay otherwise."""
+        for topic in [topic for topic, kept in self._by_topic.items() if kept[-1][0] <= now - WINDOW_SECONDS]:
+            del self._by_topic[topic]
 
     def recent(self, now: float) -> dict[str, LatencyHistogram]:
         """The sum of the whole window; topics without records in it are absent."""

@@ -1,13 +1,24 @@
 """What the source service counts."""
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from opentelemetry.metrics import Counter, Histogram, NoOpMeter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from twinlog.telemetry.metrics.replication import OFFSET_SYNC_RECORDS
+from twinlog.model import TopicPartition
+from twinlog.telemetry.metrics.replication import OFFSET_SYNC_RECORDS, REPLICATION_RECORDS
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.config import source_flows
-from twinlog_source.driver.instruments import FlowInstruments
+from twinlog_source.driver.gauges import ObservedFlow, observe_flows
+from twinlog_source.driver.instruments import MOST_SAMPLES, FlowInstruments
 from twinlog_source.log.control import ControlState
+from twinlog_source.partitions.events import Copied
+from twinlog_source.partitions.latency import LatencyHistogram
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from unit.config.config_files import load_more
 from unit.metric_points import counted
@@ -23,4 +34,80 @@ def test_offset_syncs_are_counted_from_the_beginning() -> None:
     assert counted(reader, OFFSET_SYNC_RECORDS.name, "messaging.destination.name") == {
         ("mm2-offset-syncs.B.internal",): 0
     }
+    provider.shutdown()
+
+
+class CountingMeter(NoOpMeter):
+    """Counts the calls of its counters and histograms."""
+
+    def __init__(self) -> None:
+        super().__init__("test")
+        self.calls = 0
+
+    def create_counter(self, name: str, unit: str = "", description: str = "") -> Counter:
+        return cast("Counter", _Counting(self))
+
+    def create_histogram(self, name: str, *_args: object, **_kwargs: object) -> Histogram:
+        return cast("Histogram", _Counting(self))
+
+
+@dataclass
+class _Counting:
+    meter: CountingMeter
+
+    def add(self, *_args: object) -> None:
+        self.meter.calls += 1
+
+    record = add
+
+
+def report(topics: int, partitions: int, records: int) -> list[Copied]:
+    spread = LatencyHistogram()
+    for seconds in (0.001, 0.01, 0.1, 1.0):
+        spread.add(seconds, max(1, records // 4))
+    return [
+        Copied(
+            row=PartitionRow(partition=TopicPartition(f"t{topic}", number), target_topic=f"A.t{topic}"),
+            records=records,
+            bytes=records * 100,
+            lanes={"RAW": records},
+            latency=spread,
+            record_age=spread,
+        )
+        for topic in range(topics)
+        for number in range(partitions)
+    ]
+
+
+@pytest.mark.parametrize(("partitions", "records", "reports"), [(1, 10, 1), (8, 10, 8), (1, 1_000_000, 60)])
+def test_the_calls_of_instruments_do_not_grow_with_records_partitions_or_reports(
+    partitions: int, records: int, reports: int
+) -> None:
+    meter = CountingMeter()
+    (flow,) = source_flows(load_more("A->B.enabled = true"))
+    flow_instruments = FlowInstruments(meter, flow, PartitionTable(), ControlState(), FakeClock())
+    before = meter.calls
+    for _ in range(reports):
+        flow_instruments.copied(report(500, partitions, records))
+    assert meter.calls == before, "none on the event loop"
+    flow_instruments.publish()
+    assert meter.calls - before <= 500 * (3 + 2 * (MOST_SAMPLES + 4))
+    flow_instruments.publish()
+    assert meter.calls - before <= 500 * (3 + 2 * (MOST_SAMPLES + 4)), "nothing is handed over twice"
+
+
+def test_a_scrape_has_what_was_copied_before_it() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    (flow,) = source_flows(load_more("A->B.enabled = true"))
+    meter = provider.get_meter("test")
+    flow_instruments = FlowInstruments(meter, flow, PartitionTable(), ControlState(), FakeClock())
+    observe_flows(
+        meter, [cast("ObservedFlow", SimpleNamespace(gauges=flow_instruments.gauges, facts=lambda: None))]
+    )
+    for expected in (20, 40):
+        flow_instruments.copied(report(1, 2, 10))
+        assert counted(reader, REPLICATION_RECORDS.name, "messaging.destination.name") == {
+            ("A.t0",): expected
+        }
     provider.shutdown()

@@ -64,3 +64,7 @@ def test_a_window_forgets() -> None:
     assert windows.recent(20.0)["t"].max_seconds == 9.0
     assert windows.recent(WINDOW_SECONDS)["t"].max_seconds == 1.0
     assert windows.recent(20.0 + WINDOW_SECONDS) == {}
+    windows.forget(20.0)
+    assert set(windows.recent(20.0)) == {"t"}
+    windows.forget(20.0 + WINDOW_SECONDS)
+    assert windows.recent(20.0) == {}, "a topic that is gone takes no memory"
