@@ -137,6 +137,9 @@ def last_move(last: LastMove) -> pb2.LastMove:
         fenced_topics=last.fenced_topics,
         fenced_where_left=last.fenced_where_left,
         fenced_where_entered=last.fenced_where_entered,
+        on_target=last.on_target,
+        groups_on_target=last.groups_on_target,
+        ended=None if last.ended_ms is None else timestamp(last.ended_ms),
     )
 
 

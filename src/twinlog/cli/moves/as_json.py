@@ -98,4 +98,5 @@ def last_as_json(last: pb2.LastMove) -> dict[str, Any]:
         "left_behind": list(last.left_behind),
         "complete": last.finished and not last.aborted and not last.left_behind,
         "fenced_topics": list(last.fenced_topics),
+        "groups_on_target": last.groups_on_target if last.HasField("groups_on_target") else None,
     }

@@ -11,6 +11,7 @@ from twinlog.cli.status.rows import (
     FENCE,
     HELD,
     MOVE,
+    MOVED,
     NAMED_TOPICS,
     SHARED_COPY,
     STANDS_BY,
@@ -104,7 +105,7 @@ def _add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
 
 
 def left_of_move(flow: str, last: checkpoint.LastMove, *, running: bool) -> list[InForce]:
-    """The lines about a move; none if it is finished and has no fences. Pure."""
+    """The lines about a move; none if it is finished, all groups are back, and it has no fences. Pure."""
     since = shown_stamp(last.started)
     left: list[InForce] = []
     if not last.finished:
@@ -113,6 +114,19 @@ def left_of_move(flow: str, last: checkpoint.LastMove, *, running: bool) -> list
         command = f"twinlog {last.kind} {'attach' if running else 'run'} {shlex.quote(flow)}"
         left.append(InForce(kind=MOVE, about=flow, message=told, by=last.by, since=since, command=command))
     source, target = flow.split("->")
+    moved = last.groups_on_target if last.HasField("groups_on_target") else None
+    if last.finished and last.on_target and moved != 0:
+        count = "1 group was" if moved == 1 else f"{moved:,} groups were" if moved else "groups may have been"
+        left.append(
+            InForce(
+                kind=MOVED,
+                about=flow,
+                message=f"{count} moved to {target}, and not back",
+                by=last.by,
+                since=shown_stamp(last.ended),
+                command=f"twinlog failover status {shlex.quote(flow)}",
+            )
+        )
     left_alias, entered_alias = (source, target) if last.kind == "failover" else (target, source)
     for cluster, topics in ((left_alias, last.fenced_where_left), (entered_alias, last.fenced_where_entered)):
         if topics:

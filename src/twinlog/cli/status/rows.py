@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 
 DOWN = "DOWN"
 PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", "WAITING", "GAPS"
-MOVE, FENCE, HELD = "MOVE", "FENCE", "HELD"
+MOVE, MOVED, FENCE, HELD = "MOVE", "MOVED", "FENCE", "HELD"
 DELAY, OFFSETS = "DELAY", "OFFSETS"
 FOREIGN, DIFFERS = "FOREIGN", "DIFFERS"
 OPEN_TRANSACTION, SHARED_COPY = "OPEN_TRANSACTION", "SHARED_COPY"
@@ -61,10 +61,10 @@ class InForce:
 
     kind: str
     """PAUSE, LIMIT, DELAY, RULE, MANUAL, WAITING (topics), GAPS, FENCE, HELD (deletions of groups), MOVE (a
-    failover or failback that is not finished), FOREIGN (somebody else wrote into copies), DIFFERS (copies, by
-    the standing proof), OFFSETS (copies that lost the source's),
-    OPEN_TRANSACTION (on the source; partitions stand still behind it), SHARED_COPY (groups have no
-    place in copies that two flows write)."""
+    failover or failback that is not finished), MOVED (groups that work on the target), FOREIGN (somebody else
+    wrote into copies), DIFFERS (copies, by the standing proof), OFFSETS (copies that lost the source's),
+    OPEN_TRANSACTION (on the source; partitions stand still behind it), SHARED_COPY (groups have no place in
+    copies that two flows write)."""
     about: str
     message: str
     by: str | None = None

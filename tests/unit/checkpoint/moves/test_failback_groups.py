@@ -133,3 +133,18 @@ async def test_a_group_of_the_source_that_works_there_keeps_no_fence_of_a_failba
         _, report = await run(served.failover)
         assert report.left_behind == ["groups with members were not moved: busy"]
         assert not rig.logs.target.acls
+
+
+async def test_the_record_counts_the_groups_that_work_on_the_target() -> None:
+    async with move_rig() as rig:
+        await failed_over(rig, "g", "other")
+        counts: list[int | None] = []
+        for group in ("g", "other"):
+            plan = await rig.served.failback.plan(NO_WAIT)
+            assert plan.last is not None
+            counts.append(plan.last.groups_on_target)
+            await run(rig.served.failback, replace(NO_WAIT, groups=(group,)))
+        plan = await rig.served.failback.plan(NO_WAIT)
+        assert plan.last is not None
+        assert [*counts, plan.last.groups_on_target] == [2, 1, 0]
+        assert not plan.last.on_target

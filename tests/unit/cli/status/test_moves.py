@@ -40,3 +40,13 @@ def test_a_failback_that_was_given_up_leaves_the_fence_of_the_failover() -> None
     given_up = last(kind="failback", aborted=True, fenced_where_entered=["orders"])
     (shown,) = left_of_move("A->B", given_up, running=False)
     assert (shown.kind, "on A" in shown.message) == ("FENCE", True)
+
+
+def test_groups_that_work_on_the_target_are_in_force_until_they_are_back() -> None:
+    (shown,) = left_of_move("A->B", last(on_target=True, groups_on_target=2), running=False)
+    assert (shown.kind, shown.by) == ("MOVED", "ann")
+    assert shown.message == "2 groups were moved to B, and not back"
+    (shown,) = left_of_move("A->B", last(on_target=True), running=False)
+    assert shown.message == "groups may have been moved to B, and not back"
+    for none in (last(on_target=True, groups_on_target=0), last(on_target=False, groups_on_target=0)):
+        assert left_of_move("A->B", none, running=False) == []

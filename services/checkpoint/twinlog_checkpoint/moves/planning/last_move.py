@@ -18,6 +18,7 @@ def shown_move(last: MoveRecord) -> LastMove:
     """Convert the record for plans and answers."""
     left = {fence.resource_name for fence in last.fences}
     entered = {fence.resource_name for fence in last.former_fences}
+    there = last.on_target_groups
     return LastMove(
         run_id=last.run_id,
         kind=last.kind,
@@ -30,4 +31,7 @@ def shown_move(last: MoveRecord) -> LastMove:
         fenced_topics=sorted(left | entered),
         fenced_where_left=sorted(left),
         fenced_where_entered=sorted(entered),
+        on_target=last.on_target,
+        groups_on_target=None if there is None else len(there),
+        ended_ms=last.finished_ms,
     )

@@ -91,6 +91,11 @@ class LastMove:
     """Those of `fenced_topics` on the cluster that the move leaves."""
     fenced_where_entered: Sequence[str] = ()
     """Those of `fenced_topics` on the cluster that the move enters; the previous move fenced them."""
+    on_target: bool = False
+    """Groups may work on the flow's target because of this run or an earlier one."""
+    groups_on_target: int | None = None
+    """The groups that failovers have moved and no failback; None when that is not certain."""
+    ended_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1253,6 +1253,9 @@ class LastMove(_message.Message):
     FENCED_WHERE_LEFT_FIELD_NUMBER: _builtins.int
     FENCED_WHERE_ENTERED_FIELD_NUMBER: _builtins.int
     LEFT_BEHIND_FIELD_NUMBER: _builtins.int
+    ON_TARGET_FIELD_NUMBER: _builtins.int
+    GROUPS_ON_TARGET_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Names the run."""
     kind: _builtins.str
@@ -1263,6 +1266,10 @@ class LastMove(_message.Message):
     """Who asked."""
     aborted: _builtins.bool
     """True when it was given up (AbortMove): it is finished, and its fence is gone."""
+    on_target: _builtins.bool
+    """Whether groups may work on the flow's target because of this run or an earlier one."""
+    groups_on_target: _builtins.int
+    """How many groups failovers have moved to the target and no failback back; absent when it is not certain."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of the steps that are done."""
@@ -1287,6 +1294,10 @@ class LastMove(_message.Message):
     def left_behind(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Why the cluster that was left must not be switched off yet, as the finished run said; empty when it may be."""
 
+    @_builtins.property
+    def ended(self) -> _timestamp_pb2.Timestamp:
+        """When it ended; absent while it has not."""
+
     def __init__(
         self,
         *,
@@ -1301,12 +1312,17 @@ class LastMove(_message.Message):
         fenced_where_left: _abc.Iterable[_builtins.str] | None = ...,
         fenced_where_entered: _abc.Iterable[_builtins.str] | None = ...,
         left_behind: _abc.Iterable[_builtins.str] | None = ...,
+        on_target: _builtins.bool = ...,
+        groups_on_target: _builtins.int | None = ...,
+        ended: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_groups_on_target", b"_groups_on_target", "ended", b"ended", "groups_on_target", b"groups_on_target", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "by", b"by", "fenced_topics", b"fenced_topics", "fenced_where_entered", b"fenced_where_entered", "fenced_where_left", b"fenced_where_left", "finished", b"finished", "kind", b"kind", "left_behind", b"left_behind", "run_id", b"run_id", "started", b"started", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_groups_on_target", b"_groups_on_target", "aborted", b"aborted", "by", b"by", "ended", b"ended", "fenced_topics", b"fenced_topics", "fenced_where_entered", b"fenced_where_entered", "fenced_where_left", b"fenced_where_left", "finished", b"finished", "groups_on_target", b"groups_on_target", "kind", b"kind", "left_behind", b"left_behind", "on_target", b"on_target", "run_id", b"run_id", "started", b"started", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__groups_on_target: _TypeAlias = _typing.Literal["groups_on_target"]  # noqa: Y015
+    _WhichOneofArgType__groups_on_target: _TypeAlias = _typing.Literal["_groups_on_target", b"_groups_on_target"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__groups_on_target) -> _WhichOneofReturnType__groups_on_target | None: ...
 
 Global___LastMove: _TypeAlias = LastMove  # noqa: Y015
 
