@@ -102,9 +102,16 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         name="TwinlogLagOverRpo",
         severity=Severity.CRITICAL,
-        expression=f"max by ({FLOW}) (twinlog_replication_lag_time_seconds) > {RPO_SECONDS}",
+        expression=f"max by ({FLOW}) (twinlog_replication_overdue_seconds) > {RPO_SECONDS}",
         held="5m",
         summary=f"{_FLOW_WORDS}: the oldest record that is not copied is {_SECONDS} old",
+    ),
+    Alert(
+        name="TwinlogPausedLong",
+        severity=Severity.WARNING,
+        expression=f'sum by ({FLOW}) (twinlog_replication_partitions{{twinlog_state="PAUSED"}}) > 0',
+        held="1h",
+        summary=f"{_FLOW_WORDS}: {_VALUE} partitions have been paused for an hour",
     ),
     Alert(
         name="TwinlogDelaySilent",

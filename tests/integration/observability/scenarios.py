@@ -70,7 +70,7 @@ class Scenario:
 SCENARIOS: dict[str, Scenario] = {
     "the flow is paused": Scenario(
         trouble=flow_paused,
-        may_fire=frozenset({"TwinlogLagOverRpo"}),
+        fires=frozenset({"TwinlogPausedLong"}),
         shows=frozenset(
             {
                 ("twinlog-3-ends", "What partitions with lag wait for"),

@@ -16,7 +16,6 @@ from unit.deploy.wheels import PROJECT
 
 FLOW = 'twinlog_source_cluster="A", twinlog_target_cluster="B"'
 TOPIC = f'{FLOW}, messaging_destination_name="A.orders"'
-PARTITION = f'{TOPIC}, messaging_destination_partition_id="0"'
 MINUTES = 180
 BEHIND = f'twinlog_replication_behind{{{FLOW}, twinlog_state="RUNNING", error_type=""}}'
 RUNNING = f'twinlog_replication_partitions{{{FLOW}, twinlog_state="RUNNING"}}'
@@ -56,7 +55,7 @@ HEALTHY: Mapping[str, str] = {
     SYNCS: f"0+60x{MINUTES}",
     BEHIND: f"3x{MINUTES}",
     RUNNING: f"12x{MINUTES}",
-    f"twinlog_replication_lag_time_seconds{{{PARTITION}}}": f"0.4x{MINUTES}",
+    f"twinlog_replication_overdue_seconds{{{FLOW}}}": f"0.4x{MINUTES}",
     f'twinlog_replication_throttled{{{FLOW}, twinlog_end="source"}}': f"0x{MINUTES}",
     f'twinlog_replication_throttled{{{FLOW}, twinlog_end="target"}}': f"0x{MINUTES}",
     f'twinlog_verified_differences{{{TOPIC}, twinlog_kind="MISSING"}}': f"0x{MINUTES}",
@@ -126,7 +125,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         },
     ),
     "the flow is paused": Scenario(
-        fires=frozenset(),
+        fires=frozenset({"TwinlogPausedLong"}),
         series={
             RECORDS: f"500x{MINUTES}",
             BEHIND: None,
@@ -139,7 +138,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "the copy is late": Scenario(
         fires=frozenset({"TwinlogLagOverRpo"}),
-        series={f"twinlog_replication_lag_time_seconds{{{PARTITION}}}": f"301x{MINUTES}"},
+        series={f"twinlog_replication_overdue_seconds{{{FLOW}}}": f"301x{MINUTES}"},
     ),
     "no heartbeat arrives": Scenario(
         fires=frozenset({"TwinlogDelaySilent"}),

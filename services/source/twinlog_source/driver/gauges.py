@@ -21,6 +21,7 @@ from twinlog.telemetry.metrics.replication import (
     REPLICATION_LATENCY_AVG,
     REPLICATION_LATENCY_MAX,
     REPLICATION_LATENCY_MIN,
+    REPLICATION_OVERDUE,
     REPLICATION_PARTITIONS,
     REPLICATION_RECORD_AGE_AVG,
     REPLICATION_RECORD_AGE_MAX,
@@ -48,6 +49,7 @@ from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import QUOTA_SECONDS, FlowFacts, lag_of, standing_of
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.reasons import HELD
 
 VERIFIED_KINDS = tuple(str(kind) for kind in Kind)
 MOST_STALLED = 100
@@ -109,6 +111,16 @@ class FlowGauges:
             for row in self._rows()
             if (seconds := standing_of(row, facts).lag_seconds) is not None
         ]
+
+    def overdue(self, facts: FlowFacts) -> list[Observation]:
+        """The age of the oldest record that nobody holds back."""
+        ages = []
+        for row in self._rows():
+            standing = standing_of(row, facts)
+            is_held = standing.state == PartitionState.PAUSED or standing.reason in HELD
+            if standing.lag_seconds is not None:
+                ages.append(0.0 if is_held else max(0.0, standing.lag_seconds - facts.delay_seconds))
+        return [Observation(max(ages), dict(self.flow))] if ages else []
 
     def record_rates(self) -> list[Observation]:
         return self._rates(lambda row: row.records.shown)
@@ -243,6 +255,7 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
     publish(REPLICATION_IO_RATE, FlowGauges.byte_rates)
     publish_standing(REPLICATION_LAG, FlowGauges.lags)
     publish_standing(REPLICATION_LAG_TIME, FlowGauges.lag_times)
+    publish_standing(REPLICATION_OVERDUE, FlowGauges.overdue)
     publish(VERIFIED_UNTIL, FlowGauges.verified_until)
     publish(VERIFIED_AGE, FlowGauges.verified_ages)
     publish(VERIFIED_DIFFERENCES, FlowGauges.verified_differences)

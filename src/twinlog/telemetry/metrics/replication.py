@@ -156,6 +156,16 @@ REPLICATION_LAG_TIME = MetricSpec(
     attributes=(*FLOW, DESTINATION, PARTITION),
     service="source",
 )
+REPLICATION_OVERDUE = MetricSpec(
+    name="twinlog.replication.overdue",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="Age of the oldest record of a flow that is not copied although nobody holds it back: the"
+    " largest twinlog.replication.lag.time, without partitions that are PAUSED or have reached the end of a"
+    " finite copy, and without twinlog.delay.seconds. Absent while no age is known.",
+    attributes=FLOW,
+    service="source",
+)
 REPLICATION_SOURCE_END = MetricSpec(
     name="twinlog.replication.source.end",
     kind=Kind.GAUGE,
@@ -254,6 +264,7 @@ METRICS: tuple[MetricSpec, ...] = (
     REPLICATION_LOST,
     REPLICATION_FOREIGN,
     REPLICATION_LAG_TIME,
+    REPLICATION_OVERDUE,
     REPLICATION_SOURCE_END,
     REPLICATION_BEHIND,
     REPLICATION_STALLED,

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from twinlog.model import TopicPartition
+from twinlog_source.driver.gauges import FlowGauges
 from twinlog_source.partitions.backlog import Backlog, backlog_of
 from twinlog_source.partitions.events import Begun, EndsSeen, Reported, SourceRecreated, TopicsChosen
 from twinlog_source.partitions.reports import PartitionReport, TaskReport
@@ -159,3 +161,26 @@ def test_a_flow_without_a_lag_has_caught_up() -> None:
     table = flow()
     see(table, {DATA: 0, BEATS: 3}, 8.0)
     assert backlog(table).caught_up_in_seconds == 0.0
+
+
+def test_what_is_overdue_is_what_nobody_holds_back() -> None:
+    table = flow()
+    see(table, {DATA: 0}, 0.0)
+    see(table, {DATA: 40}, 10.0)
+    nothing: Any = None
+    gauges = FlowGauges(
+        flow={"f": "A->B"},
+        table=table,
+        control=nothing,
+        latencies=nothing,
+        record_ages=nothing,
+        clock=nothing,
+    )
+
+    def overdue(**facts: Any) -> list[float]:
+        now = replace(FACTS, now=20.0, heard_at=lambda _: None, **facts)
+        return [each.value for each in gauges.overdue(now)]
+
+    assert overdue() == [20.0]
+    assert overdue(delay_seconds=4.0) == [16.0]
+    assert overdue(is_paused=lambda _: True) == [0.0]
