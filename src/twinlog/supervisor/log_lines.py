@@ -36,6 +36,8 @@ class LogLines:
         self._clock = clock
         self._notices: set[tuple[Any, ...]] = set()
         """Notices of the configuration so far: every child reads the same file, and one copy is enough."""
+        self._away: dict[str, str] = {}
+        """The clusters that a child did not reach when it said so last, with the reason."""
         self._render: Callable[[dict[str, Any]], str] = _json_line
         if readable:
             self._render = _coloured_line if stream.isatty() else _plain_line
@@ -56,8 +58,18 @@ class LogLines:
         if not line:
             return
         fields = self._parsed(service, line)
+        match fields:
+            case {"event": "cluster_unreachable", "cluster": cluster, "reason": reason}:
+                self._away[str(cluster)] = str(reason)
+            case {"event": "cluster_reachable", "cluster": cluster}:
+                self._away.pop(str(cluster), None)
         if not self._is_repeated(fields):
             self._write(fields)
+
+    @property
+    def obstacles(self) -> str:
+        """`AUTHENTICATION_FAILED on T`: why services that serve do not work yet, as far as they said so."""
+        return ", ".join(f"{reason} on {cluster}" for cluster, reason in sorted(self._away.items()))
 
     def _is_repeated(self, fields: dict[str, Any]) -> bool:
         """Whether this notice of the configuration was written before; records it if not."""

@@ -113,7 +113,8 @@ def _supervisor(
     runtime = plan.configuration.runtime
 
     def announce() -> None:
-        write_line(stdout, plan.ready_line)
+        waits = f" (not working yet: {log.obstacles})" if log.obstacles else ""
+        write_line(stdout, f"{plan.ready_line}{waits}")
         if plan.metrics_line:
             write_line(stdout, plan.metrics_line)
         log.event("info", "serving", seconds=round(clock.monotonic() - started, 1))

@@ -52,6 +52,17 @@ def test_a_services_line_passes_as_it_is() -> None:
     assert json.loads(stream.getvalue()) == {"event": "listening", "port": 5, "service": "source"}
 
 
+def test_what_keeps_serving_services_from_working_is_what_they_said_last_of_clusters() -> None:
+    log, _ = _lines("json")
+    assert log.obstacles == ""
+    away = '{"event": "cluster_unreachable", "cluster": "%s", "reason": "%s"}'
+    log.child_line("source", away % ("T", "AUTHENTICATION_FAILED"))
+    log.child_line("heartbeat", away % ("S", "KAFKA_TIMEOUT"))
+    assert log.obstacles == "KAFKA_TIMEOUT on S, AUTHENTICATION_FAILED on T"
+    log.child_line("source", '{"event": "cluster_reachable", "cluster": "S"}')
+    assert log.obstacles == "AUTHENTICATION_FAILED on T"
+
+
 @pytest.mark.parametrize("text", ["WARN NativeCodeLoader: …", "{not json", '{"no": "event"}', "[1]"])
 def test_anything_else_becomes_an_output_event(text: str) -> None:
     log, stream = _lines("json")
