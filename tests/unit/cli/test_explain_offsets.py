@@ -3,7 +3,12 @@
 from twinlog.api.common.v1.types_pb2 import TopicPartition
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1.source_service_pb2 import PartitionStatus
-from twinlog.cli.configsync.explain_offsets import offsets_document, offsets_words, trouble_words
+from twinlog.cli.configsync.explain_offsets import (
+    offsets_document,
+    offsets_words,
+    standing_words,
+    trouble_words,
+)
 
 KEEPS = PartitionStatus(offsets="preserved", offsets_since=3)
 OWN = PartitionStatus(offsets="translated", offsets_reason="FILL_TOO_LARGE", offsets_since=0)
@@ -46,3 +51,13 @@ def test_what_is_wrong_with_a_copied_topic_is_said() -> None:
     told = "t-1: RUNNING OPEN_TRANSACTION producer id 7 has a transaction open"
     assert trouble_words([runs, stuck]) == told
     assert trouble_words([stuck] * 5) == f"{told}; {told}; {told}; and 2 more partitions"
+
+
+def test_the_state_and_what_is_left_come_first() -> None:
+    runs = PartitionStatus(state=source_pb.PARTITION_STATE_RUNNING, lag_records=0)
+    paused = PartitionStatus(state=source_pb.PARTITION_STATE_PAUSED, lag_records=1_700)
+    assert standing_words(None) == standing_words([]) == ""
+    assert standing_words([runs, runs]) == "RUNNING, 0 behind"
+    assert standing_words([paused, runs, paused]) == "2 PAUSED, 1 RUNNING; 3,400 behind"
+    unknown = PartitionStatus(state=source_pb.PARTITION_STATE_RUNNING)
+    assert standing_words([unknown]) == "RUNNING, behind by an unknown number"

@@ -89,12 +89,16 @@ def test_a_failure_for_people_ends_with_the_command(tmp_path: Path) -> None:
     assert answer.stderr.splitlines()[-1] == f"next: twinlog preflight {file}"
 
 
-@pytest.mark.parametrize("command", ["run", "preflight"])
-def test_a_file_that_is_wrong_leads_to_preflight_of_it(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("in_environment", [False, True])
+def test_a_file_that_is_wrong_leads_to_preflight_of_it_but_not_from_there(
+    tmp_path: Path, in_environment: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text("clusters = A B\n")
-    answer = invoke([command, str(file)])
-    assert answer.stderr.splitlines()[-1] == f"next: twinlog preflight {file}"
+    if in_environment:
+        monkeypatch.setenv("TWINLOG_CONFIG", str(file))
+    assert invoke(["run", str(file)]).stderr.splitlines()[-1] == f"next: twinlog preflight {file}"
+    assert "next:" not in invoke(["preflight", str(file)]).stderr
 
 
 def test_a_failure_in_json_has_the_command_as_a_field() -> None:

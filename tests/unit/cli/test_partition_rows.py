@@ -116,3 +116,17 @@ def test_a_proof_that_could_not_be_renewed_says_why() -> None:
         "PROVEN to 120 at 22:13:20Z, since then INCOMPLETE KAFKA_TIMEOUT",
         "DIFFERENT: 2 MISSING, since then KAFKA_TIMEOUT",
     ]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [
+        (120, "120 ms"),
+        (9_999, "9999 ms"),
+        (45_200, "45 s"),
+        (864_000_000, "10.0 d"),
+        (1_795_870_164_688, "?"),
+    ],
+)
+def test_the_delay_of_a_record_without_a_time_of_its_own_is_not_known(milliseconds: int, shown: str) -> None:
+    assert rows.shown_delay(milliseconds) == shown

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.common.failures import help_after, tell
+from twinlog.cli.common.failures import next_line, tell
 from twinlog.cli.configsync.client import flow_name
 from twinlog.errors import ConfigError, TwinlogError
 
@@ -43,7 +43,7 @@ def print_failure(failure: FlowFailure) -> None:
         reason=failure.error.reason,
         metadata={"flow": failure.flow, **failure.error.metadata},
     )
-    tell(error, f"error: {error} ({error.reason})\nnext: {help_after(error)}")
+    tell(error, f"error: {error} ({error.reason}){next_line(error)}")
 
 
 def failure_as_json(failure: FlowFailure) -> dict[str, Any]:

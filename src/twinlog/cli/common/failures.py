@@ -31,6 +31,9 @@ ANSWERS_IN_JSON: ContextVar[bool] = ContextVar("ANSWERS_IN_JSON", default=False)
 GIVEN_FILE: ContextVar[str] = ContextVar("GIVEN_FILE", default="")
 """The properties file that was given to the running command; empty = none."""
 
+FILE_IS_IN_ENVIRONMENT: ContextVar[bool] = ContextVar("FILE_IS_IN_ENVIRONMENT", default=False)
+"""Whether the next command finds this file by itself."""
+
 GIVEN_ENDPOINTS: ContextVar[tuple[str, ...]] = ContextVar("GIVEN_ENDPOINTS", default=())
 """The addresses of services that were given to the running command."""
 
@@ -176,7 +179,7 @@ def _say_unexpected(failure: Exception) -> None:
 
 
 def _say(error: TwinlogError, text: str) -> None:
-    tell(error, f"{text}\nnext: {help_after(error)}")
+    tell(error, f"{text}{next_line(error)}")
 
 
 def tell(error: TwinlogError, text: str) -> None:
@@ -200,9 +203,25 @@ def _say_text(text: str) -> None:
         silence(sys.stderr)
 
 
+def next_line(error: TwinlogError) -> str:
+    """The last line about an error; empty if only the command that failed would help."""
+    told = help_after(error)
+    return f"\nnext: {told}" if told else ""
+
+
 def help_after(error: TwinlogError) -> str:
-    """The command that helps after an error of the running command."""
-    return next_command(error.reason, error.metadata, command=COMMAND.get(), file=GIVEN_FILE.get())
+    """The command that helps after an error of the running command; empty if that is the command itself."""
+    command = COMMAND.get()
+    told = next_command(
+        error.reason,
+        error.metadata,
+        command=command,
+        file=GIVEN_FILE.get(),
+        finds_file=FILE_IS_IN_ENVIRONMENT.get(),
+    )
+    has_options = " --" in told.partition(" --config ")[0]
+    is_the_same = " " in command and f"{told} ".startswith(f"{command} ") and not has_options
+    return "" if is_the_same else told
 
 
 def run_async(work: Coroutine[Any, Any, T], failed: int | None = None) -> T:

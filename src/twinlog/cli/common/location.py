@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinlog.cli.common.failures import COMMAND, GIVEN_ENDPOINTS, GIVEN_FILE
+from twinlog.cli.common.failures import COMMAND, FILE_IS_IN_ENVIRONMENT, GIVEN_ENDPOINTS, GIVEN_FILE
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def note_file(context: typer.Context, config: Path | None) -> Path | None:
         words.insert(0, at.info_name or "")
         at = at.parent
     COMMAND.set(" ".join(["twinlog", *words]))
-    GIVEN_FILE.set("" if config is None or os.environ.get(CONFIG_VARIABLE) else str(config))
+    GIVEN_FILE.set("" if config is None else str(config))
+    FILE_IS_IN_ENVIRONMENT.set(config is not None and os.environ.get(CONFIG_VARIABLE) == str(config))
     return config
 
 

@@ -156,10 +156,15 @@ _PLACES: Final = {
 
 
 def next_command(
-    reason: str, metadata: Mapping[str, str], *, command: str = "twinlog", file: str = ""
+    reason: str,
+    metadata: Mapping[str, str],
+    *,
+    command: str = "twinlog",
+    file: str = "",
+    finds_file: bool = False,
 ) -> str:
     """The command that helps after a failure. `command` is the one that failed, `file` the properties file
-    that it was given.
+    that it was given; `finds_file`: the next command uses this file without `--config`.
 
     >>> next_command("PAUSED_BY_OPERATOR", {"flow": "A->B"})
     "twinlog resume 'A->B'"
@@ -173,7 +178,7 @@ def next_command(
         named[name] = shlex.quote(value) if value else place
     told = template.format(**named)
     takes_config = not template.startswith((_HELP, _PREFLIGHT, "twinlog local", "twinlog demo", "twinlog --"))
-    return f"{told} --config {shlex.quote(file)}" if file and takes_config else told
+    return f"{told} --config {shlex.quote(file)}" if file and takes_config and not finds_file else told
 
 
 def _template(reason: str, metadata: Mapping[str, str], file: str) -> str:

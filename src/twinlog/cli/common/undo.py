@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
-from twinlog.cli.common.failures import GIVEN_ENDPOINTS, GIVEN_FILE
+from twinlog.cli.common.failures import FILE_IS_IN_ENVIRONMENT, GIVEN_ENDPOINTS, GIVEN_FILE
 
 MOST_SHOWN = 10
 
@@ -20,7 +20,7 @@ def undo_command(*words: str) -> str:
 
 def same_services() -> str:
     """The options with which another command asks the services that the running one asks."""
-    file = GIVEN_FILE.get()
+    file = "" if FILE_IS_IN_ENVIRONMENT.get() else GIVEN_FILE.get()
     places = [word for endpoint in GIVEN_ENDPOINTS.get() for word in ("--endpoint", endpoint)]
     return shlex.join([*places, *(("--config", file) if file else ())])
 

@@ -21,8 +21,10 @@ from twinlog.cli.configsync.client import (
 from twinlog.cli.configsync.explain_offsets import (
     Partitions,
     copies_of,
+    limits_of,
     offsets_document,
     offsets_words,
+    standing_words,
     trouble_words,
 )
 from twinlog.cli.configsync.plan_view import offsets_as_json
@@ -36,7 +38,8 @@ app = typer.Typer(
 
 _HELP = """Explain why a topic is replicated or not: the rule that decides, for each flow.
 
-TOPIC is a topic on a source (orders) or on a target (A.orders); it need not exist. `offsets` says whether its
+TOPIC is a topic on a source (orders) or on a target (A.orders); it need not exist. `now` is the state of its
+partitions, what is left to copy, and the limits in force. `offsets` says whether its
 copy has the source's offsets (docs/offsets.md), if the source service answers; of a topic that waits for its
 copy, which offsets that will have, and what filling costs.
 """
@@ -45,6 +48,7 @@ _COLUMNS = (
     Column(title="flow"),
     Column(title="on"),
     Column(title="verdict"),
+    Column(title="now"),
     Column(title="offsets"),
     Column(title="because"),
 )
@@ -66,9 +70,9 @@ def topic_command(
     explained = run_async(_explain(name, flow, config, endpoint))
     with reported_failures():
         if output is Output.JSON:
-            print_json([_as_json(each, copies) for each, copies in explained])
+            print_json([_as_json(each, copies) for each, copies, _ in explained])
         else:
-            print_table("", _COLUMNS, [_cells(each, copies) for each, copies in explained])
+            print_table("", _COLUMNS, [_cells(*each) for each in explained])
 
 
 topic_command.__doc__ = _HELP
@@ -77,19 +81,21 @@ app.command("group")(group_command)
 
 async def _explain(
     topic: str, flow: str | None, config: Path | None, endpoint: list[str] | None
-) -> list[tuple[pb2.TopicExplanation, Partitions | None]]:
+) -> list[tuple[pb2.TopicExplanation, Partitions | None, list[str]]]:
     async with configsync_stub(config, endpoint) as stub:
         request = pb2.ExplainTopicRequest(topic=topic, flow=None if flow is None else parse_flow(flow))
         answer = await answered(stub.ExplainTopic(request, timeout=PASS_TIMEOUT_SECONDS))
     copies = await copies_of(answer.explanations, config, endpoint)
-    return list(zip(answer.explanations, copies, strict=True))
+    limits = await limits_of(answer.explanations, config, endpoint)
+    return list(zip(answer.explanations, copies, limits, strict=True))
 
 
-def _cells(explanation: pb2.TopicExplanation, copies: Partitions | None) -> list[str]:
+def _cells(explanation: pb2.TopicExplanation, copies: Partitions | None, limits: list[str]) -> list[str]:
     return [
         flow_name(explanation.flow),
         explanation.cluster,
         _verdict(explanation),
+        "; ".join(each for each in (standing_words(copies), *limits) if each),
         expected_words(explanation.offsets) if explanation.HasField("offsets") else offsets_words(copies),
         "; ".join(each for each in (explanation.rule, trouble_words(copies)) if each),
     ]

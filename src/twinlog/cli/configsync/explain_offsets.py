@@ -8,7 +8,15 @@ from typing import Any
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.cli.source.client import every_partition, partition_name, source_stub
+from twinlog.cli.configsync.client import flow_name
+from twinlog.cli.source.client import (
+    every_partition,
+    list_flows,
+    partition_name,
+    scope_name,
+    shown_bytes,
+    source_stub,
+)
 from twinlog.cli.source.partition_rows import is_troubled, offsets_json, state_name
 from twinlog.errors import TwinlogError
 
@@ -47,6 +55,39 @@ def offsets_words(partitions: Partitions | None) -> str:
     if len(kinds) == 1:
         return next(iter(kinds))
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+
+
+def standing_words(partitions: Partitions | None) -> str:
+    """`RUNNING, 0 behind`, `2 PAUSED, 1 RUNNING; 700 behind`; empty while unknown."""
+    if not partitions:
+        return ""
+    states = Counter(state_name(each) for each in partitions)
+    known = next(iter(states)) if len(states) == 1 else ""
+    told = known or ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    lags = [each.lag_records for each in partitions if each.HasField("lag_records")]
+    behind = f"{sum(lags):,} behind" if len(lags) == len(partitions) else "behind by an unknown number"
+    return f"{told}{', ' if known else '; '}{behind}"
+
+
+async def limits_of(
+    explanations: Sequence[pb2.TopicExplanation], config: Path | None, endpoint: list[str] | None
+) -> list[list[str]]:
+    """The limits in force on each topic and its flow, in words; none while unknown."""
+    try:
+        async with asyncio.timeout(ASK_SECONDS), source_stub(config, endpoint) as stub:
+            flows = {flow_name(each.flow): each for each in await list_flows(stub, None)}
+    except (TwinlogError, TimeoutError):
+        flows = {}
+    return [
+        [
+            f"{scope_name(limit.scope)} limited to {shown_bytes(limit.bytes_per_second)}/s"
+            for limit in flows[flow_name(each.flow)].throttles
+            if limit.scope.source_topic in ("", each.source_topic)
+        ]
+        if flow_name(each.flow) in flows
+        else []
+        for each in explanations
+    ]
 
 
 def trouble_words(partitions: Partitions | None, most: int = 3) -> str:

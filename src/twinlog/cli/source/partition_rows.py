@@ -30,6 +30,8 @@ COLUMNS = (
     Column(title="reason"),
 )
 _NO_TROUBLE = ("", "DELAYED", "UNTIL_REACHED")
+_OLDEST_MS = 30 * 366 * 86_400_000
+"""No record of Kafka is so old."""
 _WORST_FIRST = ("FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING")
 
 
@@ -62,7 +64,7 @@ def cells(status: pb2.PartitionStatus, *, now_ms: int) -> list[str]:
         "" if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_"),
         f"{status.offsets} {status.offsets_reason}".strip(),
         proof_words(status),
-        f"{status.replication_latency.ToMilliseconds()} ms" if known_delay else "",
+        shown_delay(status.replication_latency.ToMilliseconds()) if known_delay else "",
         _until(status, now_ms),
         f"{status.reason} {status.message}".strip() or _foreign_words(status),
     ]
@@ -207,6 +209,13 @@ def shown_seconds(seconds: float | None) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+
+
+def shown_delay(milliseconds: int) -> str:
+    """`120 ms`, `12 s`; `?` of a record that has no time of its own: its timestamp is near 0, or below."""
+    if milliseconds > _OLDEST_MS:
+        return UNKNOWN
+    return f"{milliseconds} ms" if milliseconds < 10_000 else shown_seconds(milliseconds / 1000)
 
 
 def shown_catch_up(seconds: float | None) -> str:
