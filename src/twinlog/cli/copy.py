@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _HELP = """Copy a flow up to now, a time or offsets of the source, verify the copy, and exit.
 
-Runs the configsync and the source service of the properties file for this one flow; no other process may \
-copy it meanwhile. An earlier copy continues at its position and ends exactly where --until says. The \
-command does not wait for twinlog.delay.seconds.
+Runs the configsync and the source service of the properties file for this one flow. If another process \
+copies it, they stand by, and the copy is verified when that one is past the end. An earlier copy continues \
+at its position and ends exactly where --until says. The command does not wait for twinlog.delay.seconds.
 
 --until TIME ends before the first record of that time or later, in each partition. \
 --until TOPIC:PARTITION=OFFSET,… copies only these partitions, up to the offset, exclusive. \

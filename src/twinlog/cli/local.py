@@ -122,7 +122,7 @@ def up(
         # Download here, where a progress bar is visible.
         ensure_image(_VERSIONS[kafka], find_java())
         if detach:
-            _show(detach_owner(specs, registry.owner_log_file(wanted)), output)
+            _show_started(detach_owner(specs, registry.owner_log_file(wanted)), output)
         else:
             own_clusters(specs, on_ready=lambda clusters: _show_ready(clusters, output))
 
@@ -216,9 +216,48 @@ def _asked(name: str, request: Request, timeout_seconds: float) -> RunningCluste
 
 
 def _show_ready(clusters: Sequence[RunningCluster], output: Output) -> None:
-    _show(clusters, output)
+    _show_started(clusters, output)
     if output is Output.TABLE:
         typer.echo("ready; Ctrl-C ends them")
+
+
+def _show_started(clusters: Sequence[RunningCluster], output: Output) -> None:
+    _show(clusters, output)
+    is_open = all(cluster.security_protocol == "PLAINTEXT" for cluster in clusters[:2])
+    if output is Output.TABLE and len(clusters) > 1 and is_open:
+        typer.echo("\nmm2.properties, a file for `twinlog run`:\n")
+        typer.echo(mirror_file(*clusters[:2]))
+
+
+_FACTORS = (
+    "replication.factor",
+    "checkpoints.topic.replication.factor",
+    "heartbeats.topic.replication.factor",
+    "offset-syncs.topic.replication.factor",
+    "offset.storage.replication.factor",
+    "status.storage.replication.factor",
+    "config.storage.replication.factor",
+)
+
+
+def mirror_file(source: RunningCluster, target: RunningCluster) -> str:
+    """The properties of a mirror between two clusters without passwords, with the replication factors that
+    their brokers allow."""
+    one, other = source.name, target.name
+    brokers = min(len(source.brokers), len(target.brokers))
+    lines = [
+        f"clusters = {one}, {other}",
+        f"{one}.bootstrap.servers = {source.bootstrap_servers}",
+        f"{other}.bootstrap.servers = {target.bootstrap_servers}",
+        f"{one}->{other}.enabled = true",
+        f"{one}->{other}.topics = .*",
+        *(f"{factor} = {brokers}" for factor in _FACTORS if brokers < _FITS_DEFAULTS),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+_FITS_DEFAULTS = 3
+"""So many brokers suffice for the default replication factors."""
 
 
 def _show(clusters: Sequence[RunningCluster], output: Output) -> None:

@@ -61,13 +61,20 @@ def cells(status: pb2.PartitionStatus, *, now_ms: int) -> list[str]:
         shown_catch_up(caught_up_in_seconds(status)),
         f"{status.records_per_second:.0f}",
         shown_bytes(status.bytes_per_second),
-        "" if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_"),
+        _lane(status),
         f"{status.offsets} {status.offsets_reason}".strip(),
         proof_words(status),
         shown_delay(status.replication_latency.ToMilliseconds()) if known_delay else "",
         _until(status, now_ms),
         f"{status.reason} {status.message}".strip() or _foreign_words(status),
     ]
+
+
+def _lane(status: pb2.PartitionStatus) -> str:
+    """UNOPENED, as in metrics and `twinlog verify`, or RECODE."""
+    if status.lane == pb2.LANE_RAW:
+        return "UNOPENED"
+    return "" if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_")
 
 
 def position_cell(status: pb2.PartitionStatus) -> str:
