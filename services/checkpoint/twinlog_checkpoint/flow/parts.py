@@ -191,6 +191,21 @@ class FlowParts:
         configsync need not have noticed the topic."""
         return self.checkpointer.topics.why_never_copied(topic) is None
 
+    def has_had(self, topic: str) -> bool:
+        """Whether a topic of the source is, or was, the flow's: the rules select it, which need not exist, or
+        offset syncs tell that it was copied before it left the rules."""
+        return self.entry.topics.selects(topic) or any(
+            partition.topic == topic for partition in self.checkpointer.tail.history.partitions()
+        )
+
+    def has_had_copy(self, topic: str) -> bool:
+        """As `has_had`, for the original of a topic of the target."""
+        policy = self.entry.policy
+        upstream = policy.upstream_topic(topic)
+        return (
+            policy.topic_source(topic) == self.flow.source and upstream is not None and self.has_had(upstream)
+        )
+
     def is_void(self, checkpoint: Checkpoint) -> bool:
         """Whether a checkpoint has no place any more: the copy has lost its records, as offset syncs show,
         or another flow writes it, too."""

@@ -58,8 +58,10 @@ async def create_rules(cluster: AclAdmin, rules: Collection[AclBinding]) -> None
 
 
 async def delete_rules(cluster: AclAdmin, rules: Collection[AclBinding]) -> None:
-    """Raises KafkaError."""
-    results = await cluster.delete_acls(rules) if rules else {}
+    """Return when the cluster has none of the ACLs. Raises KafkaError."""
+    if not rules or await cluster.describe_acls("TOPIC") is None:
+        return  # Without an authorizer no ACL is in force.
+    results = await cluster.delete_acls(rules)
     for error in results.values():
         if error is not None:
             raise error

@@ -32,10 +32,12 @@ from twinlog_checkpoint.assembly import assemble_group_syncer, assemble_moves
 from twinlog_checkpoint.config import checkpoint_flow
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
 from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, CheckpointFlowRig, KnownTopics, NothingKnown, turns
 from unit.checkpoint.moves.move_rig import offset_of, run
+from unit.checkpoint.moves.test_sync_after_moves import run_until
 
 ORDERS, INVOICES = TopicPartition("orders", 0), TopicPartition("invoices", 0)
 ORDERS_COPY, INVOICES_COPY = TopicPartition("A.orders", 0), TopicPartition("A.invoices", 0)
@@ -185,6 +187,27 @@ async def test_a_failover_fences_and_waits_for_a_topic_that_a_live_rule_added(
         _, report = await run(rig.served.failover, FENCE)
         assert {fence_of("invoices"), fence_of("orders")} <= rig.fakes.source.acls
         assert [each for each in report.left_behind if "invoices-0" in each]
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_topic_that_left_the_rules_since_keeps_no_fence_and_no_grant(
+    configuration: Configuration, is_cut: bool
+) -> None:
+    async with live_rig(configuration) as rig:
+        rig.fakes.source.acls = {WRITER}
+        rig.change_rules({"topics": "orders, invoices"})
+        if is_cut:
+            await run_until(rig.served.failover.run(FENCE), Step.FENCE)
+        else:
+            await run(rig.served.failover, replace(FENCE, grant_write=True))
+            assert rig.fakes.target.acls
+        assert fence_of("invoices") in rig.fakes.source.acls
+        rig.change_rules({"topics": "orders"})
+        if is_cut:
+            await rig.served.failover.abort("ann")
+        else:
+            await run(rig.served.failback)
+        assert (rig.fakes.source.acls, rig.fakes.target.acls) == ({WRITER}, set())
 
 
 async def test_a_topic_that_configsync_has_not_noticed_yet_is_fenced_and_waited_for(

@@ -11,13 +11,13 @@ from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.cluster import Call, Transaction
+from twinlog.testing.fakes.cluster import Call, FakeCluster, Transaction
 from twinlog.write_blocks import fence_of, is_fence
 from twinlog_checkpoint.journal.known_fences import KnownFences
 from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.events import StepEvent, StepState
-from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
+from twinlog_checkpoint.moves.write_block import WriteBlockScope, delete_rules, fence_scope
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, move_rig, offset_of, run
 
@@ -66,6 +66,10 @@ async def test_a_cluster_without_authorizer_cannot_be_fenced() -> None:
         with pytest.raises(StateError, match="authorizer"):
             await run(rig.served.failover, FENCED)
         assert await offset_of(rig.logs.target, "g", COPY) is None
+
+
+async def test_a_cluster_that_lost_its_authorizer_keeps_no_move_from_its_end() -> None:
+    await delete_rules(FakeCluster("A", authorizer=False), [FENCE])
 
 
 async def test_a_fence_is_recorded_before_it_is_there_so_that_none_is_forgotten() -> None:

@@ -96,13 +96,13 @@ class Route(Protocol):
         ...
 
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
-        """Whether the flow's rules include a topic of the cluster that groups leave (`here`) or of the other
-        one. Only fences on such topics are Twinlog's."""
+        """Whether a topic of the cluster that groups leave (`here`), or of the other one, is or was the
+        flow's. Only fences on such topics are Twinlog's."""
         ...
 
     def is_copy(self, topic: str) -> bool:
-        """Whether a topic of the flow's target is a copy that the flow writes. Only grants on such topics are
-        Twinlog's."""
+        """Whether a topic of the flow's target is a copy that the flow writes, or wrote. Only grants on such
+        topics are Twinlog's."""
         ...
 
     async def groups(self) -> Collection[str]:
@@ -244,7 +244,7 @@ class FailoverRoute:
         return self.parts.flow
 
     def is_copy(self, topic: str) -> bool:
-        return self.parts.origin_of(TopicPartition(topic, 0)) is not None
+        return self.parts.has_had_copy(topic)
 
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
         return fenceable(self.parts if here else self.reverse, topic)
@@ -362,8 +362,8 @@ def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBa
 
 
 def fenceable(parts: FlowParts | None, topic: str) -> bool:
-    """Whether the flow's rules select a topic of this name; it need not exist."""
-    return parts is not None and parts.entry.topics.selects(topic)
+    """Whether a topic of this name is, or was, the flow's."""
+    return parts is not None and parts.has_had(topic)
 
 
 async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:

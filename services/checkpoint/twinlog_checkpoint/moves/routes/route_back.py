@@ -99,7 +99,7 @@ class FailbackRoute:
         return None if self.reverse is None else self.reverse.flow
 
     def is_copy(self, topic: str) -> bool:
-        return self.parts.origin_of(TopicPartition(topic, 0)) is not None
+        return self.parts.has_had_copy(topic)
 
     def may_be_fenced(self, topic: str, *, here: bool) -> bool:
         return fenceable(self.reverse if here else self.parts, topic)

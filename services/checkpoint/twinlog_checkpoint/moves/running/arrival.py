@@ -135,11 +135,16 @@ class Arrival:
             )
             yield step_event(self.clock, Step.REVOKE, StepState.SKIPPED, message)
         elif record.former_grants:
-            ours = [grant for grant in record.former_grants if route.is_copy(grant.resource_name)]
+            former = record.former_grants
+            ours = [grant for grant in former if route.is_copy(grant.resource_name)]
             await self.duty.hold(lambda: delete_rules(route.from_cluster, ours))
             record = replace(record, former_grants=())
             await self.store(record)
             message = f"revoked rights to write to copies on {plan.from_alias}: {len(ours)}"
+            if others := sorted(
+                {each.resource_name for each in former} - {each.resource_name for each in ours}
+            ):
+                message += f"; not those to {', '.join(others)}, which are no copies of the flow"
             yield step_event(self.clock, Step.REVOKE, StepState.DONE, message)
         yield record
 

@@ -128,10 +128,10 @@ def _is_whole(
     left_out = staying(partitions) | unread(partitions).keys() | skipped(partitions)
     if not options.accept_loss:
         left_out |= {entry.group for entry in lacking(partitions)}
+    left_out -= {entry.group for entry in partitions if entry.action is MoveAction.SKIP_ACTIVE_THERE}
     due = record.due
     if due is None:
         return (record.whole or not record.groups) and not left_out
-    left_out -= {entry.group for entry in partitions if entry.action is MoveAction.SKIP_ACTIVE_THERE}
     if record.groups:
         left_out |= due - set(record.groups)
     return not left_out & due - set(newly)
