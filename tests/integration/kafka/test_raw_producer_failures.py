@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from integration.kafka.raw_producer_rig import a_batch, committed_values, create_topic, open_target
-from twinlog.batches import OutgoingBatch
+from twinlog.batches import LaneReason, NewRecord, OffsetRun, OutgoingBatch, build_batch
 from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.clock import SystemClock
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
@@ -37,11 +37,16 @@ OUT_OF_ORDER = 45
     ("configs", "batch", "reason"),
     [
         ({"max.message.bytes": "1000"}, a_batch(bytes(5000)), "RECORD_TOO_LARGE"),
+        (
+            {"max.message.bytes": "5000000", "segment.bytes": "1048576"},
+            a_batch(bytes(1_100_000)),
+            "RECORD_TOO_LARGE",
+        ),
         ({"message.timestamp.before.max.ms": "1000"}, a_batch(b"v"), "TIMESTAMP_REFUSED"),
         ({"cleanup.policy": "compact"}, a_batch(b"v", key=None), "RECORD_INVALID"),
         (None, a_batch(b"v"), "TOPIC_UNKNOWN"),
     ],
-    ids=["too large", "timestamp", "no key", "no topic"],
+    ids=["too large", "larger than a segment", "timestamp", "no key", "no topic"],
 )
 async def test_a_refusal_names_its_partition_and_the_rest_goes_on_without_it(
     kafka_pair: KafkaPair,
@@ -78,6 +83,21 @@ async def test_a_refusal_names_its_partition_and_the_rest_goes_on_without_it(
             await (producer.commit() if transactional else producer.flush())
     values = await committed_values(kafka_pair.b, fine)
     assert values in ([b"second try"], [b"first try", b"second try"][: 2 - transactional])
+
+
+async def test_a_copied_record_that_is_refused_is_named_by_its_offset_on_the_source(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    await create_topic(kafka_pair.b, unique_topic, {"cleanup.policy": "compact"})
+    now_ms = SystemClock().now_ms()
+    records = [NewRecord(None if number == 3 else b"k", b"v", now_ms) for number in range(5)]
+    copied = build_batch(records)._replace(
+        reason=LaneReason.COMPACTION_HOLES, runs=(OffsetRun(100, 2), OffsetRun(110, 3))
+    )
+    async with open_target(kafka_pair.b) as session, RawProducer(session, QUICK) as producer:
+        producer.send(TopicPartition(unique_topic, 0), copied)
+        with pytest.raises(FatalKafkaError, match="the record at the source's offset 111: "):
+            await producer.flush()
 
 
 async def test_a_topic_that_appears_in_time_is_no_failure(kafka_pair: KafkaPair, unique_topic: str) -> None:
