@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from twinlog.batches import BATCH_LIMITS, largest_batch_bytes
 from twinlog.config import NoticeLevel, OffsetSyncsLocation, Service
 from twinlog.config.flow.filters import config_property_filter
 from twinlog.config.flow.fixed_configs import fixed_configs
@@ -226,7 +227,7 @@ def check_renames(flow: FlowFacts, source: ClusterFacts) -> Iterator[Finding]:
 
 
 def check_topic(flow: FlowFacts, topic: TopicFacts, target: ClusterFacts) -> Iterator[Finding]:
-    """One topic: its name, its message sizes, its timestamps."""
+    """One topic: its name, its message sizes, its keys, its timestamps."""
     about = f"{flow.flow} {topic.name}"
     if len(topic.target_name) > _LONGEST_NAME:
         yield error(
@@ -245,6 +246,7 @@ def check_topic(flow: FlowFacts, topic: TopicFacts, target: ClusterFacts) -> Ite
     if isinstance(topic.source_configs, KafkaError):
         return
     yield from _check_sizes(about, flow, topic, topic.source_configs, target)
+    yield from _check_keys(about, flow, topic, topic.source_configs, target)
     yield from _check_timestamps(about, flow, topic, topic.source_configs, target)
 
 
@@ -252,15 +254,34 @@ def _check_sizes(
     about: str, flow: FlowFacts, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
 ) -> Iterator[Finding]:
     """MM2 copies only the topic's own limits, not one raised on the source's brokers."""
-    allowed = _entry(source, "max.message.bytes")
-    there = _on_target(flow, topic, allowed, target, "message.max.bytes", 1_048_588)
-    if allowed is not None and int(allowed.value or 0) > there:
+    allowed = largest_batch_bytes({entry.name: entry.value for entry in source})
+    sizes, segments = (_entry(source, name) for name in BATCH_LIMITS)
+    there = min(
+        _on_target(flow, topic, sizes, target, "message.max.bytes", 1_048_588),
+        _on_target(flow, topic, segments, target, "log.segment.bytes", 1 << 30),
+    )
+    if sizes is not None and allowed is not None and allowed > there:
         yield warning(
             about,
             "message size",
-            f"the source takes {allowed.value} bytes, the target will take {there}: larger records will be"
-            " refused",
-            f"set max.message.bytes on the source topic, or message.max.bytes on {target.alias}'s brokers",
+            f"the source takes {allowed} bytes, the target will take {there}: larger records will be refused",
+            f"set max.message.bytes on the source topic, or message.max.bytes on {target.alias}'s brokers; a"
+            " record must also fit into segment.bytes",
+        )
+
+
+def _check_keys(
+    about: str, flow: FlowFacts, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
+) -> Iterator[Finding]:
+    """A compacted topic takes no record without a key."""
+    cleanup = _entry(source, "cleanup.policy")
+    there = _value_on_target(flow, topic, cleanup, target, "log.cleanup.policy")
+    if "compact" in there and cleanup is not None and "compact" not in (cleanup.value or ""):
+        yield warning(
+            about,
+            "keys",
+            f"{topic.target_name} is compacted, {topic.name} is not: records without a key will be refused",
+            f"set cleanup.policy={cleanup.value} on {topic.target_name}, unless every record has a key",
         )
 
 

@@ -67,6 +67,32 @@ def test_a_message_size_set_on_the_topic_comes_along_unless_it_is_excluded(confi
     assert troubles(facts_of(fixed, topics={"A->B": (larger,)})) == []
 
 
+def test_a_record_also_has_to_fit_into_a_segment_of_the_target(configure: Configure) -> None:
+    source = entry("max.message.bytes", "1000000"), entry("segment.bytes", "2000000")
+    small = topic(source_configs=source, target_configs=(entry("segment.bytes", "500000"),))
+    finding = the_trouble(facts_of(configure({}), topics={"A->B": (small,)}))
+    assert (finding.check, "500000" in finding.message) == ("message size", True)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "is_warned"),
+    [("delete", "compact", True), ("delete", "compact,delete", True), ("compact", "compact", False)],
+)
+def test_a_copy_that_is_compacted_alone_refuses_records_without_a_key(
+    configure: Configure, source: str, target: str, is_warned: bool
+) -> None:
+    one = topic(
+        source_configs=(entry("cleanup.policy", source),), target_configs=(entry("cleanup.policy", target),)
+    )
+    found = troubles(facts_of(configure({}), topics={"A->B": (one,)}))
+    assert [each.check for each in found] == ["keys"] * is_warned
+    own = topic(
+        source_configs=(entry("cleanup.policy", source, ConfigSource.TOPIC),),
+        target_configs=(entry("cleanup.policy", target),),
+    )
+    assert not troubles(facts_of(configure({}), topics={"A->B": (own,)})), "config sync sets it"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "broker"),
     [
