@@ -49,6 +49,7 @@ async def test_groups_that_only_the_target_had_stay_there_and_keep_no_fence() ->
         assert [warning for warning in plan.warnings if "bi, bi-idle" in warning]
         _, report = await run(rig.served.failback)
         assert report.left_behind == []
+        assert [warning for warning in report.plan.warnings if "bi, bi-idle" in warning]
         assert "bi-idle" not in rig.logs.source.groups
         assert await nothing_stays(rig)
 

@@ -118,6 +118,8 @@ class MovePlan:
     """Missing ACLs that allow writers of the source's topics to write to the copies."""
     not_granted: Sequence[str] = ()
     """Rights to write that are not granted on the copies, and why."""
+    only_here: Sequence[str] = ()
+    """Groups that stay, because the cluster that the others move to never had them."""
     last: LastMove | None = None
     """The recorded last move of the flow."""
 

@@ -105,7 +105,7 @@ class MovePlanner:
         partitions: Sequence[MovePartition] = []
         backlog: Sequence[TopicBacklog] = []
         seconds: float | None = None
-        notes = list(due.notes)
+        only_here: Sequence[str] = ()
         granting = options.grant_write and self.route.kind is MoveKind.FAILOVER
         grants = WriteGrants()
         if granting and from_reachable and to_reachable:
@@ -123,11 +123,7 @@ class MovePlanner:
                 if entry.group not in unchanged
                 or entry.action in (MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
             ]
-            if from_reachable and (others := sorted(await self.places.only_here(options, last))):
-                notes.append(
-                    f"{named(others)}: not moved, because {self.route.to_alias} never had them: --group moves"
-                    " them"
-                )
+            only_here = sorted(await self.places.only_here(options, last)) if from_reachable else ()
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
         yield self._with_warnings(
@@ -146,9 +142,10 @@ class MovePlanner:
                 fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
                 write_grants=grants.missing,
                 not_granted=grants.left_out,
+                only_here=only_here,
                 last=None if last is None else shown_move(last),
             ),
-            notes,
+            due.notes,
         )
 
     async def done(self, plan: MovePlan, partitions: Sequence[MovePartition]) -> MovePlan:
@@ -195,6 +192,9 @@ class MovePlanner:
             fenced=bool(plan.fenced_topics),
             unsupported=self.route.unsupported if plan.from_reachable else None,
         )
+        if plan.only_here:
+            had = f"not moved, because {plan.to_alias} never had them: --group moves them"
+            warnings.append(f"{named(plan.only_here)}: {had}")
         warnings += [f"not granted on {plan.to_alias}: {each}" for each in plan.not_granted]
         warnings += notes
         if plan.last is not None and not plan.last.finished and plan.last.kind is not plan.kind:
