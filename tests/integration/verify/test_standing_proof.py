@@ -8,11 +8,14 @@ import pytest
 
 from integration.source.source_rig import open_rig
 from integration.verify.verify_rig import VerifyRig
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync_pb
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
-from twinlog.testing.service_process import ServiceProcess
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
 
 @pytest.fixture
@@ -59,6 +62,40 @@ async def test_copies_are_proven_while_they_are_made(mirror: VerifyRig) -> None:
 
         await eventually(is_found)
         await eventually(lambda: is_proven(good, 80))
+
+
+async def test_the_proof_follows_rules_that_change(mirror: VerifyRig) -> None:
+    """A topic that a rule adds is verified, one that a rule removes is not accused. The command agrees, which
+    asks no service."""
+    first, second = unique_name("first"), unique_name("second")
+    mirror.rig.extra |= {"topics": first, "twinlog.verify.interval.seconds": "0.5"}
+    now_ms = SystemClock().now_ms()
+    records = [NewRecord(b"k", b"%d" % number, now_ms + number) for number in range(40)]
+    for topic in (first, second):
+        await mirror.rig.create(topic)
+        await mirror.write_source(topic, [(0, Codec.LZ4, records)])
+    async with mirror.rig.configsync() as configsync, mirror.rig.running(configsync) as service:
+
+        async def is_proven(topic: str) -> bool:
+            proof = await proof_of(mirror, service, topic)
+            return (proof.verdict, proof.proven_until) == ("EQUAL", 40)
+
+        await eventually(lambda: is_proven(first))
+        stub = ConfigSyncServiceStub(configsync.channel)
+        change = configsync_pb.RuleChange(
+            key="topics", operation=configsync_pb.RULE_OPERATION_SET, value=second
+        )
+        flow = types_pb2.Flow(source=mirror.rig.a, target=mirror.rig.b)
+        request = configsync_pb.UpdateRulesRequest(flow=flow, changes=[change])
+        await stub.UpdateRules(request, timeout=CALL_SECONDS)
+        await eventually(lambda: is_proven(second))
+        await mirror.write_source(first, [(0, Codec.LZ4, records)])
+        exit_code, report = await mirror.command("--wait", "5")
+        assert (exit_code, [each["topic"] for each in report["partitions"]]) == (0, [second])
+        assert report["rules"]["version"] == 1
+        await mirror.write_copy(second, [(0, Codec.NONE, [NewRecord(b"who", b"was this", now_ms)])])
+        exit_code, report = await mirror.command("--wait", "5")
+        assert (exit_code, report["differences_by_kind"]) == (1, {"FOREIGN": 1})
 
 
 async def test_what_is_proven_outlives_the_service(mirror: VerifyRig) -> None:

@@ -103,8 +103,8 @@ def diff_command(
                         "key": rule.key,
                         "file": rule.file_value,
                         "now": rule.value,
-                        "put_aside": _put_aside(rule),
                     }
+                    | ({"put_aside": rule.put_aside} if rule.HasField("put_aside") else {})
                     for rules, rule in changed
                 ]
             )
@@ -239,10 +239,6 @@ def told_of_rules(flow: types_pb2.Flow, rules: Iterable[pb2.Rule]) -> list[str]:
     ]
 
 
-def _put_aside(rule: pb2.Rule) -> str | None:
-    return rule.put_aside if rule.HasField("put_aside") else None
-
-
 def _require_known(rules: pb2.Rules, key: str | None) -> None:
     """Raises ConfigError for a key that is no rule."""
     known = [rule.key for rule in rules.rules]
@@ -305,7 +301,7 @@ def _as_json(rules: pb2.Rules, key: str | None) -> dict[str, Any]:
                 "changed": rule.changed,
                 "changed_by": rule.changed_by or None,
                 "changed_at": rule.changed_at.ToJsonString() if rule.HasField("changed_at") else None,
-                "put_aside": _put_aside(rule),
+                "put_aside": rule.put_aside if rule.HasField("put_aside") else None,
             }
             for rule in rules.rules
             if key in (None, rule.key)
