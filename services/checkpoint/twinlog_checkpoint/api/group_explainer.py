@@ -64,6 +64,7 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
         syncs_problem=tail.problem,
         group_sync_enabled=settings.sync_group_offsets_enabled,
         group_sync_held=parts.checkpointer.table.hold.why_of(group),
+        changed_keys=parts.rules.changed_keys,
         state_on_target=on_target.state if on_target is not None else None,
     )
     findings = explain(facts)

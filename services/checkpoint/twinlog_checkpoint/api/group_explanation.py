@@ -1,6 +1,6 @@
 """Why a group is translated or not: checks the rules in order. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -55,6 +55,8 @@ class GroupFacts:
     state_on_target: str | None
     group_sync_held: str = ""
     """Why no offsets are committed for the group; empty when nothing prevents it."""
+    changed_keys: Collection[str] = ()
+    """The rules that were changed live, and are not the file's."""
 
 
 def explain(facts: GroupFacts) -> list[Finding]:
@@ -62,7 +64,7 @@ def explain(facts: GroupFacts) -> list[Finding]:
     findings: list[Finding] = []
     for finding in (
         _cluster(facts),
-        _filter(facts.verdict),
+        _filter(facts.verdict, facts.changed_keys),
         _exists(facts),
         _type(facts),
         _offsets(facts),
@@ -85,13 +87,16 @@ def _cluster(facts: GroupFacts) -> Finding:
     return Finding(rule=Rule.CLUSTER, passed=not problem, message=problem or "both clusters answer")
 
 
-def _filter(verdict: FilterVerdict) -> Finding:
+def _filter(verdict: FilterVerdict, changed_keys: Collection[str]) -> Finding:
     if verdict.outcome is FilterOutcome.INCLUDED:
         message = f"{verdict.key} includes it by {verdict.pattern!r}"
     elif verdict.outcome is FilterOutcome.EXCLUDED:
         message = f"{verdict.key} excludes it by {verdict.pattern!r}"
     else:
         message = f"no pattern of {verdict.key} matches it"
+    changed = sorted(key for key in changed_keys if key in ("groups", "groups.exclude"))
+    if changed:
+        message += f" ({' and '.join(changed)}: changed live, not the file's; `twinlog rules diff`)"
     return Finding(rule=Rule.FILTER, passed=verdict.included, message=message)
 
 

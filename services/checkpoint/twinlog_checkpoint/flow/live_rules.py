@@ -1,6 +1,7 @@
 """Applies rules that change while flows run: topics, groups, intervals, whether offsets are committed."""
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -63,6 +64,11 @@ class RulesFollower:
             f"the changed rules do not apply yet: {problem}. This is tried again; correct the file, or reset"
             " the rules (twinlog rules reset)"
         )
+
+    @property
+    def changed_keys(self) -> Collection[str]:
+        """The keys of the known rules, which differ from the file."""
+        return self.rules.values(self.checkpointer.entry.flow).keys()
 
     async def learn(self) -> None:
         """Apply the rules that configsync has stored, because configsync may be down now; rules from

@@ -1,7 +1,7 @@
 """The parts of one flow that RPCs and moves use."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -80,11 +80,17 @@ class RulesInForce(Protocol):
         """Why other rules than the stored ones may apply; "" when the stored ones apply."""
         ...
 
+    @property
+    def changed_keys(self) -> Collection[str]:
+        """The keys of the known rules, which differ from the file."""
+        ...
+
 
 class FileRules:
     """For a service without configsync: nobody changes the rules of the file."""
 
     problem: str = ""
+    changed_keys: Collection[str] = ()
 
 
 class MoveLock(asyncio.Lock):

@@ -1,5 +1,7 @@
 """Why a group is translated or not, from what is known of it."""
 
+from dataclasses import replace
+
 from twinlog.filters import DefaultGroupFilter
 from twinlog_checkpoint.api.group_explanation import GroupFacts, Rule, explain
 
@@ -22,3 +24,7 @@ def test_offsets_that_may_not_be_read_are_said_with_the_reason() -> None:
     last = explain(facts)[-1]
     assert (last.rule, last.passed) == (Rule.OFFSETS, False)
     assert last.message == "its offsets cannot be read: no right to read offsets of group g"
+    ruled = explain(replace(facts, changed_keys=("topics", "groups")))
+    assert [each.message for each in ruled if each.rule is Rule.FILTER] == [
+        "groups includes it by '.*' (groups: changed live, not the file's; `twinlog rules diff`)"
+    ]
