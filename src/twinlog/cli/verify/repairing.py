@@ -26,6 +26,7 @@ from twinlog.cli.verify.engine import engine, verified
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.model import Flow
+from twinlog.service.feeds.rules_in_force import flow_in_force
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.repair import Action, Remedy, remedies, what_was_not_seen
 from twinlog.verify.report import document
@@ -97,12 +98,12 @@ async def _made_again(stub: SourceServiceStub, configuration: Any, flow: str, re
             return _not_repaired("the copy has records that the source no longer has")
         if (unknown := what_was_not_seen(told)) is not None:
             return _not_repaired(f"the copy may have records that the source no longer has: {unknown}")
-        configured = configuration.flow(Flow.parse(flow))
-        client = configured.clients.target_admin
+        client = configuration.flow(Flow.parse(flow)).clients.target_admin
         async with open_cluster(
             client.alias, client.properties, timeout_seconds=CALL_TIMEOUT_SECONDS, client_id_suffix="repair"
         ) as target:
-            patience_seconds = configured.configsync.refresh_topics_interval_seconds + _NOTICED_SECONDS
+            settings = (await flow_in_force(configuration, Flow.parse(flow), target)).config.configsync
+            patience_seconds = settings.refresh_topics_interval_seconds + _NOTICED_SECONDS
             return await make_again(
                 target, remedy, pause, lambda made: _set_to_start(stub, scope, made, patience_seconds)
             )
