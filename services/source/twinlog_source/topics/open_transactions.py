@@ -5,6 +5,7 @@ ends at the last stable offset.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
@@ -45,10 +46,13 @@ class OpenTransactions:
         stable = {partition: row.end for partition, row in self.table.rows.items() if row.end is not None}
         try:
             written = await self.source.list_offsets(OffsetSpec.LATEST, stable) if stable else {}
-            held = self._held(stable, written, self.clock.monotonic())
-            found = await self.ask(held[:PARTITIONS_AT_ONCE]) if held else {}
         except KafkaError:
             return
+        held = self._held(stable, written, self.clock.monotonic())
+        found: Mapping[TopicPartition, Sequence[OpenTransaction] | KafkaError] = {}
+        if held:
+            with suppress(KafkaError):  # Brokers before 2.8 do not tell.
+                found = await self.ask(held[:PARTITIONS_AT_ONCE])
         words = {partition: _words(found.get(partition), stable[partition]) for partition in held}
         self.table.apply(OpenTransactionsSeen(words=words), self.clock.monotonic())
 

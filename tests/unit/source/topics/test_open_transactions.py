@@ -2,6 +2,9 @@
 
 from collections.abc import Collection
 
+import pytest
+
+from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.ports import NewTopic
 from twinlog.kafka.raw import OpenTransaction
 from twinlog.model import Record, TopicPartition
@@ -29,6 +32,7 @@ class Site:
         self.cluster = FakeCluster("A", clock=self.clock)
         self.table = PartitionTable()
         self.asked: list[Collection[TopicPartition]] = []
+        self.refused: KafkaError | None = None
         self.found: dict[TopicPartition, list[OpenTransaction]] = {}
         self.ends = SourceEnds(
             source=self.cluster,
@@ -45,6 +49,8 @@ class Site:
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, list[OpenTransaction]]:
         self.asked.append(partitions)
+        if self.refused is not None:
+            raise self.refused
         return self.found
 
     async def begin(self) -> None:
@@ -97,8 +103,10 @@ async def test_transactions_that_follow_each_other_are_none_that_stays_open() ->
         number = site.open(P)
 
 
-async def test_without_an_answer_of_the_leader_the_offset_is_named() -> None:
+@pytest.mark.parametrize("refused", [None, FatalKafkaError("no such request")])
+async def test_without_an_answer_of_the_leader_the_offset_is_named(refused: KafkaError | None) -> None:
     site = Site()
+    site.refused = refused
     await site.begin()
     site.open(Q)
     await site.look()
