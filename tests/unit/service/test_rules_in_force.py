@@ -124,6 +124,7 @@ def replaced(value: str | None) -> dict[str, RuleOrigin]:
     [
         ("orders", {"topics": "orders"}),
         ("a,b", {"topics": "a , b"}),
+        ("a, b", {"topics": "b, a"}),
         (None, {}),
         (None, {"topics": ".*"}),
         (".*", {}),

@@ -116,7 +116,7 @@ class AuditRecord:
     peer: str
     """Where the call came from."""
     method: str
-    """The RPC: UpdateRules, ApplySync."""
+    """The RPC: UpdateRules, ApplySync; PutRulesAside for what the owner did by itself."""
     before: Mapping[str, str]
     after: Mapping[str, str]
 

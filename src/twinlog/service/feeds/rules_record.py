@@ -158,7 +158,7 @@ def _meaning(key: str, value: str | None) -> object:
     spec = BY_NAME.get(key)
     text = value if value is not None else (spec.default if spec is not None else None) or ""
     if spec is not None and spec.type is ValueType.LIST:
-        return [element.strip() for element in text.split(",")]
+        return {element.strip() for element in text.split(",")}
     return text.strip()
 
 
