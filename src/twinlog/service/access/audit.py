@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from itertools import islice
+from typing import cast
 
 import structlog
 from google.protobuf.json_format import MessageToDict
@@ -21,10 +22,16 @@ from twinlog.telemetry.logging import AUDIT_LOGGER
 _log = structlog.stdlib.get_logger(AUDIT_LOGGER)
 
 MAX_SHOWN = 4_000
-"""Most characters of a request and of the values before and after. No more bytes than that are read."""
+"""Most characters of a request and of the values before and after. Hardly more bytes than that are read."""
 
 MOST_ENTRIES = 100
 """Most entries shown of a mapping before or after."""
+
+_PART = 200
+"""Most characters of a part of a value that is too long as a whole."""
+_AROUND = 8
+"""Quotes, signs and blanks around an entry."""
+_SHORTEST = 20
 
 NOT_SHOWABLE = "not showable"
 
@@ -133,23 +140,40 @@ def _first(values: Sequence[object]) -> list[object]:
 
 
 def _first_of(values: Mapping[object, object]) -> dict[object, object]:
-    """The entries that fit, each shortened by itself, and the number of the others."""
+    """The entries that fit, each shortened by itself so that a long one hides no other, and the number of the
+    others."""
     found: dict[object, object] = {}
+    share = MAX_SHOWN // min(len(values) + 1, MOST_ENTRIES + 1) - _AROUND
     for key, value in islice(values.items(), MOST_ENTRIES):
-        found[key] = _first(value) if isinstance(value, list | tuple) else _plain(value)
+        if isinstance(value, str):
+            found[key] = _cut(value, max(share - len(str(key)), _SHORTEST))
+        else:
+            found[key] = _first(value) if isinstance(value, list | tuple) else _plain(value)
     if len(values) > len(found):
         found["left out"] = len(values) - len(found)
     return found
 
 
-def _plain(value: object) -> object:
+def _plain(value: object, most: int = MAX_SHOWN) -> object:
+    """A message that is too long in parts: each field shortened by itself."""
+    if isinstance(value, str):
+        return _cut(value, most)
     if not isinstance(value, Message):
         return value
-    size = value.ByteSize()
-    if size > MAX_SHOWN:
-        return f"{size} bytes"
-    return MessageToDict(value, preserving_proto_field_name=True)
+    if value.ByteSize() <= most:
+        return MessageToDict(value, preserving_proto_field_name=True)
+    return {field.name: _of_field(part) for field, part in value.ListFields()}
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+def _of_field(value: object) -> object:
+    if isinstance(value, str | bytes | Message | int | float):
+        return f"{len(value)} bytes" if isinstance(value, bytes) else _plain(value, _PART)
+    if isinstance(value, Mapping):
+        return _first_of(value)
+    repeated = cast("Sequence[object]", value)
+    found = [_plain(each, _PART) for each in islice(repeated, MAX_SHOWN // _PART // 2)]
+    return found if len(repeated) == len(found) else [*found, f"and {len(repeated) - len(found)} more"]
+
+
+def _cut(text: str, most: int = MAX_SHOWN) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"

@@ -50,9 +50,16 @@ def test_a_request_is_shown(line: Line) -> None:
     assert line(request("a"))["request"] == {"changes": [{"key": "topics", "value": "a"}]}
 
 
-def test_a_long_request_is_only_measured(line: Line) -> None:
+def test_a_long_request_is_shown_in_parts(line: Line) -> None:
+    """Padding hides no other value."""
     long = request("a" * (MAX_SHOWN + 1))
-    assert line(long)["request"] == f"{long.ByteSize()} bytes"
+    long.changes.add(key="twinlog.sync.topic.acls.mode", value="full")  # type: ignore[attr-defined]
+    padded, other = line(long)["request"]["changes"]
+    assert padded["key"] == "topics"
+    assert len(padded["value"]) < 300
+    assert other == {"key": "twinlog.sync.topic.acls.mode", "value": "full"}
+    many = sync.UpdateRulesRequest(changes=[sync.RuleChange(key="topics", value="a" * 900)] * 10_000)
+    assert line(many)["request"]["changes"][-1] == "and 9990 more"
 
 
 def test_what_cannot_be_shown_is_said_and_fails_nothing(line: Line) -> None:
@@ -79,7 +86,9 @@ def test_of_long_lists_only_the_first_are_shown(line: Line) -> None:
     assert long.looked_at < MAX_SHOWN
 
 
-def test_one_long_value_is_cut(line: Line) -> None:
-    found = line(before={"topics": "a" * 10 * MAX_SHOWN}, after=[request("a" * (MAX_SHOWN + 1))])
-    assert len(found["before"]) == MAX_SHOWN + 1
-    assert "bytes" in found["after"][0]
+def test_a_long_value_is_cut_and_hides_no_other(line: Line) -> None:
+    long = {"topics": "a" * 10 * MAX_SHOWN, "twinlog.sync.topic.acls.mode": "full", "deletes": "true"}
+    found = line(before=long, after=[request("a" * (MAX_SHOWN + 1))])
+    assert len(found["before"].pop("topics")) < MAX_SHOWN
+    assert found["before"] == {"twinlog.sync.topic.acls.mode": "full", "deletes": "true"}
+    assert found["after"][0]["changes"][0]["value"].endswith("…")
