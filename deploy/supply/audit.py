@@ -1,10 +1,12 @@
 """`make audit`: holds the locked packages against the public database of advisories, by pip-audit.
 
 A finding fails, unless deploy/requirements/accepted-advisories.txt accepts it. Where the database cannot be
-asked the audit is SKIPPED, with the reason, and fails nothing.
+asked the audit is SKIPPED, with the reason, and fails nothing, unless TWINLOG_REQUIRE_ADVISORIES is set, as
+where a release is built.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -40,18 +42,19 @@ def accepted(path: Path) -> Mapping[str, str]:
     return reasons
 
 
-def judge(report: str, complaint: str, accepted_ids: Collection[str]) -> Verdict:
-    """What pip-audit's report means: its JSON, and what it wrote to standard error."""
+def judge(report: str, complaint: str, accepted_ids: Collection[str], *, required: bool = False) -> Verdict:
+    """What pip-audit's report means: its JSON, and what it wrote to standard error. `required`: an audit that
+    could not ask has failed."""
     try:
         packages: list[Mapping[str, Any]] = json.loads(report)["dependencies"]
     except (ValueError, KeyError, TypeError):
         last = [line for line in complaint.splitlines() if line.strip()][-1:] or ["no report"]
-        return Verdict(failed=False, lines=(f"SKIPPED: the database cannot be asked: {last[0].strip()}",))
+        return Verdict(failed=required, lines=(f"SKIPPED: the database cannot be asked: {last[0].strip()}",))
     asked = [package for package in packages if "skip_reason" not in package]
     unknown = [package for package in packages if "skip_reason" in package]
     if not asked:
         why = unknown[0]["skip_reason"] if unknown else "no package was looked up"
-        return Verdict(failed=False, lines=(f"SKIPPED: the database cannot be asked: {why}",))
+        return Verdict(failed=required, lines=(f"SKIPPED: the database cannot be asked: {why}",))
     findings = [
         f"{package['name']} {package['version']}: {advisory['id']}"
         f" (fixed in {', '.join(advisory.get('fix_versions') or ()) or 'no version yet'})"
@@ -62,13 +65,14 @@ def judge(report: str, complaint: str, accepted_ids: Collection[str]) -> Verdict
     lines = [f"FINDING: {finding}" for finding in findings]
     lines += [f"SKIPPED: {package['name']}: {package['skip_reason']}" for package in unknown]
     lines.append(f"{len(asked)} packages looked up, {len(findings)} findings")
-    return Verdict(failed=bool(findings), lines=tuple(lines))
+    return Verdict(failed=bool(findings) or (required and bool(unknown)), lines=tuple(lines))
 
 
 def main(arguments: Sequence[str]) -> int:
     failed = False
     for name in LOCKS:
-        verdict = judge(*_ask(FOLDER / name), accepted(ACCEPTED))
+        required = bool(os.environ.get("TWINLOG_REQUIRE_ADVISORIES"))
+        verdict = judge(*_ask(FOLDER / name), accepted(ACCEPTED), required=required)
         failed = failed or verdict.failed
         sys.stdout.writelines(f"audit {name}: {line}\n" for line in verdict.lines)
     return 1 if failed else 0

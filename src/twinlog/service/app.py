@@ -134,6 +134,7 @@ def service_main(name: str, build: Build, argv: Sequence[str] | None = None) -> 
         level=configuration.runtime.log_level,
     )
     _leave_no_core_file()
+    _allow_files()
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         asyncio.run(_run(name, build, configuration, port_file=options.port_file))
@@ -316,6 +317,12 @@ def _leave_no_core_file() -> None:
     """Prevent core files, which would hold passwords and records. Child processes inherit the limit."""
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+
+
+def _allow_files() -> None:
+    """Use as many files as the system allows: connections of callers must not take those of brokers."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def fingerprint(file: str) -> str:

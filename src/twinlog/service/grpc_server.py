@@ -32,6 +32,8 @@ LIVENESS = "liveness"
 READINESS = "readiness"
 
 _RENEWAL_SECONDS = 5.0
+_HANDSHAKE_SECONDS = 10.0
+"""How long a connection may take until it speaks gRPC; gRPC's own limit is two minutes."""
 _OLD_STREAMS_SECONDS = 300.0
 """How long streams continue that began under the earlier certificate."""
 _NOT_READY_POLL_SECONDS = 0.2
@@ -50,8 +52,9 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.max_concurrent_streams", MAX_CONCURRENT_STREAMS),
-    # An idle connection is closed; the client opens another when it needs one.
-    ("grpc.max_connection_idle_ms", 600_000),
+    # An idle connection is closed; the client opens another when it needs one. Strangers' connections take
+    # files that brokers' need.
+    ("grpc.max_connection_idle_ms", 60_000),
     # No pings to measure bandwidth: requests are small, and idle tasks have many streams.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 1 << 20),
@@ -94,11 +97,14 @@ class GrpcServer:
         process: AnsweringProcess | None = None,
         renewal_seconds: float = _RENEWAL_SECONDS,
         request_seconds: float = REQUEST_SECONDS,
+        handshake_seconds: float = _HANDSHAKE_SECONDS,
     ) -> None:
         """`works`: see above, None = same as `ready`. `hindrance`: see `RpcBoundary`. `access`: TLS and
         access control, None = neither. `listen_key`: the key of `listen`, by default the service's own.
         `process`: sent with every answer, None = nothing. `renewal_seconds`: interval of reading the
-        certificate's files. `request_seconds`: see `RpcBoundary`."""
+        certificate's files. `request_seconds`: see `RpcBoundary`. `handshake_seconds`: after that a
+        connection that has said nothing is closed."""
+        self._options = (*_OPTIONS, ("grpc.server_handshake_timeout_ms", round(handshake_seconds * 1000)))
         self._renewal_seconds = renewal_seconds
         self._listen_key = listen_key or f"twinlog.{service}.listen"
         self._names = [entry.name for entry in services]
@@ -221,7 +227,7 @@ class GrpcServer:
         server = grpc.aio.server(
             interceptors=[self._boundary],
             # Two processes on one port must be an error, not a lottery; see `free_port` for the shared case.
-            options=(*_OPTIONS, ("grpc.so_reuseport", int(shared))),
+            options=(*self._options, ("grpc.so_reuseport", int(shared))),
             maximum_concurrent_rpcs=MAX_CONCURRENT_RPCS,
         )
         for entry in self._services:

@@ -105,6 +105,7 @@ async def _running(
     port_file: Path | None = None,
     hindrance: Callable[[], TwinlogError] = too_late,
     works: Callable[[], bool] | None = None,
+    handshake_seconds: float = 10.0,
 ) -> AsyncIterator[Running]:
     servicer = Scripted()  # type: ignore[abstract]  # its other methods answer UNIMPLEMENTED
     server = GrpcServer(
@@ -117,6 +118,7 @@ async def _running(
         port_file=port_file,
         hindrance=hindrance,
         process=PROCESS,
+        handshake_seconds=handshake_seconds,
     )
     await server.start()
     stop = asyncio.Event()
@@ -404,3 +406,14 @@ async def test_log_lines_of_a_call_carry_its_request_id_and_method(
     ]
     assert lines[0]["request_id"] == "r-1"
     assert lines[0]["rpc_method"].endswith("/ListTopics")
+
+
+async def test_a_connection_that_says_nothing_is_closed() -> None:
+    async with _running(handshake_seconds=0.5) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.server.port)
+        async with asyncio.timeout(60):
+            # The server begins with its settings; then nothing comes but the end.
+            while await reader.read(1024):
+                pass
+        writer.close()
+        assert await running.health("liveness") == "SERVING"

@@ -136,6 +136,20 @@ async def test_a_signal_switches_details_on_and_off_while_it_runs(tmp_path: Path
         assert await service.exit_code() == 0
 
 
+async def test_a_service_uses_as_many_files_as_the_system_allows(tmp_path: Path) -> None:
+    ours = psutil.Process()
+    before = ours.rlimit(psutil.RLIMIT_NOFILE)
+    ours.rlimit(psutil.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
+    try:
+        async with _service(tmp_path) as service:
+            await service.port()
+            assert psutil.Process(service.pid).rlimit(psutil.RLIMIT_NOFILE) == (before[1], before[1])
+            service.signal(signal.SIGTERM)
+            assert await service.exit_code() == 0
+    finally:
+        ours.rlimit(psutil.RLIMIT_NOFILE, before)
+
+
 async def test_a_crash_would_leave_no_core_file_which_holds_secrets(tmp_path: Path) -> None:
     ours = psutil.Process()
     before = ours.rlimit(psutil.RLIMIT_CORE)

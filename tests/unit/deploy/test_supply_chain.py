@@ -197,6 +197,7 @@ def test_an_accepted_advisory_does_not_fail_the_audit(by: str) -> None:
 def test_an_audit_that_cannot_ask_is_skipped_with_its_reason(report: str, complaint: str) -> None:
     verdict = audit.judge(report, complaint, ())
     assert not verdict.failed
+    assert audit.judge(report, complaint, (), required=True).failed
     assert verdict.lines[0].startswith("SKIPPED: ")
     assert "connection refused" in verdict.lines[0]
 
