@@ -23,7 +23,7 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}svg{display:block;w
 .key i{display:inline-block;width:1em;height:.8em;margin-right:.4em}
 </style></head><body>
 <h1>$flow: <span class="$verdict">$verdict</span></h1>
-<p>$summary</p>
+<p>$summary</p>$rules
 <p class="key">
 <span><i style="background:#4ac26b"></i>equal</span>
 <span><i style="background:#cf222e"></i>differs</span>
@@ -39,6 +39,7 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}svg{display:block;w
 
 def page(report: Mapping[str, Any]) -> str:
     """`report` is the JSON document of a verification."""
+    rules = report["rules"]
     kinds = ", ".join(f"{count} {kind}" for kind, count in report["differences_by_kind"].items())
     return _PAGE.substitute(
         flow=escape(report["flow"]),
@@ -46,6 +47,10 @@ def page(report: Mapping[str, Any]) -> str:
         summary=escape(
             f"{report['records']} records equal in {len(report['partitions'])} partitions"
             f"{'; ' + kinds if kinds else ''}"
+        ),
+        rules="".join(
+            f"<p>By version {rules['version']} of the rules: {escape(sentence)}</p>"
+            for sentence in (rules["not_of_the_file"] if rules else ())
         ),
         partitions=_partitions(report),
         differences=_differences(report["differences"]),

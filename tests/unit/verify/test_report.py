@@ -1,6 +1,6 @@
 """The report: its verdict, its exit code, its fields, and the page made of it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -14,6 +14,7 @@ from twinlog.verify.report import (
     EXIT_CODES,
     FlowFailure,
     FlowReport,
+    RulesUsed,
     Verdict,
     document,
     name_moved_records,
@@ -124,6 +125,8 @@ def test_the_page_needs_nothing_else_and_escapes_what_comes_from_elsewhere() -> 
     text = page(
         document(report(proof(differences=[MISSING], not_compared=[LAG, RETENTION]), failures=(failure,)))
     )
+    ruled = replace(report(), rules=RulesUsed(version=3, told=("topics: a rule of <b>",)))
+    assert "By version 3 of the rules: topics: a rule of &lt;b&gt;" in page(document(ruled))
     assert "<script>" not in text
     assert "http" not in text
     assert text.count("<rect") == 5, "the whole range, what is equal, one difference, and two not compared"
