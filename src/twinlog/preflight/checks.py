@@ -28,6 +28,7 @@ _SINCE_KAFKA_3_7: Final = "telemetry.max.bytes"
 _EXCLUDE: Final = "config.properties.exclude"
 _NOT_COPIED: Final = frozenset({ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER})
 _LONGEST_NAME: Final = 249
+_NO_RIGHT: Final = "TOPIC_UNAUTHORIZED"
 _NAMED: Final = 10
 _LOGIN: Final = frozenset({"AUTHENTICATION_FAILED", "SASL_MECHANISM_REFUSED"})
 _TOKEN: Final = frozenset({"LOGIN_TOKEN_REFUSED", "LOGIN_TOKEN_UNAVAILABLE"})
@@ -148,7 +149,8 @@ def check_ends(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> I
 def check_rules(flow: FlowFacts) -> Iterator[Finding]:
     """Rules that were changed while the flow ran: everything else is checked with those in force."""
     if flow.rules_unknown is not None:
-        yield error(str(flow.flow), "live rules", f"{flow.rules_unknown}. The file was checked without them")
+        check = "rights" if flow.rules_unknown.reason == _NO_RIGHT else "live rules"
+        yield error(str(flow.flow), check, f"{flow.rules_unknown}. The file was checked without them")
     for sentence in flow.rules:
         yield warning(str(flow.flow), "live rules", sentence)
 

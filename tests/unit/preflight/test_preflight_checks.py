@@ -86,6 +86,8 @@ def test_rules_that_were_changed_live_are_named_and_unknown_ones_are_an_error(co
     found = the_trouble(unknown)
     assert (found.level, found.check) == (Level.ERROR, "live rules")
     assert "allow READ" in found.message
+    forbidden = StateError("allow READ", reason="TOPIC_UNAUTHORIZED")
+    assert the_trouble(replace(facts, flows=[replace(flow, rules_unknown=forbidden)])).check == "rights"
 
 
 def test_refused_credentials_do_not_send_anybody_to_the_addresses(configure: Configure) -> None:
