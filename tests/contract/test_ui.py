@@ -159,7 +159,7 @@ async def test_what_goes_away_is_said_and_what_it_told_stays() -> None:
         await tab.open(f"{url}#/partitions")
         await tab.sees("topic-00001-9")
         await services.stop("source")
-        await tab.sees("source is DOWN", "The page keeps its last data", "topic-00001-9")
+        await tab.sees("source is not reachable", "The page keeps its last data", "topic-00001-9")
         await services.stop("heartbeat")
         await tab.sees("heartbeat is DOWN")
         await tab.press("1")

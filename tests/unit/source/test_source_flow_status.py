@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog_source.driver.subjects import Subject
 from unit.service.access.audit_rig import SourceRig, source_service
 
 
@@ -31,3 +32,8 @@ async def test_copies_with_foreign_records_are_named_those_with_most_first() -> 
         status = await told(service)
         assert [(each.topic, each.partition) for each in status.foreign_partitions] == [("t", 0)]
         assert status.foreign_records == 3
+
+
+def test_a_refused_command_names_what_it_was_about() -> None:
+    named = (Subject(), Subject(topic="orders"), Subject(topic="orders", partition=3))
+    assert list(map(str, named)) == ["the flow", "orders", "orders-3"]

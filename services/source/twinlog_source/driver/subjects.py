@@ -16,6 +16,11 @@ class Subject:
     topic: str | None = None
     partition: int | None = None
 
+    def __str__(self) -> str:
+        if self.topic is None:
+            return "the flow"
+        return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+
     def includes(self, partition: TopicPartition) -> bool:
         return self.topic in (None, partition.topic) and self.partition in (None, partition.partition)
 

@@ -18,6 +18,7 @@ from twinlog.cli.moves.as_json import event_as_json, plan_as_json
 from twinlog.cli.moves.plan_outcome import THERE, action, count_moved, staying, summary
 from twinlog.cli.moves.plan_view import print_plan_table
 from twinlog.cli.source.client import who
+from twinlog.cli.status.view import with_command
 from twinlog.cli.verdict.moving import GO, Check, overall, verdict_words
 from twinlog.cli.verdict.remedy import alike
 from twinlog.service.errors_wire import error_from_rpc
@@ -104,9 +105,14 @@ def print_plan(plan: pb2.MovePlan, checks: Sequence[Check], output: Output, *, r
         print_plan_table(plan, f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}")
         for check in checks:
             if check.verdict != GO:
-                command = f" (`{alike(check.command, same_services())}`)" if check.command else ""
-                typer.echo(f"{check.verdict.replace('_', '-')}  {check.title}: {check.message}{command}")
+                told = with_command(check.message, alike(_of_others(check.command), same_services()))
+                typer.echo(f"{check.verdict.replace('_', '-')}  {check.title}: {told}")
         typer.echo(words)
+
+
+def _of_others(command: str) -> str:
+    """No plan sends to itself."""
+    return "" if command.startswith(("twinlog failover plan ", "twinlog failback plan ")) else command
 
 
 async def print_run(

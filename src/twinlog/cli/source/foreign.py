@@ -65,8 +65,9 @@ def foreign_command(
         if acknowledges:
             scope = parse_scope(required_flow(named, None), topic, partition)
             request = pb2.AcknowledgeForeignWritesRequest(scope=scope, dry_run=dry_run, by=who())
-            _print(run_async(_acknowledge(request, config, endpoint)), output, "nothing to acknowledge")
-            if output is Output.TABLE:
+            rows = run_async(_acknowledge(request, config, endpoint))
+            _print(rows, output, "nothing to acknowledge")
+            if rows and output is Output.TABLE:
                 typer.echo(
                     "nothing was changed (--dry-run)" if dry_run else "undo: none; the audit log has it"
                 )

@@ -109,7 +109,7 @@ def _who(row: ClusterRow, services: int) -> str:
 
 
 def _since(row: ClusterRow) -> str:
-    return f", since {row.away_since}" if row.away_since else ""
+    return f", since {row.away_since[:10]} {row.away_since[11:19]} UTC" if row.away_since else ""
 
 
 def _waits(flows: Sequence[FlowRow]) -> str:

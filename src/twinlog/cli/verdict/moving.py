@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.cli.source.partition_rows import shown_seconds
 from twinlog.cli.status.rows import DIFFERS, FENCE, FOREIGN, GAPS, MOVE, OPEN_TRANSACTION, FlowRow, Status
@@ -35,7 +35,11 @@ class Check:
 def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
     """In the order in which a person would look."""
     services = of_services(verdict.stopping)
-    own = [each for each in verdict.stopping if each.concerns(row.flow)]
+    own = [
+        each if each.about == row.flow else replace(each, message=f"it waits for {each.about}", command="")
+        for each in verdict.stopping
+        if each.concerns(row.flow)
+    ]
     told_by_source = row.records is not None
     moves_known = row.group_count is not None and row.moves_known
     running = partitions(sum(row.partitions.values()))
@@ -111,7 +115,7 @@ def verdict_words(checks: Sequence[Check]) -> str:
     verdict = overall(checks)
     if verdict == GO:
         return "GO"
-    told = [check.message for check in checks if check.verdict == verdict]
+    told = list(dict.fromkeys(check.message for check in checks if check.verdict == verdict))
     more = f"; and {len(told) - _PROBLEMS_NAMED} more" if len(told) > _PROBLEMS_NAMED else ""
     return f"{verdict.replace('_', '-')}: {'; '.join(told[:_PROBLEMS_NAMED])}{more}"
 
@@ -130,14 +134,16 @@ def fences(row: FlowRow) -> list[str]:
 def _problems(title: str, problems: Sequence[Issue], *, good: str) -> Check:
     if not problems:
         return Check(title=title, verdict=GO, message=good)
-    told = "; ".join(
-        each.message if "->" in each.about else f"{each.about}: {each.message}"
-        for each in problems[:_PROBLEMS_NAMED]
-    )
+    told = "; ".join(map(_in_words, problems[:_PROBLEMS_NAMED]))
     more = len(problems) - _PROBLEMS_NAMED
     command = next((each.command for each in problems if each.command), "twinlog status")
     message = f"{told}; and {more} more" if more > 0 else told
     return Check(title=title, verdict=NO_GO, message=message, command=command)
+
+
+def _in_words(issue: Issue) -> str:
+    names_itself = "->" in issue.about or issue.about in issue.message
+    return issue.message if names_itself else f"{issue.about}: {issue.message}"
 
 
 def _lag(row: FlowRow, drain: Drain) -> Check:

@@ -378,3 +378,12 @@ def test_the_status_names_the_command_that_helps(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "no move of A->B is recorded\n"
     document = status_as_json(pb2.GetMoveResponse(run=run, last=last))
     assert (document["run"]["running"], document["last"]["fenced_topics"]) == (True, ["orders"])
+
+
+def test_a_cluster_that_is_away_is_told_once_in_the_verdict_of_a_plan() -> None:
+    status = healthy_status()
+    away = types_pb2.ClusterStatus(alias="B", reachable=False, reason="KAFKA_TIMEOUT", message="no answer")
+    status.add_clusters("source", [away])
+    words = verdict_words(checks_of(status, "failover", "A->B", []))
+    assert words.startswith("NO-GO: B does not answer: timed out (by source)")
+    assert words.endswith("; it waits for B")

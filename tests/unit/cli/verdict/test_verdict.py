@@ -226,7 +226,7 @@ def test_a_cluster_that_no_service_reaches_explains_everything_about_it() -> Non
     assert verdict.line == "2 problems: GAPS, KAFKA_UNAVAILABLE"
     (issue,) = [each for each in verdict.issues if each.about == "B"]
     assert issue.message == (
-        "B does not answer: connection refused (all 4 services, since 2026-11-28T13:08:56Z)."
+        "B does not answer: connection refused (all 4 services, since 2026-11-28 13:08:56 UTC)."
         " 2 of 3 partitions wait; nothing is lost while the source keeps its records."
         " Twinlog continues by itself"
     )

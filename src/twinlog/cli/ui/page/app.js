@@ -101,7 +101,7 @@ function Notices({ flow, view }) {
   const others = ((told && told.issues) || []).filter((issue) => !issue.about.includes("->") && issue.reason !== "NO_FLOWS");
   return html`${!VIEWS[view] && html`<${Notice}>There is no view “${view}”: ${NAMES.join(", ")}.</${Notice}>`}
     ${flow && told && !store.tables.flows[flow] && html`<${Notice}>There is no flow “${flow}” here. Flows: ${Object.keys(store.tables.flows).sort().join(", ") || "none"}. <a href=${`#/${view}`}>Show all</a></${Notice}>`}
-    ${others.map((issue) => html`<${Notice} key=${issue.about + issue.reason} name=${issue.level}><b>${issue.about}:</b> <${Words} text=${issue.message}/> <span class="reason">${issue.reason}</span>
+    ${others.map((issue) => html`<${Notice} key=${issue.about + issue.reason} name=${issue.level}><b>${issue.about}:</b> <${Words} text=${issue.message}/> <span class="reason">${issue.reason}</span>${gone.has(issue.about) ? " The page keeps its last data." : ""}
       ${issue.command && html`<p><${Command} line=${issue.command}/></p>`}<${Said} issue=${issue}/></${Notice}>`)}
     ${unread.map(([name, row]) => html`<${Notice} name="warn"><b>${name}:</b> ${row.message} <span class="reason">${row.reason}</span></${Notice}>`)}`;
 }
