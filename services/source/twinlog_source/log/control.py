@@ -72,7 +72,7 @@ class ControlState:
         return self.pauses.get((topic, partition)) if kind == "pause" else self.throttles.get(topic)
 
     def forget(self) -> None:
-        """Forget everything but who owned the flow: it is read again."""
+        """Forget everything that others may have removed from the log: it is read again."""
         self.zeros.clear()
         for facts in (
             self.topics,

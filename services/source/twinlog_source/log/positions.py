@@ -125,6 +125,7 @@ class PositionsLog:
                 self.gaps,
                 self.written_at_ms,
                 self.written_at,
+                self.written_by,
                 self.unreadable,
                 self._ignored,
                 self._next,
