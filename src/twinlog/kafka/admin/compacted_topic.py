@@ -1,11 +1,10 @@
 """Creates the compacted topics in which MM2 and Twinlog keep their records, and keeps those small that are
 read whole."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
-
-import structlog
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigAdmin, ConfigChange, ConfigEntry, ConfigSource, NewTopic, TopicAdmin
@@ -25,7 +24,7 @@ _ASSUME_THERE = frozenset({"UNSUPPORTED_VERSION", "TOPIC_UNAUTHORIZED", "CLUSTER
 """Reasons after which MM2 continues: somebody else created the topic, or the broker will."""
 _SETTING_REFUSED = frozenset({"CONFIG_REFUSED", "POLICY_VIOLATION"})
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class TopicMaking(StrEnum):
@@ -104,7 +103,7 @@ async def compact_soon(admin: ConfigAdmin, name: str, *, leave: Collection[str] 
                 if refused is not None and refused.reason not in _SETTING_REFUSED:
                     raise refused
     except KafkaError as error:
-        _log.info("topic_is_compacted_late", topic=name, reason=error.reason, message=str(error))
+        _log.info("topic %s is compacted late: %s: %s", name, error.reason, error)
 
 
 def _is_at_most(value: str | None, most: float) -> bool:
