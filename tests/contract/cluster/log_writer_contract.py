@@ -73,6 +73,21 @@ class LogWriterContract:
             read = await read_all(rig.cluster, partition)
             assert [record.value for record in read] == [b"%d" % one for one in range(remainder, 400, 2)]
 
+    async def test_each_producer_introduces_itself_before_it_writes(self, rig: ClusterRig) -> None:
+        partition = TopicPartition(await new_topic(rig.cluster, "introduced"), 0)
+        for _ in range(2):
+            async with (
+                rig.cluster.writer(introduce=lambda it: (partition, b"I am", b"%d" % it)) as writer,
+                asyncio.TaskGroup() as group,
+            ):
+                for number in range(3):
+                    group.create_task(writer.append(partition, key=None, value=b"x"), name=f"append-{number}")
+        read = await read_all(rig.cluster, partition)
+        for first, *others in (read[:4], read[4:]):
+            assert (first.key, first.value) == (b"I am", b"%d" % first.producer_id)
+            assert [(each.value, each.producer_id) for each in others] == [(b"x", first.producer_id)] * 3
+        assert read[0].producer_id != read[4].producer_id
+
     async def test_a_refused_record_stops_no_other(self, rig: ClusterRig) -> None:
         topic = await new_topic(
             rig.cluster,

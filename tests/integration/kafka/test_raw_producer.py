@@ -12,6 +12,7 @@ from twinlog.kafka.raw import (
     ProducerIdentity,
     ProducerState,
     RawProducer,
+    TransactionCoordinator,
     TransactionRotation,
     fence,
     list_offsets,
@@ -53,6 +54,30 @@ async def test_a_commit_shows_everything_and_what_is_left_open_never_shows(
                     assert producer.state is ProducerState.READY
     for partition in partitions:
         assert await committed_values(target, partition) == [b"commit"] * 3
+
+
+async def test_a_new_producer_id_is_admitted_when_the_epochs_of_one_are_used_up(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    """The end of a transaction of version 2 brings it. Who initialises the id again keeps it."""
+    admitted: list[int] = []
+
+    async def admit(producer_id: int, _transactional_id: str) -> None:
+        admitted.append(producer_id)
+
+    async with open_target(kafka_pair.b) as session:
+        coordinator = TransactionCoordinator(
+            session, unique_topic, transaction_timeout_seconds=60, admit=admit
+        )
+        first = identity = await coordinator.new_identity(timeout_seconds=60)
+        await coordinator.agree(timeout_seconds=60)
+        for _ in range(32_767):
+            assert admitted == [first.producer_id]
+            identity = await coordinator.end(identity, commit=False, timeout_seconds=60)
+        assert admitted == [first.producer_id, identity.producer_id]
+        assert identity.producer_epoch == 0
+        assert (await coordinator.new_identity(timeout_seconds=60)).producer_id == identity.producer_id
+        assert len(admitted) == 2
 
 
 async def test_every_transaction_has_an_epoch_of_its_own_where_the_cluster_can_do_that(
