@@ -130,3 +130,11 @@ def test_a_proof_that_could_not_be_renewed_says_why() -> None:
 )
 def test_the_delay_of_a_record_without_a_time_of_its_own_is_not_known(milliseconds: int, shown: str) -> None:
     assert rows.shown_delay(milliseconds) == shown
+
+
+def test_of_many_partitions_with_one_problem_the_first_are_shown_and_the_others_counted() -> None:
+    away = [status(f"t{number}", "BACKOFF", reason="KAFKA_TIMEOUT") for number in range(32)]
+    paused = [status("clicks", "PAUSED", reason="PAUSED_BY_OPERATOR")] * 2
+    shown, more = rows.first_of_each([*away, *paused])
+    assert shown == [*away[:5], *paused]
+    assert more == {("BACKOFF", "KAFKA_TIMEOUT"): 27}

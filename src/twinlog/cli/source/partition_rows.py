@@ -1,6 +1,7 @@
 """One partition as a row of a table, and as JSON. Pure."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -32,6 +33,7 @@ COLUMNS = (
 _NO_TROUBLE = ("", "DELAYED", "UNTIL_REACHED")
 _OLDEST_MS = 30 * 366 * 86_400_000
 """No record of Kafka is so old."""
+_FEW = 5
 _WORST_FIRST = ("FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING")
 
 
@@ -47,6 +49,20 @@ def worst_first(statuses: Iterable[pb2.PartitionStatus]) -> list[pb2.PartitionSt
     order."""
     ranks = {state: rank for rank, state in enumerate(_WORST_FIRST)}
     return sorted(statuses, key=lambda each: (ranks.get(state_name(each), 0), not is_troubled(each)))
+
+
+def first_of_each(
+    statuses: Sequence[pb2.PartitionStatus],
+) -> tuple[list[pb2.PartitionStatus], dict[tuple[str, str], int]]:
+    """The first few partitions of each state and reason, and how many more there are of it."""
+    seen: Counter[tuple[str, str]] = Counter()
+    shown = []
+    for each in statuses:
+        kind = state_name(each), each.reason
+        seen[kind] += 1
+        if seen[kind] <= _FEW:
+            shown.append(each)
+    return shown, {kind: count - _FEW for kind, count in seen.items() if count > _FEW}
 
 
 def cells(status: pb2.PartitionStatus, *, now_ms: int) -> list[str]:

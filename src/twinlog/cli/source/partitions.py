@@ -47,7 +47,14 @@ def partitions_command(
     ] = False,
     flow_option: OptionalFlowOption = None,
     trouble: Annotated[
-        bool, typer.Option("--trouble", help="Only partitions with a problem, or slow ones.")
+        bool,
+        typer.Option(
+            "--trouble",
+            help="Only partitions with a problem, or slow ones; of many with the same one the first.",
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="With --trouble: each of those with the same problem.")
     ] = False,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
@@ -59,7 +66,7 @@ def partitions_command(
     """
     with reported_failures():
         named = chosen_flow(flow, flow_option)
-    run_async(_show(named, topic, follow, trouble, config, endpoint, output))
+    run_async(_show(named, topic, follow, trouble, config, endpoint, output, verbose=verbose))
 
 
 async def _show(
@@ -70,6 +77,8 @@ async def _show(
     config: Path | None,
     endpoint: list[str] | None,
     output: Output,
+    *,
+    verbose: bool,
 ) -> None:
     if follow:
         await _follow(flow, topic, trouble, config, endpoint, output)
@@ -82,7 +91,7 @@ async def _show(
             now_ms = _now_ms()
             print_json([rows.as_json(status, now_ms=now_ms) for status in found])
         else:
-            _print_rows(found, trouble=trouble)
+            _print_rows(found, trouble=trouble, few_of_each=trouble and not verbose)
 
 
 async def _follow(
@@ -138,13 +147,25 @@ def _print(known: KnownPartitions, told: Told, output: Output, *, trouble: bool)
     _print_rows(found, trouble=trouble, most=screen_rows())
 
 
-def _print_rows(found: Sequence[pb2.PartitionStatus], *, trouble: bool, most: int | None = None) -> None:
-    """The table, worst first; on a screen that is redrawn, as many rows as fit."""
+def _print_rows(
+    found: Sequence[pb2.PartitionStatus],
+    *,
+    trouble: bool,
+    most: int | None = None,
+    few_of_each: bool = False,
+) -> None:
+    """The table, worst first; on a screen that is redrawn, as many rows as fit. `few_of_each`: of many with
+    the same problem the first, and how many more there are."""
     now_ms = _now_ms()
-    shown = rows.worst_first(found)[:most]
+    shown, more = (
+        rows.first_of_each(rows.worst_first(found)) if few_of_each else (rows.worst_first(found), {})
+    )
+    shown = shown[:most]
     empty = _NO_TROUBLE if trouble else _NOTHING
     print_table("", rows.COLUMNS, [rows.cells(status, now_ms=now_ms) for status in shown], empty=empty)
-    if len(shown) < len(found):
+    for (state, reason), count in more.items():
+        typer.echo(f"and {count:,} more {' '.join(filter(None, (state, reason)))}; -v lists them")
+    if not few_of_each and len(shown) < len(found):
         typer.echo(f"… and {len(found) - len(shown)} more; --trouble shows those that do not run")
 
 

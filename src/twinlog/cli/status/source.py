@@ -126,8 +126,8 @@ def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
         row.in_force.append(InForce(kind=DELAY, about=row.flow, message=told))
     if lost := dict(sorted(flow.offsets_lost_by_reason.items())):
         count = sum(lost.values())
-        told = f"{count:,} {'copy has' if count == 1 else 'copies have'} no longer the source's offsets"
-        told = f"{told}: {', '.join(lost)}"
+        copies = "1 copy no longer has" if count == 1 else f"{count:,} copies no longer have"
+        told = f"{copies} the source's offsets: {', '.join(lost)}"
         command = f"twinlog partitions {shlex.quote(row.flow)}"
         row.in_force.append(InForce(kind=OFFSETS, about=row.flow, message=told, command=command))
 

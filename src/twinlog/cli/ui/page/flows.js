@@ -66,7 +66,7 @@ function Worst({ row: { flow, health } }) {
   return html`<section class="worst"><h3>Partitions that need help</h3><ul>${reasons.slice(0, SHOWN_REASONS).map((each) => html`
     <li key=${each.reason} class=${tone(each.state)}><p><${Chip} word=${each.state}/> <b>${each.reason}</b> in <a href=${flowLink("partitions", flow, `&find=${encodeURIComponent(each.reason)}`)}>${counted(each.names.length, "partition")}</a>: ${each.names.slice(0, 3).join(", ")}${each.names.length > 3 ? ", …" : ""}${each.lag ? ` · ${counted(each.lag, "record")} behind` : ""}</p>
       ${each.message && html`<p class="said"><${Words} text=${each.message}/></p>`}
-      ${remedies[each.state] ? html`<${Command} line=${remedies[each.state]}/>` : html`<${Remedy} reason=${each.reason}/>`}</li>`)}</ul>
+      ${each.state === "PAUSED" && remedies.PAUSED ? html`<${Command} line=${remedies.PAUSED}/>` : html`<${Remedy} reason=${each.reason}/>`}</li>`)}</ul>
     ${reasons.length > SHOWN_REASONS && html`<p><a href=${flowLink("partitions", flow)}>${counted(reasons.length - SHOWN_REASONS, "more reason")}</a></p>`}</section>`;
 }
 

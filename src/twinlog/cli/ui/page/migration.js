@@ -29,13 +29,13 @@ function usePlan(flow) {
   return plan;
 }
 
-// The checks of the plan, and of the status where the plan does not know better.
+// The checks of the status, which is of now, and of the plan: of the same check the worse one.
 function joinedChecks(row, plan) {
   const own = !plan ? [{ title: PLAN_TITLE, verdict: "WAIT", message: "waiting for its plan", command: "" }]
     : plan.reason ? [{ title: PLAN_TITLE, verdict: "NO_GO", message: `not known: ${plan.message} (${plan.reason})`, command: `twinlog failover plan '${row.flow}'` }] : plan.checks;
-  const stuck = new Set(row.checks.filter((check) => check.verdict === "NO_GO").map((check) => check.title));
-  const better = own.filter((check) => !stuck.has(check.title)), named = new Set(better.map((check) => check.title));
-  return [...row.checks.filter((check) => !named.has(check.title)), ...better];
+  const rank = (check) => WORST.indexOf(check.verdict), alike = (checks, one) => checks.find((check) => check.title === one.title) || { verdict: "" };
+  return [...row.checks.filter((check) => { const other = alike(own, check); return rank(other) < 0 || rank(check) <= rank(other); }),
+    ...own.filter((check) => { const other = alike(row.checks, check); return rank(other) < 0 || rank(check) < rank(other); })];
 }
 
 function sentence(verdict, checks, row, target) {
