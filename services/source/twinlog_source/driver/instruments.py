@@ -43,7 +43,7 @@ from twinlog_source.partitions.reports import TaskCounters
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 
-MOST_SAMPLES = 20
+MOST_SAMPLES = 10
 """Most samples of one topic in one scrape: a histogram needs no more to show a distribution."""
 
 

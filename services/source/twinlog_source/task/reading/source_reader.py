@@ -141,7 +141,7 @@ class SourceReader:
                     max_wait_seconds=wait_seconds,
                     # The configuration may allow 50 MB, and many partitions with a backlog fill that. Half of
                     # the buffer, because the bytes exist twice while they are received.
-                    sizes=self._sizes(self.throttle.sizes(self._most_buffered_bytes // 2)),
+                    sizes=self._sizes(self.throttle.sizes(self._most_bytes(positions) // 2)),
                 )
                 self.source_problem = None
             except KafkaError as error:
@@ -207,6 +207,11 @@ class SourceReader:
     def _is_full(self) -> bool:
         """Whether the buffer for rounds is full."""
         return self.buffered_bytes >= self._most_buffered_bytes
+
+    def _most_bytes(self, positions: Collection[TopicPartition]) -> int:
+        """The size of the next round limits what is fetched for it. Preserved copies have no rounds."""
+        for_round = any(not self.copies[partition].keeps_offsets for partition in positions)
+        return self._most_buffered_bytes if for_round else self.max_buffered_bytes
 
     def _sizes(self, sizes: FetchSizes) -> FetchSizes:
         """Of many preserved copies with unacknowledged records each fetch brings less."""
