@@ -9,7 +9,7 @@ from twinlog.batches.header import Batch
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
 from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import Chunk, Extend, Extended, Read, Steps
+from twinlog.verify.comparing.sides import AskEnds, Chunk, EndsNow, Extend, Extended, Read, Steps
 from twinlog.verify.judging.judge import judge
 from twinlog.verify.model import Bounds, PartitionProof, Range, Side
 
@@ -88,7 +88,7 @@ def bounds_of(source: MemoryLog, target: MemoryLog, **changes: Any) -> Bounds:
 def drive(steps: Steps[Any], source: MemoryLog, target: MemoryLog, answers: Sequence[Extended] = ()) -> Any:
     """Answer a generator's requests to its end; `answers` go to requests for more of the target."""
     waiting = [*answers]
-    answer: Chunk | Extended | None = None
+    answer: Chunk | Extended | EndsNow | None = None
     limit, position = target.end, None
     try:
         while True:
@@ -98,6 +98,8 @@ def drive(steps: Steps[Any], source: MemoryLog, target: MemoryLog, answers: Sequ
                     answer = source.read(offset)
                 case Read(offset=offset):
                     answer = target.read(offset)
+                case AskEnds():
+                    answer = EndsNow(source=source.end, target=target.end)
                 case Extend() if waiting:
                     answer = waiting.pop(0)
                     limit, position = answer.target_limit, answer.position

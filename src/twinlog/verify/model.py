@@ -216,6 +216,9 @@ class PartitionProof:
     """Records of compacted topics on one side only, which a later record of the key explains."""
     target_compacted: bool = False
     """The copy is a compacted topic."""
+    displaced_from: int | None = None
+    """The first record of the source whose key has another record at the end of the compacted copy: its
+    cleaner removes the copy of this one. None: none is known."""
     same_offsets: bool = True
     """Each compared record has the same offset on both sides."""
     offsets_promised: bool = False

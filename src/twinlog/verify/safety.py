@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twinlog.model import TopicPartition
-from twinlog.verify.model import NotCompared, PartitionProof, Side
+from twinlog.verify.model import Kind, NotCompared, PartitionProof, Side
+
+_DISPLACED = "the copy has a later record of the key: its cleaner removes the copy of this one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ def _blockers(proof: PartitionProof, begin: int) -> Iterator[tuple[int, str, str
     for each in proof.differences:
         if each.source_offset is not None:  # otherwise it stands after the last record of the source
             yield each.source_offset, str(each.kind), ", ".join(each.changed)
+    if proof.displaced_from is not None and proof.displaced_from < proof.source_to:
+        yield proof.displaced_from, str(Kind.FOREIGN), _DISPLACED
     for left_out in proof.not_compared:
         if left_out.side is Side.SOURCE:
             yield left_out.from_offset, str(left_out.reason), left_out.detail

@@ -58,6 +58,102 @@ def test_whatever_was_cleaned_on_either_side_a_copy_is_not_accused(
     assert proof.differences == []
 
 
+@given(histories(), st.data())
+def test_what_was_cleaned_because_of_records_that_are_newer_than_the_comparison_is_no_difference(
+    written: list[DecodedRecord], data: st.DataObject
+) -> None:
+    """The ends were taken before the first record was read; everything was copied since, too."""
+    end = len(written)
+    goal = data.draw(st.integers(0, end))
+    target_limit = data.draw(st.integers(goal, end))
+    source_limit = data.draw(st.integers(target_limit, end))
+    sides = [
+        cleaned(written, data.draw(st.integers(0, end - 1)), tombstones_too=data.draw(st.booleans()))
+        for _ in range(2)
+    ]
+    proof = prove(
+        log(sides[0], data),
+        log(sides[1], data),
+        source_compacted=True,
+        target_compacted=True,
+        source_start=0,
+        source_goal=goal,
+        source_limit=source_limit,
+        target_start=0,
+        target_goal=target_limit,
+        target_limit=target_limit,
+        position=target_limit,
+    )
+    assert (proof.differences, proof.is_complete) == ([], True)
+
+
+def of(*written: tuple[int, bytes, bytes | None]) -> MemoryLog:
+    """A log that begins at 0, of offsets, keys and values."""
+    return MemoryLog.of(
+        [DecodedRecord(at, NOW_MS + at, key, value, ()) for at, key, value in written], start=0
+    )
+
+
+COMPACTED: dict[str, Any] = {"source_compacted": True, "target_compacted": True}
+
+
+@pytest.mark.parametrize("cleaned_first", ["source", "copy"])
+@pytest.mark.parametrize("goal", [3, 2, 1])
+def test_a_record_that_was_removed_during_the_comparison_is_explained_by_one_behind_its_limits(
+    cleaned_first: str, goal: int
+) -> None:
+    """Also the last one below the limits, after which nothing is equal."""
+    records = [(0, b"b", b"1"), (1, b"c", b"1"), (2, b"d", b"1"), (3, b"bcd"[goal - 1 : goal], b"2")]
+    old, new = of(*records), of(*[each for each in records if each[0] != goal - 1])
+    source, target = (new, old) if cleaned_first == "source" else (old, new)
+    limits: dict[str, Any] = {
+        "source_goal": goal,
+        "source_limit": goal,
+        "target_goal": goal,
+        "target_limit": goal,
+    }
+    proof = prove(source, target, position=goal, **limits, **COMPACTED)
+    assert (proof.differences, proof.is_complete, proof.superseded_records) == ([], True, 1)
+    assert safe_range(proof).is_whole
+
+
+@pytest.mark.parametrize("foreign", [b"foreign", None])
+@pytest.mark.parametrize("until", [3, 2, 1])
+@pytest.mark.parametrize("is_source_compacted", [True, False])
+def test_a_record_of_somebody_else_is_no_reason_that_the_copy_lacks_a_value(
+    foreign: bytes | None, until: int, is_source_compacted: bool
+) -> None:
+    """Also if the comparison ends before the end of the source."""
+    source = of((0, b"a", b"1"), (1, b"b", b"1"), (2, b"c", b"1"))
+    target = of((1, b"b", b"1"), (2, b"c", b"1"), (3, b"a", foreign))
+    to: dict[str, Any] = {} if until == 3 else {"source_goal": until, "target_goal": 0, "tail_is_free": True}
+    proof = prove(source, target, source_compacted=is_source_compacted, target_compacted=True, **to)
+    assert (Kind.MISSING, 0) in {(each.kind, each.source_offset) for each in proof.differences}
+    assert safe_range(proof).until == 0
+
+
+def test_a_value_is_not_safe_while_its_copy_waits_for_the_cleaner() -> None:
+    """The copy has a later record of the key: its own record goes with the next cleaning."""
+    written = [(0, b"b", b"1"), (1, b"a", b"1"), (2, b"c", b"1")]
+    proof = prove(of(*written), of(*written, (3, b"a", b"foreign")), **COMPACTED)
+    assert [(each.kind, each.source_offset) for each in proof.differences] == [(Kind.FOREIGN, None)]
+    safe = safe_range(proof)
+    assert (safe.until, safe.end, safe.reason) == (1, 3, "FOREIGN")
+
+
+def test_a_foreign_record_that_the_next_record_of_its_key_supersedes_stands_in_nobodys_way() -> None:
+    source = of((0, b"a", b"1"), (1, b"b", b"1"), (2, b"a", b"2"))
+    target = of((0, b"a", b"1"), (1, b"b", b"1"), (2, b"a", b"foreign"), (3, b"a", b"2"))
+    assert safe_range(prove(source, target, **COMPACTED)).until == 2
+
+
+def test_a_tombstone_may_be_gone_from_the_copy_although_somebody_wrote_its_key() -> None:
+    source = of((0, b"a", None), (1, b"b", b"1"))
+    target = of((1, b"b", b"1"), (2, b"a", b"foreign"))
+    proof = prove(source, target, **COMPACTED)
+    assert [each.kind for each in proof.differences] == [Kind.FOREIGN]
+
+
 @given(histories(tombstones=False), st.data())
 def test_the_last_record_of_a_key_that_the_copy_changed_is_found(
     written: list[DecodedRecord], data: st.DataObject

@@ -56,5 +56,14 @@ def test_a_copy_that_nobody_sees_to_its_end_makes_nothing_safe() -> None:
     assert (found.until, found.is_whole) == (10, False)
 
 
-def test_a_foreign_record_behind_the_end_takes_nothing_from_the_source() -> None:
-    assert safe_range(proof(Difference(kind=Kind.FOREIGN, source_offset=None, target_offset=95))).is_whole
+def test_a_foreign_record_behind_the_end_takes_nothing_from_the_source_unless_it_displaces_a_record() -> None:
+    behind = proof(Difference(kind=Kind.FOREIGN, source_offset=None, target_offset=95))
+    assert safe_range(behind).is_whole
+    behind.displaced_from = 40
+    assert (safe_range(behind).until, safe_range(behind).reason) == (40, "FOREIGN")
+
+
+def test_a_record_that_is_displaced_behind_the_range_does_not_belong_to_it() -> None:
+    asked = proof()
+    asked.displaced_from = 100
+    assert safe_range(asked).is_whole

@@ -45,8 +45,21 @@ class Extended:
     """The flow's stored position, read before the limit."""
 
 
+@dataclass(frozen=True, slots=True)
+class AskEnds:
+    """Requests the present ends of both logs; EndsNow answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndsNow:
+    """The copy's end was taken before the source's: what the copy shows, the source has."""
+
+    source: int
+    target: int
+
+
 Result = TypeVar("Result")
-Steps = Generator[Read | Extend, Any, Result]
+Steps = Generator[Read | Extend | AskEnds, Any, Result]
 
 
 @dataclass(slots=True, kw_only=True)

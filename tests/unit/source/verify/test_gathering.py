@@ -10,11 +10,12 @@ import pytest
 from twinlog.config import FlowConfig, load
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.selection_configured import topic_selector
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.verify.comparing.sides import EndsNow
 from twinlog.verify.model import Bounds
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.log.positions import PositionsLog
@@ -112,3 +113,20 @@ async def test_what_came_after_a_flow_began_is_expected_from_its_first_record_on
     _, bounds = await gather(source, target, latest, fact)
     begins_anywhere = {str(each.source): each.begins_anywhere for each in bounds}
     assert begins_anywhere == {"bills-0": True, "orders-0": True, "orders-1": False, "orders-2": False}
+
+
+async def test_the_present_end_of_the_copy_is_taken_before_that_of_the_source(
+    clusters: tuple[FakeCluster, FakeCluster], flow: FlowConfig
+) -> None:
+    """What the copy shows, the source has: only so is the last value of a key known."""
+    asked: list[str] = []
+    for name, cluster in zip("AB", clusters, strict=True):
+
+        def note(call: Call, name: str = name) -> None:
+            asked.append(name)
+
+        cluster.intercept("list_offsets", note)
+    gathered, _ = await gather(*clusters, flow)
+    asked.clear()
+    assert await gathered.ends_now(TopicPartition("orders", 0)) == EndsNow(source=0, target=0)
+    assert asked == ["B", "A"]

@@ -18,7 +18,7 @@ from twinlog.testing.mirror_logs import SOURCE, TARGET, MemoryLog, bounds_of, re
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import Chunk, Extended
+from twinlog.verify.comparing.sides import Chunk, EndsNow, Extended
 from twinlog.verify.model import Bounds, Kind, PartitionProof, Reason
 from twinlog.verify.safety import safe_range
 from twinlog_source.verify.proving.pace import Pace
@@ -82,11 +82,15 @@ def proven(
     async def extend(_: Comparison) -> Extended:
         return Extended(target_limit=bounds.target_limit, position=bounds.position)
 
+    async def ends() -> EndsNow:
+        return EndsNow(source=source.log.end, target=target.log.end)
+
     prover = Prover(
         bounds=bounds,
         source=source,
         target=target,
         extend=extend,
+        ends=ends,
         source_offset_for_time=source.offset_for_time,
         target_offset_for_time=target.offset_for_time,
         on_progress=on_progress,

@@ -23,6 +23,7 @@ from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules_in_force import flow_in_force
 from twinlog.service.waiting import wait_or_stop
+from twinlog.verify.comparing.sides import EndsNow
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Range, Reason, Side
 from twinlog.verify.report import RulesUsed
 from twinlog_source.log.positions import PositionsLog
@@ -177,6 +178,14 @@ class GatheredFlow:
         if isinstance(answer, KafkaError):
             raise answer
         return answer
+
+    async def ends_now(self, partition: TopicPartition) -> EndsNow:
+        """Raises KafkaError."""
+        copy_end = await self.target_end(self.copy_of(partition))
+        answer = (await self.source.list_offsets(self.source_end, [partition]))[partition]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return EndsNow(source=answer, target=copy_end)
 
     def copy_of(self, partition: TopicPartition) -> TopicPartition:
         return self.topics.copy_of(partition)

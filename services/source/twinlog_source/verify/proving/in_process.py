@@ -1,6 +1,7 @@
 """A verification in this process: several partitions at the same time, on one event loop."""
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,6 +64,7 @@ class InProcess:
             source=source,
             target=target,
             extend=extend,
+            ends=functools.partial(self.gathered.ends_now, bounds.source),
             source_offset_for_time=offset_for_time(self.gathered.source.offsets_for_times, bounds.source),
             target_offset_for_time=offset_for_time(self.gathered.target.offsets_for_times, bounds.target),
             on_progress=note,

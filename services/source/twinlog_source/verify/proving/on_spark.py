@@ -7,7 +7,7 @@ import functools
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,7 @@ class OnSpark:
         handlers = {
             "settings": self._settings,
             "extend": self._extend,
+            "ends": self._ends,
             "time": self._time,
             "progress": self._note,
             "proven": self._proven,
@@ -183,6 +184,9 @@ class OnSpark:
         if extended is None:
             return None
         return {"limit": extended.target_limit, "position": extended.position}
+
+    async def _ends(self, asked: dict[str, Any]) -> Any:
+        return asdict(await self.gathered.ends_now(TopicPartition(asked["topic"], asked["partition"])))
 
     async def _time(self, asked: dict[str, Any]) -> Any:
         cluster: KafkaCluster = self.gathered.source if asked["side"] == Side.SOURCE else self.gathered.target

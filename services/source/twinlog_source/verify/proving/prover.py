@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.errors import TwinlogError
 from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import Chunk, Extend, Extended, Read, Steps, Window
+from twinlog.verify.comparing.sides import AskEnds, Chunk, EndsNow, Extend, Extended, Read, Steps, Window
 from twinlog.verify.judging.judge import judge
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
 from twinlog_source.verify.proving.locating import HEAD, Locator, OffsetForTime, are_at_the_same_place
@@ -37,6 +37,7 @@ class Prover:
     target: Readable
     extend: Callable[[Comparison], Awaitable[Extended]]
     """Returns what has arrived on the target; waits until something has, or the time is over."""
+    ends: Callable[[], Awaitable[EndsNow]]
     source_offset_for_time: OffsetForTime | None = None
     target_offset_for_time: OffsetForTime | None = None
     on_progress: Callable[[Comparison], None] = lambda _: None
@@ -86,7 +87,7 @@ class Prover:
         except StopIteration as end:
             return end.value
 
-    async def _answer(self, asked: Read | Extend) -> Any:
+    async def _answer(self, asked: Read | Extend | AskEnds) -> Any:
         match asked:
             case Read(side=Side.SOURCE, offset=offset):
                 return await self.source.read(offset, limit=self._comparison.source.limit)
@@ -94,6 +95,8 @@ class Prover:
                 return await self.target.read(offset, limit=self._comparison.target.limit)
             case Extend():
                 return await self.extend(self._comparison)
+            case AskEnds():
+                return await self.ends()
 
     async def _align_begin(self) -> None:
         """If one side no longer has the beginning, or the request names a later one, find where the other

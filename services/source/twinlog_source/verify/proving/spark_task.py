@@ -11,7 +11,7 @@ from twinlog.config.client_settings import ClientConfig
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.verify.comparing.compare import Comparison
-from twinlog.verify.comparing.sides import Extended
+from twinlog.verify.comparing.sides import EndsNow, Extended
 from twinlog.verify.model import Bounds, PartitionProof, Side
 from twinlog_source.task.memory import give_back_memory
 from twinlog_source.verify.proving.desk import DeskClient
@@ -71,6 +71,11 @@ async def _prove(spec: PartSpec) -> PartitionProof:
                 desk, bounds.source, at=comparison.source.at, limit=comparison.target.limit
             )
 
+        async def ends() -> EndsNow:
+            return EndsNow(
+                **await desk.ask("ends", topic=bounds.source.topic, partition=bounds.source.partition)
+            )
+
         def offset_for_time(side: Side) -> OffsetForTime:
             partition = bounds.source if side is Side.SOURCE else bounds.target
 
@@ -106,6 +111,7 @@ async def _prove(spec: PartSpec) -> PartitionProof:
                 source=sides.log(Side.SOURCE, bounds.source, patience, group),
                 target=sides.log(Side.TARGET, bounds.target, patience, group),
                 extend=extend,
+                ends=ends,
                 source_offset_for_time=offset_for_time(Side.SOURCE),
                 target_offset_for_time=offset_for_time(Side.TARGET),
                 on_progress=note,
