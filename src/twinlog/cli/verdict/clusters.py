@@ -115,6 +115,6 @@ def _since(row: ClusterRow) -> str:
 def _waits(flows: Sequence[FlowRow]) -> str:
     every = sum(sum(row.partitions.values()) for row in flows)
     wait = every - sum(row.partitions.get("RUNNING", 0) for row in flows)
-    if not every:
+    if not wait:
         return ""
     return f". {wait:,} of {every:,} partitions wait; nothing is lost while the source keeps its records"
