@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, TypeVar, TypeVarTuple
 
+from twinlog.testing.memory_network import MemoryNetworkMixin
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -37,8 +39,8 @@ class _JumpingSelector(selectors.DefaultSelector):
         return []
 
 
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Starts at 0 seconds; advances only while every task waits."""
+class VirtualTimeLoop(MemoryNetworkMixin, asyncio.SelectorEventLoop):
+    """Starts at 0 seconds; advances only while every task waits. Its `network` needs no sockets."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()

@@ -1,0 +1,22 @@
+"""A Kafka cluster in the test's process that speaks Kafka's protocol.
+
+    async with FakeKafka(node_count=3, seed=7) as kafka:
+        kafka.cluster.create_topic("orders", partition_count=2)
+        properties = {"bootstrap.servers": kafka.bootstrap}
+
+Under `VirtualTimeLoop` it listens in memory and time is the loop's; under any other loop on sockets of this
+machine. Real brokers are its model: the suite in tests/contract/cluster runs against both, and where they
+differ, this one is wrong.
+
+    codec      a request's bytes as an object of kio, an answer's fields as bytes
+    releases   the versions that brokers of a release offer
+    cluster    the state: nodes, topics, partitions
+    server     listening and connections; FakeKafka
+    calls      what a handler is given
+    handlers   one function per API
+"""
+
+from twinlog.testing.broker.cluster import Cluster
+from twinlog.testing.broker.server import FakeKafka
+
+__all__ = ["Cluster", "FakeKafka"]

@@ -1,0 +1,82 @@
+"""What a handler is given, and how handlers are found."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map
+
+from twinlog.testing.broker.cluster import Cluster, Node, Partition
+from twinlog.testing.broker.codec import Fields
+from twinlog.testing.broker.releases import Release
+
+API_KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}
+"""By kio's name, as "init_producer_id"."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One request on its way to an answer."""
+
+    cluster: Cluster
+    node: Node
+    """The broker that was asked."""
+    release: Release
+    api_key: int
+    version: int
+    client_id: str
+    client_host: str
+    principal: str
+    body: Any
+    """The request: a class of kio."""
+    injected: ErrorCode = ErrorCode.none
+    """What a fault wants to be answered, per partition or coordinator where the API has them."""
+    offered: Mapping[int, tuple[int, int]]
+    """By API key: the lowest and highest version that this broker serves."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field of the request that not every version has."""
+        return getattr(self.body, name, default)
+
+    def leader_partition(
+        self, topic: str, index: int, known_epoch: int = -1
+    ) -> "tuple[Partition | None, ErrorCode]":
+        """The partition if this broker leads it, otherwise why not.
+
+        `known_epoch` is the leader epoch that the client knows, -1 for none (KIP-320).
+        """
+        partition = self.cluster.partition(topic, index)
+        if partition is None:
+            return None, ErrorCode.unknown_topic_or_partition
+        if self.injected:
+            return partition, self.injected
+        if partition.leader != self.node.node_id:
+            return partition, ErrorCode.not_leader_or_follower
+        return partition, epoch_error(partition, known_epoch)
+
+
+def epoch_error(partition: Partition, known_epoch: int) -> ErrorCode:
+    """KIP-320: a client that knows an older leader epoch is told, and so is one that knows a newer one."""
+    if known_epoch < 0 or known_epoch == partition.leader_epoch:
+        return ErrorCode.none
+    if known_epoch < partition.leader_epoch:
+        return ErrorCode.fenced_leader_epoch
+    return ErrorCode.unknown_leader_epoch
+
+
+Handler = Callable[[Call], Awaitable[Fields | None]]
+"""Returns the answer's fields, None for no answer (Produce with acks=0)."""
+
+
+class Handlers(dict[int, Handler]):
+    """By API key; each module of handlers fills one of its own."""
+
+    def serves(self, api: str) -> Callable[[Handler], Handler]:
+        """Register the function for kio's name of an API."""
+
+        def register(handler: Handler) -> Handler:
+            self[API_KEYS[api]] = handler
+            return handler
+
+        return register

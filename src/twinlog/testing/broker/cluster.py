@@ -1,0 +1,191 @@
+"""The state of the cluster: nodes, topics, partitions, coordinators. No I/O; time and chance are given."""
+
+import asyncio
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from twinlog.clock import Clock
+from twinlog.testing.broker.log import LogSettings, PartitionLog
+
+GROUP_COORDINATORS = "__consumer_offsets"
+TRANSACTION_COORDINATORS = "__transaction_state"
+_COORDINATOR_PARTITIONS = 50
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One broker."""
+
+    node_id: int
+    host: str = ""
+    port: int = 0
+    rack: str | None = None
+    is_up: bool = True
+    clock_skew_ms: int = 0
+    """How far this broker's wall clock is ahead."""
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """A partition with a log on each of its replicas."""
+
+    topic: str
+    index: int
+    replicas: list[int]
+    logs: dict[int, PartitionLog]
+    leader: int
+    leader_epoch: int = 0
+    isr: list[int] = field(default_factory=list)
+    lagging: set[int] = field(default_factory=set)
+    """Replicas that copy nothing, by fault."""
+    waiting: dict[asyncio.Future[None], None] = field(default_factory=dict)
+    """Who waits until something becomes readable; in order."""
+
+    @property
+    def log(self) -> PartitionLog:
+        """The leader's log; without a leader that of the replica that led last."""
+        return self.logs[self.leader if self.leader >= 0 else self.isr[0]]
+
+    @property
+    def high_watermark(self) -> int:
+        """What each in-sync replica has."""
+        return self.log.high_watermark
+
+    def replicate(self) -> None:
+        """Let the followers copy what they lack, then move the high watermark."""
+        log = self.log
+        for node_id in self.replicas:
+            if node_id != self.leader and node_id in self.isr and node_id not in self.lagging:
+                self.logs[node_id].follow(log)
+        log.advance_high_watermark(min(self.logs[node_id].end_offset for node_id in self.isr))
+        for node_id in self.isr:
+            if node_id != self.leader:
+                self.logs[node_id].advance_high_watermark(log.high_watermark)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everyone who waits look again."""
+        waiting, self.waiting = self.waiting, {}
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    name: str
+    topic_id: UUID
+    partitions: list[Partition]
+    configs: dict[str, str]
+    """The topic's own configs."""
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in (GROUP_COORDINATORS, TRANSACTION_COORDINATORS)
+
+
+class Cluster:
+    """What all brokers know."""
+
+    def __init__(self, *, node_count: int, clock: Clock, random: Random, auto_create: bool = False) -> None:
+        self.clock = clock
+        self.random = random
+        self.auto_create = auto_create
+        """Whether Metadata creates unknown topics (auto.create.topics.enable)."""
+        self.cluster_id = f"fake-{random.getrandbits(64):016x}"
+        self.nodes = {node_id: Node(node_id) for node_id in range(1, node_count + 1)}
+        self.controller_id = 1
+        self.topics: dict[str, Topic] = {}
+        self.moved_coordinators: dict[tuple[int, str], int] = {}
+        """The node by coordinator type and key, where it is not the one by hash."""
+        self.broker_configs: dict[str, str] = {}
+        """Cluster-wide defaults, from which topics inherit (`log.` names are not translated: topic names)."""
+
+    @property
+    def live_nodes(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.is_up]
+
+    def now_ms(self, node: Node) -> int:
+        """The wall clock of a broker."""
+        return self.clock.now_ms() + node.clock_skew_ms
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        found = self.topics.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def topic_by_id(self, topic_id: UUID | None) -> Topic | None:
+        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def partitions(self) -> Iterable[Partition]:
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partition_count: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        assignment: Sequence[Sequence[int]] = (),
+    ) -> Topic:
+        """Without a replication factor, a replica on each node, three at most. Raises ValueError."""
+        if name in self.topics:
+            raise ValueError(f"{name} exists")
+        topic_id = UUID(int=self.random.getrandbits(128), version=4)
+        topic = self.topics[name] = Topic(name, topic_id, [], dict(configs or {}))
+        self.add_partitions(topic, partition_count, replication_factor, assignment)
+        return topic
+
+    def add_partitions(
+        self,
+        topic: Topic,
+        count: int,
+        replication_factor: int | None = None,
+        assignment: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """Grow the topic to `count` partitions."""
+        factor = replication_factor or min(3, len(self.nodes))
+        if topic.partitions:
+            factor = replication_factor or len(topic.partitions[0].replicas)
+        node_ids = list(self.nodes)
+        before = len(topic.partitions)
+        for index in range(before, count):
+            if assignment:
+                replicas = list(assignment[index - before])
+            else:
+                first = (zlib.crc32(topic.name.encode()) + index) % len(node_ids)
+                replicas = [node_ids[(first + step) % len(node_ids)] for step in range(factor)]
+            settings = LogSettings(topic.configs, self.broker_configs)
+            logs = {node_id: PartitionLog(settings) for node_id in replicas}
+            isr = [node_id for node_id in replicas if self.nodes[node_id].is_up] or replicas[:1]
+            leader = isr[0] if self.nodes[isr[0]].is_up else -1
+            topic.partitions.append(Partition(topic.name, index, replicas, logs, leader, isr=isr))
+
+    def delete_topic(self, name: str) -> None:
+        topic = self.topics.pop(name)
+        for partition in topic.partitions:
+            partition.wake()
+
+    def coordinator(self, key_type: int, key: str) -> Node | None:
+        """The broker that coordinates a group (0), a transactional id (1) or a share partition (2)."""
+        live = self.live_nodes
+        moved = self.moved_coordinators.get((key_type, key))
+        if moved is not None:
+            return self.nodes[moved] if self.nodes[moved].is_up else None
+        if not live:
+            return None
+        number = zlib.crc32(key.encode()) % _COORDINATOR_PARTITIONS
+        home = self.nodes[1 + number % len(self.nodes)]
+        return home if home.is_up else live[number % len(live)]
+
+    def coordinator_error(self, node: Node, key_type: int, key: str) -> ErrorCode:
+        """What a broker answers that is asked for this key."""
+        return ErrorCode.none if self.coordinator(key_type, key) is node else ErrorCode.not_coordinator

@@ -1,0 +1,169 @@
+"""Kafka's messages as bytes and objects, by the schemas of `kio`.
+
+A handler serves all versions of an API: it reads a request's fields with their names in kio, and answers with
+a mapping of everything that any version has. `write_answer` keeps what the version of the request knows.
+"""
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_reader, entity_writer
+
+Fields = Mapping[str, Any]
+"""An answer: values by the names of kio's fields. Nested structs are mappings, arrays any sequence, durations
+and times milliseconds."""
+
+_FRAME_START = 8
+"""API key, API version, correlation id."""
+
+
+class Request(NamedTuple):
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: Any
+    """A request class of kio."""
+
+
+class UnreadableRequestError(Exception):
+    """A broker closes the connection on this."""
+
+
+class UnsupportedVersionError(Exception):
+    def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
+        super().__init__(f"{api_key_map.get(api_key, api_key)} v{version}")
+        self.api_key = api_key
+        self.correlation_id = correlation_id
+
+
+def schema_versions(api_key: int) -> tuple[int, int]:
+    """The lowest and the highest version for which there is a schema."""
+    versions = schema_name_map[api_key_map[api_key]]
+    return min(versions), max(versions)
+
+
+def read_request(frame: bytes) -> Request:
+    """Raises UnsupportedVersionError, UnreadableRequestError."""
+    if len(frame) < _FRAME_START:
+        raise UnreadableRequestError("a request without a header")
+    api_key, version = (int.from_bytes(frame[at : at + 2], signed=True) for at in (0, 2))
+    correlation_id = int.from_bytes(frame[4:8], signed=True)
+    if api_key not in api_key_map or version not in schema_name_map[api_key_map[api_key]]:
+        raise UnsupportedVersionError(api_key, version, correlation_id)
+    schema = load_request_schema(api_key, version)
+    try:
+        header, size = entity_reader(schema.__header_schema__)(frame, 0)
+        body, _ = entity_reader(schema)(frame, size)
+    except Exception as error:  # kio's errors have no root
+        raise UnreadableRequestError(f"{api_key_map[api_key]} v{version}: {error!r}") from error
+    return Request(api_key, version, correlation_id, header.client_id, body)
+
+
+def write_answer(api_key: int, version: int, correlation_id: int, answer: Fields) -> bytes:
+    """A frame with its length. Raises KeyError for a field that no version has, or without which there is no
+    answer."""
+    unknown = _names_in(answer) - _all_names(api_key)
+    if unknown:
+        raise KeyError(f"no version of {api_key_map[api_key]}'s answer has {sorted(unknown)}")
+    schema = load_response_schema(api_key, version)
+    buffer = io.BytesIO()
+    entity_writer(schema.__header_schema__)(
+        buffer,
+        schema.__header_schema__(correlation_id=correlation_id),  # type: ignore[arg-type]
+    )
+    entity_writer(schema)(buffer, _build(schema, answer))
+    body = buffer.getvalue()
+    return len(body).to_bytes(4) + body
+
+
+class _Field(NamedTuple):
+    name: str
+    convert: Callable[[Any], Any] | None
+    default: Any
+
+
+def _build(entity_type: type[Any], answer: Fields) -> Any:
+    values = {}
+    for name, convert, default in _plan(entity_type):  # type: ignore[arg-type]
+        value = answer.get(name, default)
+        if value is MISSING:
+            raise KeyError(f"{entity_type.__name__} needs {name}")
+        if value is not default and convert is not None and value is not None:
+            value = convert(value)
+        values[name] = value
+    return entity_type(**values)
+
+
+@cache
+def _plan(entity_type: type[Any]) -> tuple[_Field, ...]:
+    return tuple(_planned(each.name, each.type, each.metadata, each.default) for each in fields(entity_type))
+
+
+def _planned(name: str, hint: Any, metadata: Mapping[str, Any], default: Any) -> _Field:
+    kind = metadata.get("kafka_type", "")
+    if get_origin(hint) is UnionType:
+        hint = next(each for each in get_args(hint) if each is not type(None))
+    if get_origin(hint) is tuple:
+        inner: type[Any] = get_args(hint)[0]
+        if is_dataclass(inner):
+            return _Field(name, lambda value: tuple(_build(inner, each) for each in value), default)
+        return _Field(name, tuple, default)
+    if is_dataclass(hint):
+        nested: type[Any] = hint  # type: ignore[assignment]
+        return _Field(name, lambda value: _build(nested, value), default)
+    if kind == "error_code":
+        return _Field(name, ErrorCode, ErrorCode.none if default is MISSING else default)
+    if kind.startswith("timedelta"):
+        return _Field(name, _duration, timedelta(0) if default is MISSING else default)
+    if kind.startswith("datetime"):
+        return _Field(name, _time, default)
+    return _Field(name, None, default)
+
+
+def _duration(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
+
+
+def _time(milliseconds: int) -> datetime | None:
+    return None if milliseconds < 0 else datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _names_in(answer: Any) -> set[str]:
+    names: set[str] = set()
+    if isinstance(answer, Mapping):
+        names.update(answer)
+        for value in answer.values():
+            names |= _names_in(value)
+    elif isinstance(answer, list | tuple):
+        for value in answer:
+            names |= _names_in(value)
+    return names
+
+
+@cache
+def _all_names(api_key: int) -> frozenset[str]:
+    lowest, highest = schema_versions(api_key)
+    names: set[str] = set()
+    for version in range(lowest, highest + 1):
+        _collect_names(load_response_schema(api_key, version), names)
+    return frozenset(names)
+
+
+def _collect_names(entity_type: type[Any], names: set[str]) -> None:
+    for each in fields(entity_type):
+        names.add(each.name)
+        hint = each.type
+        if get_origin(hint) is UnionType:
+            hint = next(arg for arg in get_args(hint) if arg is not type(None))
+        inner = get_args(hint)[0] if get_origin(hint) is tuple else hint
+        if is_dataclass(inner):
+            _collect_names(inner, names)  # type: ignore[arg-type]

@@ -1,0 +1,97 @@
+"""ApiVersions and Metadata."""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from twinlog.testing.broker.calls import Call, Handlers
+from twinlog.testing.broker.cluster import Cluster, Partition, Topic
+from twinlog.testing.broker.codec import Fields
+
+HANDLERS = Handlers()
+ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
+NOT_ASKED = -(1 << 31)
+
+
+@HANDLERS.serves("api_versions")
+async def api_versions(call: Call) -> Fields:
+    features = call.release.features
+    return {
+        "error_code": call.injected,
+        "api_keys": [
+            {"api_key": key, "min_version": lowest, "max_version": highest}
+            for key, (lowest, highest) in sorted(call.offered.items())
+        ],
+        "supported_features": [
+            {"name": name, "min_version": 1 if call.version < 4 else 0, "max_version": level}
+            for name, level in features.items()
+        ],
+        "finalized_features_epoch": 1 if features else -1,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in features.items()
+        ],
+    }
+
+
+@HANDLERS.serves("metadata")
+async def metadata(call: Call) -> Fields:
+    """Topics by name or id (KIP-516); null asks for all of them."""
+    cluster = call.cluster
+    if call.body.topics is None or (call.version == 0 and not call.body.topics):
+        topics = [_topic(call, topic) for topic in cluster.topics.values()]
+    else:
+        topics = [_asked_topic(call, asked) for asked in call.body.topics]
+    return {
+        "brokers": [
+            {"node_id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}
+            for node in cluster.live_nodes
+        ],
+        "cluster_id": cluster.cluster_id,
+        "controller_id": cluster.controller_id,
+        "topics": topics,
+        "cluster_authorized_operations": NOT_ASKED,
+    }
+
+
+def _asked_topic(call: Call, asked: Any) -> Fields:
+    topic_id = getattr(asked, "topic_id", None)
+    name = asked.name
+    topic = call.cluster.topic_by_id(topic_id) if topic_id is not None else call.cluster.topics.get(name)
+    if topic is not None:
+        return _topic(call, topic)
+    if topic_id is not None:
+        return _missing(ErrorCode.unknown_topic_id, None, topic_id)
+    if call.cluster.auto_create and call.get("allow_auto_topic_creation", True):
+        call.cluster.create_topic(name)
+        return _missing(ErrorCode.unknown_topic_or_partition, name, None)
+    return _missing(ErrorCode.unknown_topic_or_partition, name, None)
+
+
+def _missing(error: ErrorCode, name: str | None, topic_id: Any) -> Fields:
+    return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": []}
+
+
+def _topic(call: Call, topic: Topic) -> Fields:
+    asked = call.get("include_topic_authorized_operations", False)
+    return {
+        "error_code": call.injected,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": [_partition(call.cluster, each) for each in topic.partitions],
+        "topic_authorized_operations": ALL_TOPIC_OPERATIONS if asked else NOT_ASKED,
+    }
+
+
+def _partition(cluster: Cluster, partition: Partition) -> Fields:
+    return {
+        "error_code": ErrorCode.leader_not_available if partition.leader < 0 else ErrorCode.none,
+        "partition_index": partition.index,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        "offline_replicas": [each for each in partition.replicas if not cluster.nodes[each].is_up],
+    }

@@ -1,0 +1,183 @@
+"""Connections without sockets: protocol objects of one loop, joined directly.
+
+A loop mixes `MemoryNetworkMixin` in. Its `create_connection` to a host and port on which something listens in
+`network` joins two protocols; every other address goes the way of the loop itself. Bytes arrive in order, by
+`call_soon`: with one seed and virtual time, a run repeats exactly.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+Address = tuple[str, int]
+
+
+class MemoryNetwork:
+    """Who listens at which (host, port)."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[Address, ProtocolFactory] = {}
+        self._hosts: dict[str, int] = {}
+        self._next_port = 50_000
+
+    def add_host(self, host: str) -> None:
+        """From now on the name belongs to this network, also while nothing listens: it refuses then."""
+        self._hosts.setdefault(host, 0)
+
+    def knows(self, host: str | None) -> bool:
+        return host in self._hosts
+
+    def listen(self, host: str, port: int, factory: ProtocolFactory) -> None:
+        self.add_host(host)
+        if (host, port) in self._listeners:
+            raise OSError(f"{host}:{port} is in use")
+        self._listeners[host, port] = factory
+
+    def stop_listening(self, host: str, port: int) -> None:
+        self._listeners.pop((host, port), None)
+
+    def connect(self, loop: asyncio.AbstractEventLoop, factory: ProtocolFactory, address: Address) -> Any:
+        """Join a new client protocol with a new one of the listener; returns (transport, protocol).
+
+        Raises ConnectionRefusedError.
+        """
+        listener = self._listeners.get(address)
+        if listener is None:
+            raise ConnectionRefusedError(f"nothing listens at {address[0]}:{address[1]}")
+        client, server = factory(), listener()
+        self._next_port += 1
+        own = ("client", self._next_port)
+        near = MemoryTransport(loop, client, own=own, peer=address)
+        far = MemoryTransport(loop, server, own=address, peer=own)
+        near.join(far)
+        far.join(near)
+        server.connection_made(far)
+        client.connection_made(near)
+        return near, client
+
+
+class MemoryTransport(asyncio.Transport):
+    """One end. What is written here arrives at the other one in the next turn of the loop."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, protocol: asyncio.BaseProtocol, *, own: Address, peer: Address
+    ) -> None:
+        super().__init__({"sockname": own, "peername": peer})
+        self._loop = loop
+        self._protocol = protocol
+        self._other: MemoryTransport | None = None
+        self._closing = False
+        self._lost = False
+        self._paused = False
+        self._waiting: list[bytes | None] = []
+        """Arrived while reading was paused; None is the end of the other side's bytes."""
+
+    def join(self, other: "MemoryTransport") -> None:
+        self._other = other
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._closing and data:
+            self._tell(bytes(data))
+
+    def write_eof(self) -> None:
+        if not self._closing:
+            self._tell(None)
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """What was written still arrives."""
+        if not self._closing:
+            self._closing = True
+            self._tell(None)
+            self._loop.call_soon(self._lose, None)
+
+    def abort(self) -> None:
+        """As a reset: what has not arrived is lost for both."""
+        self._closing = True
+        self._loop.call_soon(self._lose, None)
+        if self._other is not None:
+            self._loop.call_soon(self._other.reset)
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        waiting, self._waiting = self._waiting, []
+        for data in waiting:
+            self._loop.call_soon(self.arrive, data)
+
+    def is_reading(self) -> bool:
+        return not self._paused and not self._closing
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return 0, 1 << 16
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """The network takes everything at once."""
+
+    def _tell(self, data: bytes | None) -> None:
+        if self._other is not None:
+            self._loop.call_soon(self._other.arrive, data)
+
+    def arrive(self, data: bytes | None) -> None:
+        """Take bytes from the other side, None for their end."""
+        if self._paused:
+            self._waiting.append(data)
+        elif self._lost or not isinstance(self._protocol, asyncio.Protocol):
+            pass
+        elif data is not None:
+            self._protocol.data_received(data)
+        elif not self._protocol.eof_received():
+            self.close()
+
+    def reset(self) -> None:
+        """The other side has aborted."""
+        self._closing = True
+        self._lose(ConnectionResetError("the peer reset the connection"))
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self._lost:
+            self._lost = True
+            self._protocol.connection_lost(error)
+
+
+class MemoryNetworkMixin(asyncio.BaseEventLoop):
+    """For an event loop: connections to the hosts of `network` need no sockets and no name servers."""
+
+    @property
+    def network(self) -> MemoryNetwork:
+        network: MemoryNetwork | None = self.__dict__.get("_memory_network")
+        if network is None:
+            network = self.__dict__["_memory_network"] = MemoryNetwork()
+        return network
+
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:
+        if not self.network.knows(host):
+            return await super().create_connection(protocol_factory, host, port, **options)
+        if options.get("ssl"):
+            raise NotImplementedError("the network in memory has no TLS")
+        return self.network.connect(self, protocol_factory, (str(host), int(port)))
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        if not self.network.knows(host):
+            return await super().getaddrinfo(host, port, **options)
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
