@@ -50,7 +50,7 @@ def judge(facts: Facts) -> list[Finding]:
         findings += check_compaction(flow)
         for topic in flow.topics:
             findings += check_topic(flow, topic, target)
-        findings += check_offsets(flow)
+        findings += check_offsets(flow, facts.flows)
         findings += check_rights(flow, facts.clusters)
     findings += check_loops(facts)
     findings += check_listens(facts)

@@ -4,7 +4,7 @@ Covers topics that are not on the target yet, or that another program created th
 decided when their copy began.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError
@@ -22,9 +22,10 @@ from twinlog.preflight.findings import Finding, error, fine, warning
 _KEY = "twinlog.offsets"
 
 
-def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
+def check_offsets(flow: FlowFacts, flows: Sequence[FlowFacts] = ()) -> Iterator[Finding]:
     """Lines for the flow, and one for each new topic that cannot have its source's offsets, although it must
-    or a key would allow it, or whose target topic already holds records."""
+    or a key would allow it, or whose target topic already holds records. `flows` are all of the file: what
+    one of them reads is never said to be deleted."""
     rule, about = OffsetsRule(flow.config.source.offsets), str(flow.flow)
     new = [
         NewTopic(name=topic.name, cleanup_policy=_cleanup_policy(topic), log_starts=topic.log_starts)
@@ -32,7 +33,7 @@ def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
         if isinstance(topic.target, KafkaError) or (topic.target_ends is not None and not _is_written(topic))
     ]
     if flow.config.source.exactly_once:
-        yield from _written_targets(flow, rule)
+        yield from _written_targets(flow, rule, flows)
     found = expected_offsets(new, rule, exactly_once=flow.config.source.exactly_once)
     candidates = {
         name: each for name, each in found.items() if each.reason != ExpectedReason.OFFSETS_CONFIGURED
@@ -69,16 +70,30 @@ def _is_written(topic: TopicFacts) -> bool:
     return any(topic.target_ends or ())
 
 
-def _written_targets(flow: FlowFacts, rule: OffsetsRule) -> Iterator[Finding]:
+def _written_targets(flow: FlowFacts, rule: OffsetsRule, flows: Sequence[FlowFacts]) -> Iterator[Finding]:
+    target = flow.flow.target
     for topic in flow.topics:
         if not _is_written(topic) or rule.wanted(topic.name) is OffsetsMode.TRANSLATED:
             continue
+        copy = topic.target_name
+        readers = [
+            str(each.flow)
+            for each in flows
+            if each.flow.source == target and each.selector.decide(copy).selected
+        ]
+        remedy = (
+            f"keep {copy} on {target}: {' and '.join(readers)} copies it; if offsets of its own are wanted,"
+            f" name {topic.name} in twinlog.offsets.translated.topics"
+            if readers
+            else f"for the source's offsets delete {copy} on {target} before the flow starts for the first"
+            " time, if nothing else needs its records"
+        )
         yield warning(
             str(flow.flow),
             _KEY,
-            f"{topic.name}: its target topic {topic.target_name} holds records already: unless these are the"
+            f"{topic.name}: its target topic {copy} on {target} holds records already: unless these are the"
             " source's at the same offsets, its copy has offsets of its own and is appended to them",
-            f"for the source's offsets delete {topic.target_name} before the flow starts for the first time",
+            remedy,
         )
 
 

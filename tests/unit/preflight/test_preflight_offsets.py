@@ -131,9 +131,25 @@ def test_a_target_topic_that_somebody_has_written_before_the_flow_began_is_named
     ]
     found = findings({"twinlog.offsets": "auto"}, *topics)
     assert levels(found) == [Level.WARNING, Level.OK]
-    assert "orders: its target topic A.orders holds records already" in found[0].message
+    assert "orders: its target topic A.orders on B holds records already" in found[0].message
     assert "1 new topic will have the source's offsets; filling 7 offsets" in found[1].message, "it is empty"
     assert findings({"twinlog.offsets": "translated"}, *topics) == []
+
+
+def test_a_target_topic_that_another_flow_copies_is_never_to_be_deleted(flow: Flows) -> None:
+    kept = {"replication.policy.class": "IdentityReplicationPolicy"}
+    written = replace(
+        new("orders"), target_name="orders", target=described("orders"), log_starts=(0,), target_ends=(3,)
+    )
+    there = flow({"A->B.topics": "other", **kept}, written)
+    alone = {"B->A.enabled": "true", "A->B.enabled": "false"}
+    other = flow({"B->A.topics": "other", **kept, **alone})
+    back = flow({"B->A.topics": "or.*", **kept, **alone})
+    (found, *_) = check_offsets(there, [there, other])
+    assert "delete orders on B before" in (found.remedy or ""), "the cluster is named"
+    (found, *_) = check_offsets(there, [there, back])
+    assert "delete" not in (found.remedy or "")
+    assert "keep orders on B: B->A copies it" in (found.remedy or "")
 
 
 def test_nothing_is_said_of_copies_that_exist_or_are_configured_translated(findings: Findings) -> None:
