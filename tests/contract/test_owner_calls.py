@@ -3,6 +3,7 @@ to the first one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -55,9 +56,8 @@ async def refusal_of(port: Port, security: ClientSecurity | None = None) -> Twin
     return error_from_rpc(failed.value, peer="the port")
 
 
-@pytest.mark.parametrize("tls", [True, False])
-async def test_a_call_that_a_standby_refuses_is_answered_by_the_owner(tmp_path: Path, tls: bool) -> None:
-    async with two(tmp_path, tls=tls) as (standby, owner), channel_to(standby) as channel:
+async def test_a_call_that_a_standby_refuses_is_answered_by_the_owner(tmp_path: Path) -> None:
+    async with two(tmp_path) as (standby, owner), channel_to(standby) as channel:
         await look(channel)
         assert await watched(channel) == 1
         calls = [("GetTopology", "file:viewer"), ("WatchDelays", "file:viewer")]
@@ -104,10 +104,12 @@ async def test_an_owner_that_nobody_has_signed_gets_neither_call_nor_token(tmp_p
         assert not owner.seen
 
 
-async def test_without_tls_a_token_follows_nobody_to_another_machine(tmp_path: Path) -> None:
-    async with opened(tmp_path, tls=False, tokens=True) as standby:
-        standby.refusals.append(served_by("owner.example:17404"))
-        assert (await refusal_of(standby)).reason == "OWNED_ELSEWHERE"
+@pytest.mark.parametrize("insecure", [False, True])
+async def test_without_tls_a_token_follows_nobody(tmp_path: Path, insecure: bool) -> None:
+    async with two(tmp_path, tls=False) as (standby, owner):
+        security = replace(standby.client(token="viewer-token"), insecure=insecure)
+        assert (await refusal_of(standby, security)).reason == "OWNED_ELSEWHERE"
+        assert not owner.seen
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import grpc
 
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import NotFoundError
-from twinlog.service.access.client import Credentials, SecureChannel
+from twinlog.service.access.client import Credentials, SecureChannel, token_needs_tls
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog.service.outgoing import outgoing_interceptors
 from twinlog.service.owner.calls import OwnerChannel
@@ -76,10 +76,18 @@ def open_with(endpoint: str, credentials: Credentials | None) -> grpc.aio.Channe
 
 def open_to_owner(endpoint: str, shown: Callable[[str], Credentials | None]) -> OwnerChannel:
     """A channel to HOST:PORT whose calls reach the owner when a process on standby refuses them. `shown`
-    returns the credentials for an address. Raises its errors for `endpoint`."""
-    return OwnerChannel(
-        open_with(endpoint, shown(endpoint)), endpoint, lambda address: open_with(address, shown(address))
-    )
+    returns the credentials for an address. Raises its errors for `endpoint`.
+
+    Without TLS a token goes to `endpoint` only: the owner's address comes from the lease's group on the
+    target, where others may be members."""
+
+    def open_owner(address: str) -> grpc.aio.Channel:
+        credentials = shown(address)
+        if credentials is not None and not credentials.uses_tls:
+            raise token_needs_tls(address)
+        return open_with(address, credentials)
+
+    return OwnerChannel(open_with(endpoint, shown(endpoint)), endpoint, open_owner)
 
 
 class Peers:

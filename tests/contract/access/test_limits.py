@@ -15,7 +15,7 @@ from contract.access.access_rig import TIMEOUT_SECONDS, opened
 from twinlog.config.security import AuthSettings, ClientSecurity
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.access.gate import Gate
-from twinlog.service.access.roles import ANONYMOUS
+from twinlog.service.access.roles import ANONYMOUS, Caller
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.health_calls import MAX_SILENT_CALLS, MAX_WATCHES
 from twinlog.service.limits import MAX_CALLS_PER_CALLER
@@ -41,6 +41,42 @@ async def test_a_caller_has_only_so_many_calls_open_and_others_are_served() -> N
         each.__exit__(None, None, None)
     with gate.entered("/x", ANONYMOUS, context):
         pass
+
+
+async def test_an_address_whose_calls_wait_for_the_provider_leaves_room_for_others() -> None:
+    class _From:
+        def __init__(self, address: str) -> None:
+            self._address = address
+
+        def peer(self) -> str:
+            return f"ipv4:{self._address}:4711"
+
+        def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+            return (("authorization", "Bearer a.b.c"),)
+
+    class _Silent:
+        async def verify(self, token: str) -> Caller:
+            answering.release()
+            await silence.wait()
+            return replace(ANONYMOUS, name="sub:ann", via="oidc")
+
+    silence, answering = asyncio.Event(), asyncio.Semaphore(0)
+    gate = Gate(AuthSettings(), oidc=_Silent())
+    method = "/twinlog.heartbeat.v1.HeartbeatService/GetTopology"
+    strange: Any = _From("10.0.0.1")
+    other: Any = _From("10.0.0.2")
+    async with asyncio.TaskGroup() as group:
+        for _ in range(MAX_CALLS_PER_CALLER):
+            group.create_task(gate.identify(method, strange), name="a call")
+        for _ in range(MAX_CALLS_PER_CALLER):
+            await answering.acquire()
+        with pytest.raises(TwinlogError, match=r"10\.0\.0\.1 has 500 calls open"):
+            await gate.identify(method, strange)
+        waiting = group.create_task(gate.identify(method, other), name="another's call")
+        await answering.acquire()
+        silence.set()
+        assert (await waiting).name == "sub:ann"
+    assert (await gate.identify(method, strange)).name == "sub:ann", "nothing is left of those that ended"
 
 
 @pytest.mark.parametrize("workers", [False, True])

@@ -40,12 +40,7 @@ class Credentials:
         self._token = ""
         if self._token_file:
             if not (security.tls or security.insecure or Address.parse(endpoint).is_loopback):
-                raise ConfigError(
-                    f"twinlog.client.token.file: a token is not sent to {endpoint} without TLS, where others"
-                    " could read it: set twinlog.client.tls.ca.file, or twinlog.insecure = true",
-                    reason="TOKEN_NEEDS_TLS",
-                    metadata={"key": "twinlog.client.token.file", "endpoint": endpoint},
-                )
+                raise token_needs_tls(endpoint)
             self._token = read_token(self._token_file)
 
     def channel_credentials(self) -> tuple[object, grpc.ChannelCredentials]:
@@ -72,6 +67,15 @@ def read_token(name: str) -> str:
     if not content or not content.isascii() or not content.isprintable() or " " in content:
         raise _unusable(name, "expected one line with the token")
     return content
+
+
+def token_needs_tls(endpoint: str) -> ConfigError:
+    return ConfigError(
+        f"twinlog.client.token.file: a token is not sent to {endpoint} without TLS, where others could read"
+        " it: set twinlog.client.tls.ca.file, or twinlog.insecure = true",
+        reason="TOKEN_NEEDS_TLS",
+        metadata={"key": "twinlog.client.token.file", "endpoint": endpoint},
+    )
 
 
 def _unusable(name: str, why: str) -> ConfigError:

@@ -95,7 +95,12 @@ class Gate:
             # As many calls as there are slots; until tasks name their slot, WorkerServicer bounds them.
             yield
             return
-        key = caller.name or peer_address(context.peer())
+        with self._counted(caller.name or peer_address(context.peer())):
+            _caller.set(caller)
+            yield
+
+    @contextmanager
+    def _counted(self, key: str) -> Iterator[None]:
         if self._open[key] >= MAX_CALLS_PER_CALLER:
             raise ExhaustedError(
                 f"{key} has {MAX_CALLS_PER_CALLER} calls open: end some first",
@@ -103,7 +108,6 @@ class Gate:
                 metadata={"caller": key},
             )
         self._open[key] += 1
-        _caller.set(caller)
         try:
             yield
         finally:
@@ -112,11 +116,15 @@ class Gate:
                 del self._open[key]
 
     async def identify(self, method: str, context: Context) -> Caller:
-        """Identify the caller. Raises UnauthenticatedError, PeerUnavailableError, and ForbiddenError
-        (WRONG_PORT)."""
+        """Identify the caller. Raises UnauthenticatedError, PeerUnavailableError, ForbiddenError
+        (WRONG_PORT), and ExhaustedError (TOO_MANY_CALLS) when too many calls of its address wait for an
+        OpenID provider."""
         if self._workers is not (needed_role(method) == access_pb2.ROLE_WORKER):
             raise ForbiddenError(f"{method} is not served on this port", reason="WRONG_PORT")
-        caller = await self._identify(context) if self.asks else ANONYMOUS
+        caller = ANONYMOUS
+        if self.asks:
+            with self._counted(peer_address(context.peer())):
+                caller = await self._identify(context)
         _caller.set(caller)
         return caller
 
