@@ -20,7 +20,7 @@ from contract.accessibility import NAMELESS, POOR_CONTRAST
 from contract.browser import Tab, new_tab
 from contract.ui_services import START_SECONDS, Services, UiRig, serving, ui
 from twinlog.cli.ui.feed import Feed
-from twinlog.cli.ui.server import MAX_STREAMS
+from twinlog.cli.ui.server import MAX_STREAMS, MAX_STREAMS_OF_ADDRESS
 from twinlog.testing.brokers import eventually
 from twinlog.testing.certificates import Authority
 
@@ -286,17 +286,31 @@ def test_the_images_of_the_docs_are_of_the_page_as_it_is() -> None:
 async def test_browsers_beyond_the_bound_are_refused_politely_and_share_one_watch() -> None:
     rig = UiRig()
     async with serving(rig) as services, ui(services) as url, AsyncExitStack() as stack:
-        connector = aiohttp.TCPConnector(limit=0)
-        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-        for _ in range(MAX_STREAMS):
+
+        async def session_at(address: str) -> aiohttp.ClientSession:
+            connector = aiohttp.TCPConnector(limit=0, local_addr=(address, 0))
+            return await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+
+        async def opens(session: aiohttp.ClientSession) -> None:
             answer = await stack.enter_async_context(session.get(f"{url}api/stream"))
             assert answer.status == 200
             assert (await answer.content.readline()).startswith(b"event: snapshot")
-        for _ in range(1000 - MAX_STREAMS):
+
+        async def is_refused(session: aiohttp.ClientSession) -> None:
             async with session.get(f"{url}api/stream") as refused:
                 assert refused.status == 503
                 assert refused.headers["Retry-After"] == "10"
                 assert (await refused.json())["reason"] == "TOO_MANY_WATCHERS"
+
+        greedy, other, third = [await session_at(f"127.0.0.{number}") for number in (1, 2, 3)]
+        for _ in range(MAX_STREAMS_OF_ADDRESS):
+            await opens(greedy)
+        for _ in range(500):
+            await is_refused(greedy)
+        for _ in range(MAX_STREAMS - MAX_STREAMS_OF_ADDRESS):
+            await opens(other)
+        for _ in range(500):
+            await is_refused(third)
         assert rig.watches == 1
 
 

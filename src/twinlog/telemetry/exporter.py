@@ -122,4 +122,12 @@ def open_telemetry(
             f" start; choose an address of its own with {key}",
         )
     _log.info("metrics_listening", address=f"{listen.host}:{telemetry.port}")
+    if not listen.is_loopback:
+        _log.warning(
+            "metrics_open",
+            key=key,
+            address=str(listen),
+            message="everybody who reaches this address reads the names of topics, groups and hosts: metrics"
+            " have no TLS and no authentication, so let only your scraper reach it, or listen on 127.0.0.1",
+        )
     return telemetry

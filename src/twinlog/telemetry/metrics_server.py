@@ -1,14 +1,16 @@
 """The HTTP server of metrics: `prometheus_client`'s, with bounds.
 
-Invariants: at most MAX_CONNECTIONS are served, one more is closed at once; a silent one is closed after
-SILENT_SECONDS; on loopback only this machine's own names are answered, so that no other site's page can read
-metrics through a browser here (DNS rebinding).
+Invariants: at most MAX_CONNECTIONS are served, one more is closed at once; one whose request is not whole
+after SILENT_SECONDS, or that does not take its answer in that time, is closed; on loopback only this
+machine's own names are answered, so that no other site's page can read metrics through a browser here (DNS
+rebinding).
 """
 
 import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -24,7 +26,9 @@ METRICS_PATH = "/metrics"
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def serve_metrics(listen: Address, port: int, registry: CollectorRegistry) -> WSGIServer:
+def serve_metrics(
+    listen: Address, port: int, registry: CollectorRegistry, *, silent_seconds: float = SILENT_SECONDS
+) -> WSGIServer:
     """Bind `port` at the host of `listen` and serve in threads until `shutdown`. Raises OSError."""
     host = listen.host.strip("[]")
     family, _, _, _, address = socket.getaddrinfo(
@@ -33,6 +37,7 @@ def serve_metrics(listen: Address, port: int, registry: CollectorRegistry) -> WS
 
     class Server(_BoundedServer):
         address_family = family
+        seconds = silent_seconds
 
     app: App = _of_one_path(make_wsgi_app(registry))
     if listen.is_loopback:
@@ -83,6 +88,8 @@ def _of_own_host(app: App) -> App:
 
 
 class _BoundedServer(ThreadingWSGIServer):
+    seconds = SILENT_SECONDS
+
     def __init__(self, *arguments: Any, **more: Any) -> None:
         self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
         super().__init__(*arguments, **more)
@@ -108,7 +115,29 @@ class _BoundedServer(ThreadingWSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = SILENT_SECONDS
+    server: _BoundedServer
+
+    def setup(self) -> None:
+        super().setup()
+        # The time of a socket is that of one read, but of a whole answer.
+        self.connection.settimeout(self.server.seconds)
+        self._late = threading.Timer(self.server.seconds, self._give_up)
+        self._late.daemon = True
+        self._late.start()
+
+    def _give_up(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def parse_request(self) -> bool:
+        try:
+            return super().parse_request()
+        finally:
+            self._late.cancel()
+
+    def finish(self) -> None:
+        self._late.cancel()
+        super().finish()
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 (the name of the base)
         """Log nothing: scrapes are frequent."""

@@ -6,20 +6,22 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from twinlog.config import Address
-from twinlog.telemetry.metrics_server import MAX_CONNECTIONS, serve_metrics
+from twinlog.telemetry.exporter import open_telemetry
+from twinlog.telemetry.metrics_server import MAX_CONNECTIONS, SILENT_SECONDS, serve_metrics
 from twinlog.testing.brokers import eventually
 
 PATIENCE_SECONDS = 120.0
 
 
 @contextmanager
-def metrics(host: str = "127.0.0.1") -> Iterator[int]:
+def metrics(host: str = "127.0.0.1", seconds: float = SILENT_SECONDS) -> Iterator[int]:
     registry = CollectorRegistry()
     Counter("seen", "so that there is one", registry=registry)
-    server = serve_metrics(Address(host=host, port=0), 0, registry)
+    server = serve_metrics(Address(host=host, port=0), 0, registry, silent_seconds=seconds)
     try:
         yield server.server_port
     finally:
@@ -54,6 +56,38 @@ def test_a_path_that_says_nothing_of_health_is_no_healthy_answer_to_a_probe(path
     with metrics() as port:
         assert answer(port, path=path) == 404
         assert answer(port, path="/metrics?name[]=up") == 200
+
+
+@pytest.mark.parametrize(("host", "told"), [("127.0.0.1", 0), ("0.0.0.0", 1)])
+def test_metrics_that_others_reach_are_told_at_the_start(host: str, told: int) -> None:
+    with structlog.testing.capture_logs() as lines:
+        listen = Address(host=host, port=0)
+        telemetry = open_telemetry(
+            service="heartbeat", version="1", instance_id="one", listen=listen, environment={}
+        )
+        with telemetry:
+            pass
+    assert [line["log_level"] for line in lines if line["event"] == "metrics_open"] == ["warning"] * told
+
+
+async def test_a_request_that_comes_byte_by_byte_is_given_up_as_a_whole() -> None:
+    with (
+        metrics(seconds=0.5) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=0.1) as slow,
+    ):
+        slow.sendall(b"GET /metrics?")
+
+        def is_closed() -> bool:
+            try:
+                slow.sendall(b"x")
+                return slow.recv(1) == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        await eventually(is_closed)
+        assert answer(port) == 200
 
 
 async def test_connections_that_say_nothing_are_bounded_and_leave_room_when_they_end() -> None:

@@ -1,11 +1,13 @@
 """The HTTP side: static files, one event stream for each browser, plans on request. GET only.
 
-Invariants: at most MAX_STREAMS browsers read the stream, the next one is told so; every write to a browser is
-bounded, one that does not read is dropped; a plan is asked for once by all who want it.
+Invariants: at most MAX_STREAMS browsers read the stream, half of them from one address, the next one is told
+so; every write to a browser is bounded, one that does not read is dropped; a plan is asked for once by all
+who want it.
 """
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib import resources
@@ -26,6 +28,7 @@ from twinlog.service.access.tokens import TokenFile
 from twinlog.service.runtime import wait_or_stop
 
 MAX_STREAMS = 64
+MAX_STREAMS_OF_ADDRESS = MAX_STREAMS // 2
 TURN_SECONDS = 1.0
 WRITE_SECONDS = 20.0
 QUIET_SECONDS = 10.0
@@ -49,8 +52,8 @@ class Page:
     tokens: TokenFile | None = None
     host_names: frozenset[str] = frozenset()
     """Names beside the address under which browsers reach the server."""
-    max_streams: int = MAX_STREAMS
-    streams: int = 0
+    streams: Counter[str] = field(default_factory=Counter)
+    """Open ones by the browser's address."""
     turned: asyncio.Event = field(default_factory=asyncio.Event)
     """Replaced at each turn: who waits for one waits for the next."""
 
@@ -132,12 +135,16 @@ async def _plan(request: web.Request, page: Page) -> web.StreamResponse:
 
 
 async def _stream(request: web.Request, page: Page) -> web.StreamResponse:
-    if page.streams >= page.max_streams:
-        told = f"{page.streams} pages are open, and this server has room for no more: close some"
+    address = request.remote or ""
+    if page.streams.total() >= MAX_STREAMS or page.streams[address] >= MAX_STREAMS_OF_ADDRESS:
+        told = (
+            f"{page.streams.total()} pages are open, {page.streams[address]} of them at {address}, and this"
+            " server has room for no more: close some"
+        )
         refused = _refusal(503, "TOO_MANY_WATCHERS", told)
         refused.headers["Retry-After"] = "10"
         return refused
-    page.streams += 1
+    page.streams[address] += 1
     try:
         response = web.StreamResponse(
             headers={**SECURITY_HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
@@ -146,7 +153,8 @@ async def _stream(request: web.Request, page: Page) -> web.StreamResponse:
         await _tell(response, page)
         return response
     finally:
-        page.streams -= 1
+        page.streams[address] -= 1
+        page.streams += Counter()  # drop those without any
 
 
 async def _tell(response: web.StreamResponse, page: Page) -> None:
