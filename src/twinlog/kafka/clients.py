@@ -49,6 +49,7 @@ _SECURITY_KEYS = (
     "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
     "ssl.enabled.protocols",
+    "ssl.protocol",
     "ssl.cipher.suites",
 )
 

@@ -106,7 +106,7 @@ def test_aliases_without_a_comma_between_them_are_named_with_the_way_to_write_th
         ("A.consumer.max.poll.records = 10000", "whole batches are read"),
         ("B.producer.acks = 1", "always all"),
         ("A->B.consumer.override.fetch.max.bytes = 1", "use source.consumer."),
-        ("ssl.provider = X", "no such setting"),
+        ("ssl.keymanager.algorithm = X", "no such setting"),
     ],
 )
 def test_what_has_no_effect_is_said_once_and_never_an_error(line: str, reason: str) -> None:

@@ -220,6 +220,9 @@ OF_FLOWS = {
 """Keys of flows and services by the file and the test that sets them."""
 
 OF_CLIENTS = {
+    "unit/config/test_key_effects.py": {
+        "test_ssl_protocol_is_the_newest_that_is_spoken": "ssl.protocol",
+    },
     "integration/kafka/test_broker_requests.py": {
         "test_brokers_are_asked_as_the_file_says": """
             client.id client.rack fetch.max.bytes max.partition.fetch.bytes fetch.min.bytes

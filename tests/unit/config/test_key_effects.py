@@ -40,6 +40,24 @@ def test_ssl_enabled_protocols_bounds_what_is_spoken() -> None:
     assert both.maximum_version is not ssl.TLSVersion.TLSv1_2
 
 
+def test_ssl_protocol_is_the_newest_that_is_spoken() -> None:
+    for newest in ("TLSv1.2", "tlsv1.2"):
+        assert _context(**{"ssl.protocol": newest}).maximum_version is ssl.TLSVersion.TLSv1_2
+        assert tls_limits("TLSv1.2,TLSv1.3", "", newest).most == "TLSv1.2"
+    for any_of_them in ("TLS", "TLSv1.3"):
+        assert _context(**{"ssl.protocol": any_of_them}).maximum_version is not ssl.TLSVersion.TLSv1_2
+    for older in ("TLSv1.1", "SSLv3", "DTLS"):
+        with pytest.raises(TlsLimitError, match=older):
+            tls_limits("", "", older)
+
+
+def test_a_provider_of_java_is_refused_unless_there_is_none() -> None:
+    for place in ("", "A.", "B.producer.", "A->B.source.consumer."):
+        (problem,) = problems(f"{TWO_CLUSTERS}\n{place}ssl.provider = BCFIPS")
+        assert "providers of Java cannot be run" in problem
+    load_text(f"{TWO_CLUSTERS}\nA.ssl.provider =")
+
+
 def test_ssl_cipher_suites_bounds_what_is_offered_by_both_clients() -> None:
     properties = {**TLS, "ssl.cipher.suites": f"{GCM}, {ALL_OF_1_3}"}
     assert _suites_of_1_2(_context(**properties)) == {"ECDHE-RSA-AES256-GCM-SHA384"}

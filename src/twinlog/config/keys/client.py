@@ -105,7 +105,8 @@ _EFFECTIVE_SECURITY_KEYS = frozenset((
     "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password",
     "ssl.truststore.certificates", "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password",
     "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.key.password",
-    "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols", "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols", "ssl.protocol",
+    "ssl.cipher.suites",
 ))  # fmt: skip
 
 _EFFECTIVE = _EFFECTIVE_SECURITY_KEYS | {
@@ -132,6 +133,7 @@ _RECONNECT = "connections that carry data are opened again after retry.backoff.m
 
 REFUSED_KEYS: dict[str, str] = {
     "ssl.engine.factory.class": "engines of Java cannot be run; give ssl.keystore.* and ssl.truststore.*",
+    "ssl.provider": "providers of Java cannot be run; OpenSSL's are set up in the system",
     "security.providers": "providers of Java cannot be run; OpenSSL's are set up in the system",
     "sasl.login.class": "classes of Java cannot be run; see docs/security.md for the ways to log in",
     "interceptor.classes": "interceptors are not run here: what they check or record would be missing",

@@ -89,7 +89,9 @@ def client_certificate_end(properties: Mapping[str, str], alias: str = "") -> da
 def _tls_limits(properties: Mapping[str, str], alias: str) -> TlsLimits:
     try:
         return tls_limits(
-            properties.get("ssl.enabled.protocols", ""), properties.get("ssl.cipher.suites", "")
+            properties.get("ssl.enabled.protocols", ""),
+            properties.get("ssl.cipher.suites", ""),
+            properties.get("ssl.protocol", ""),
         )
     except TlsLimitError as error:
         raise refused(alias, error.key, str(error)) from None

@@ -1,4 +1,4 @@
-"""Converts `ssl.enabled.protocols` and `ssl.cipher.suites` (Java's names) for OpenSSL. Pure.
+"""Converts `ssl.enabled.protocols`, `ssl.protocol` and `ssl.cipher.suites` (Java's names) for OpenSSL. Pure.
 
 A value that one of the client libraries cannot follow is refused: a hardening setting is never weakened
 silently.
@@ -37,10 +37,12 @@ class TlsLimits:
     """OpenSSL's cipher list for TLS 1.2; empty = the library's own."""
 
 
-def tls_limits(protocols: str, suites: str) -> TlsLimits:
-    """Read both settings; empty means not set. Raises TlsLimitError."""
+def tls_limits(protocols: str, suites: str, protocol: str = "") -> TlsLimits:
+    """Read the settings; empty means not set. Raises TlsLimitError."""
     wanted = _names(protocols)
     most = _most(wanted) if wanted else TLS_1_3
+    if _is_1_2(protocol):
+        most = TLS_1_2
     named = _names(suites)
     if not named:
         return TlsLimits(most=most)
@@ -57,6 +59,14 @@ def tls_limits(protocols: str, suites: str) -> TlsLimits:
             "ssl.cipher.suites", "it names no suite of TLS 1.2, which cannot be switched off; add one"
         )
     return TlsLimits(most=most if of_1_3 else TLS_1_2, ciphers=":".join(of_1_2))
+
+
+def _is_1_2(protocol: str) -> bool:
+    """Whether `ssl.protocol` leaves TLS 1.3 out: Java's clients use nothing newer than what it names."""
+    name = protocol.strip().upper()
+    if name not in ("", "TLS", "TLSV1.2", "TLSV1.3"):
+        raise TlsLimitError("ssl.protocol", f"{protocol} is not supported; use TLS, {TLS_1_2} or {TLS_1_3}")
+    return name == "TLSV1.2"
 
 
 def _most(wanted: Sequence[str]) -> str:
