@@ -288,8 +288,19 @@ VERIFY: Final = ReasonGroup(
     (
         OwnReason(
             "SOURCE_RETENTION",
-            "the source deleted records that the copy still has, or lost them as `twinlog gaps` says",
+            "the source deleted records that the copy still has, or its log was truncated (`twinlog gaps`)",
             NOTHING,
+        ),
+        OwnReason(
+            "EARLIER_TOPIC",
+            "the source topic was deleted and created again, and the copy still has records of the earlier"
+            " one",
+            NOTHING,
+        ),
+        OwnReason(
+            "LOST",
+            "`twinlog gaps` lists these records as lost: they are on neither cluster",
+            "find the cause, then `twinlog gaps ack`",
         ),
         OwnReason("TARGET_RETENTION", "the target deleted records that the source still has", NOTHING),
         OwnReason(

@@ -29,7 +29,11 @@ class Reason(StrEnum):
     place."""
 
     SOURCE_RETENTION = "SOURCE_RETENTION"
-    """The source deleted the records, or lost them by the ledger of gaps; the copy still has them."""
+    """The source deleted the records, or its log was truncated; the copy still has them."""
+    EARLIER_TOPIC = "EARLIER_TOPIC"
+    """The source topic was deleted and created again: the copy still has records of the earlier one."""
+    LOST = "LOST"
+    """By the ledger of gaps, these records are on neither cluster."""
     TARGET_RETENTION = "TARGET_RETENTION"
     """The target deleted the records of the copy; the source still has them."""
     KNOWN_GAP = "KNOWN_GAP"
@@ -50,6 +54,8 @@ class Reason(StrEnum):
         """Whether it leaves out nothing that both clusters could still hold."""
         return self in (
             Reason.SOURCE_RETENTION,
+            Reason.EARLIER_TOPIC,
+            Reason.LOST,
             Reason.TARGET_RETENTION,
             Reason.BEFORE_FIRST_COPY,
         )
@@ -159,6 +165,8 @@ class Bounds:
     """Next source offset to copy, as stored before `target_goal` was taken; None: nothing is stored."""
     source_lost: tuple[Range, ...] = ()
     """Ranges that the source no longer has, such as everything before its log's start."""
+    only_on_target: Reason = Reason.SOURCE_RETENTION
+    """Why the copy may have records that are in `source_lost`."""
     target_lost: tuple[Range, ...] = ()
     gaps: tuple[KnownGap, ...] = ()
     source_compacted: bool = False

@@ -5,6 +5,8 @@ from html import escape
 from string import Template
 from typing import Any
 
+from twinlog.verify.model import Reason
+
 _MOST_ROWS = 1_000
 _WIDTH = 1_000
 _BAR = 14
@@ -28,7 +30,7 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}svg{display:block;w
 <span><i style="background:#4ac26b"></i>equal</span>
 <span><i style="background:#cf222e"></i>differs</span>
 <span><i style="background:#d4a72c"></i>not compared</span>
-<span><i style="background:#afb8c1"></i>deleted by retention</span>
+<span><i style="background:#afb8c1"></i>deleted on one side</span>
 </p>
 <h2>Partitions</h2>$partitions
 <h2>Differences</h2>$differences
@@ -91,7 +93,7 @@ def _picture(
     not_compared: Sequence[Mapping[str, Any]],
 ) -> str:
     """The offsets of the source from left to right."""
-    on_source = [each for each in not_compared if each["side"] == "source"]
+    on_source = [each for each in not_compared if each["side"] == "source" and each["reason"] != Reason.LOST]
     begin = min([partition["source_from"], *(each["from_offset"] for each in on_source)])
     end = max([partition["source_to"], *(each["to_offset"] for each in on_source)])
     scale = _WIDTH / max(1, end - begin)

@@ -16,7 +16,7 @@ from twinlog.errors import ConfigError
 from twinlog.verify.model import Reason
 
 _MOST_OFFSET = 2**63 - 1
-_ONLY_IN_COPY = frozenset((Reason.SOURCE_RETENTION,))
+_ONLY_IN_COPY = frozenset((Reason.SOURCE_RETENTION, Reason.EARLIER_TOPIC))
 _HEALED_BY_COPYING = frozenset(("MISSING", "CHANGED"))
 
 

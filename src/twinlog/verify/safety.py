@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twinlog.model import TopicPartition
-from twinlog.verify.model import Kind, NotCompared, PartitionProof, Side
+from twinlog.verify.model import Kind, NotCompared, PartitionProof, Reason, Side
 
 _DISPLACED = "the copy has a later record of the key: its cleaner removes the copy of this one"
 
@@ -58,12 +58,13 @@ def _blockers(proof: PartitionProof, begin: int) -> Iterator[tuple[int, str, str
             yield each.source_offset, str(each.kind), ", ".join(each.changed)
     if proof.displaced_from is not None and proof.displaced_from < proof.source_to:
         yield proof.displaced_from, str(Kind.FOREIGN), _DISPLACED
+    for left_out in _left_out(proof):
+        yield left_out.from_offset, str(left_out.reason), left_out.detail
     for left_out in proof.not_compared:
-        if left_out.side is Side.SOURCE:
-            yield left_out.from_offset, str(left_out.reason), left_out.detail
-        elif not left_out.is_harmless:
+        if left_out.side is Side.TARGET and not left_out.is_harmless:
             yield begin, str(left_out.reason), left_out.detail
 
 
 def _left_out(proof: PartitionProof) -> list[NotCompared]:
-    return [each for each in proof.not_compared if each.side is Side.SOURCE]
+    """What the source has and was not compared."""
+    return [each for each in proof.not_compared if each.side is Side.SOURCE and each.reason != Reason.LOST]

@@ -172,6 +172,13 @@ def test_a_gap_that_somebody_acknowledged_does_not_make_a_proof_incomplete() -> 
     assert prove(source, target, gaps=(gap,)).is_complete
 
 
+def test_records_of_an_earlier_topic_of_the_name_have_a_reason_of_their_own() -> None:
+    source, target = MemoryLog.of(numbers(range(100, 130))), MemoryLog.of(numbers(range(60), range(100, 130)))
+    proof = prove(source, target, source_lost=(Range(0, 0),), only_on_target=Reason.EARLIER_TOPIC)
+    assert (proof.differences, proof.is_complete) == ([], True)
+    assert left_out(proof) == [("target", Reason.EARLIER_TOPIC, 0, 60)]
+
+
 def test_what_a_truncation_took_of_the_source_is_not_foreign() -> None:
     """The source lost 40 to 59 after they were copied, and continues with other records at those offsets."""
     source = MemoryLog.of(numbers(range(40), range(100, 130)))

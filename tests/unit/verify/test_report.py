@@ -179,3 +179,12 @@ async def test_a_cluster_that_does_not_answer_is_asked_for_one_record_and_no_mor
     assert (sides.source_reader.asked, sides.target_reader.asked) == (1, 1)
     assert await named_writers(sides, found) == {}
     assert sides.target_reader.asked == 2
+
+
+def test_losses_of_the_ledger_change_no_verdict_and_are_no_part_of_the_logs() -> None:
+    lost = NotCompared(
+        side=Side.SOURCE, from_offset=5_000, to_offset=9_000, reason=Reason.LOST, is_harmless=True
+    )
+    told = document(report(proof(not_compared=[lost])))
+    assert (told["verdict"], told["not_compared"][0]["reason"]) == ("EQUAL", "LOST")
+    assert page(told).count("<rect") == page(document(report(proof()))).count("<rect")

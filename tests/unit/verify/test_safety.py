@@ -56,6 +56,11 @@ def test_a_copy_that_nobody_sees_to_its_end_makes_nothing_safe() -> None:
     assert (found.until, found.is_whole) == (10, False)
 
 
+def test_what_neither_cluster_has_stands_in_nobodys_way() -> None:
+    found = safe_range(proof(left_out(0, 7, Reason.LOST), left_out(200, 300, Reason.LOST)))
+    assert (found.begin, found.until, found.end, found.is_whole) == (10, 100, 100, True)
+
+
 def test_a_foreign_record_behind_the_end_takes_nothing_from_the_source_unless_it_displaces_a_record() -> None:
     behind = proof(Difference(kind=Kind.FOREIGN, source_offset=None, target_offset=95))
     assert safe_range(behind).is_whole

@@ -72,6 +72,13 @@ class Verification:
             max_bytes_per_second=self.request.max_bytes_per_second,
         )
         proofs = await self._prove_all(gathered, sides, bounds, stack)
+        lost = {
+            each.source: gathered.recorded.lost(each.source, each.source_log_start)
+            for each in bounds
+            if each.source_log_start is not None and not each.head_is_free
+        }
+        for proof in proofs:
+            proof.not_compared = [*lost.get(proof.source, ()), *proof.not_compared]
         changed = await gathered.topics.changed()
         for proof in proofs:
             if proof.source.topic in changed:

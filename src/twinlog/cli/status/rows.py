@@ -122,6 +122,9 @@ class FlowRow:
     proven_age_seconds: float | None = None
     gaps_known: bool = True
     """False: the ledger of what is lost could not be read."""
+    lost_acknowledged: int = 0
+    """Source offsets of acknowledged gaps."""
+    lost_acknowledged_by: list[str] = field(default_factory=list)
     moves_known: bool = True
     """False: the record of failovers could not be read."""
     foreign_records: int | None = None

@@ -86,9 +86,12 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         if unknown.reason != NOT_COPIED_HERE or not row.notes:
             row.add_note("source", unknown.reason, f"gaps are not known: {unknown.message}")
     for gap in gaps.gaps:
+        row = status.flow(gap.flow)
         if gap.acknowledged_by:
+            row.lost_acknowledged += gap.lost_offsets
+            row.lost_acknowledged_by = sorted({*row.lost_acknowledged_by, gap.acknowledged_by})
             continue
-        by_flow.setdefault(status.flow(gap.flow).flow, []).append(gap)
+        by_flow.setdefault(row.flow, []).append(gap)
     for name, found in by_flow.items():
         status.flows[name].in_force.append(_gaps_in_force(name, found))
 

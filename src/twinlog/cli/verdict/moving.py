@@ -48,13 +48,15 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain) -> list[Check]:
         _problems("Everything moves", own, good=f"{running} without a problem"),
         _lag(row, drain),
         _groups(row),
-        _in_force(row, "No data is lost", GAPS, good="no open gap", known=told_by_source and row.gaps_known),
+        _in_force(
+            row, "Losses are dealt with", GAPS, good=_lost(row), known=told_by_source and row.gaps_known
+        ),
         _in_force(
             row,
-            "Copies match the source",
+            "No difference of a copy is known",
             DIFFERS,
             FOREIGN,
-            good="no difference is known",
+            good=_compared(row),
             known=told_by_source,
         ),
         _in_force(
@@ -187,6 +189,21 @@ def _in_force(row: FlowRow, title: str, *kinds: str, good: str, known: bool) -> 
         return Check(title=title, verdict=GO, message=good)
     told = "; ".join(each.message for each in found)
     return Check(title=title, verdict=NO_GO, message=told, command=found[0].command)
+
+
+def _lost(row: FlowRow) -> str:
+    if not row.lost_acknowledged:
+        return "none is recorded"
+    by = ", ".join(row.lost_acknowledged_by)
+    return f"{row.lost_acknowledged:,} source offsets are lost, acknowledged by {by}"
+
+
+def _compared(row: FlowRow) -> str:
+    """A proof needs continuous verification."""
+    equal, total = row.proofs.get("EQUAL", 0), sum(row.partitions.values())
+    if not equal:
+        return f"not compared: twinlog verify {shlex.quote(row.flow)} does"
+    return f"{equal:,} of {partitions(total)} compared, all equal"
 
 
 def _heartbeats(row: FlowRow) -> Check:

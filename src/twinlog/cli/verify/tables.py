@@ -1,6 +1,7 @@
 """The report of a verification as tables."""
 
 import json
+import shlex
 from typing import Any
 
 import typer
@@ -10,6 +11,7 @@ from twinlog.printable import printable
 
 _COLOURS = {"EQUAL": typer.colors.GREEN, "DIFFERENT": typer.colors.RED, "INCOMPLETE": typer.colors.YELLOW}
 _MOST_ROWS = 200
+_LOST = "LOST"
 
 
 def print_report(told: dict[str, Any]) -> None:
@@ -132,5 +134,10 @@ def _summary(told: dict[str, Any]) -> str:
     rate = told["bytes"] / 1e6 / seconds
     count = len(told["partitions"])
     partitions = "1 partition" if count == 1 else f"{count} partitions"
+    lost = sum(
+        each["to_offset"] - each["from_offset"] for each in told["not_compared"] if each["reason"] == _LOST
+    )
     text = f"{told['verdict']}: {told['records']} records equal in {partitions}"
+    if lost:
+        text += f"; up to {lost} source offsets are {_LOST}: twinlog gaps {shlex.quote(told['flow'])} --all"
     return f"{text}{'; ' + kinds if kinds else ''} ({seconds:.1f} s, {rate:.0f} MB/s)"

@@ -39,7 +39,7 @@ def take_lost(findings: Findings) -> None:
             _take_last(findings, hunk, STRONG if findings.proof.timestamps_compared else 1)
         if source_gone and hunk.target:
             gone, hunk.target = _parted(findings, hunk.target, findings.comparison.source.lost)
-            findings.not_compared(Side.TARGET, gone, Reason.SOURCE_RETENTION)
+            findings.not_compared(Side.TARGET, gone, bounds.only_on_target)
         if target_gone and hunk.source:
             gone, hunk.source = _parted(findings, hunk.source, findings.comparison.target.lost)
             findings.not_compared(Side.SOURCE, gone, Reason.TARGET_RETENTION)

@@ -60,9 +60,28 @@ def test_what_a_service_that_is_away_would_tell_is_never_called_good() -> None:
     row = ready_flow()
     row.records, row.lag_records, row.group_count = None, None, None
     told = {check.title: check for check in readiness(row, NOTHING, Drain(state="UNKNOWN"))}
-    for title in ("No data is lost", "Copies match the source", "No earlier move is unfinished"):
+    for title in (
+        "Losses are dealt with",
+        "No difference of a copy is known",
+        "No earlier move is unfinished",
+    ):
         assert told[title].verdict == NO_GO
         assert told[title].message.startswith("not known: ")
+
+
+def test_what_was_acknowledged_or_never_compared_is_not_told_as_if_nothing_were_wrong() -> None:
+    row = ready_flow()
+    checks = {check.title: check.message for check in readiness(row, NOTHING, Drain(state="DRAINED"))}
+    assert checks["Losses are dealt with"] == "none is recorded"
+    row.lost_acknowledged, row.lost_acknowledged_by, row.proofs = 2_475, ["ana", "ben"], {}
+    told = readiness(row, NOTHING, Drain(state="DRAINED"))
+    checks = {check.title: check.message for check in told}
+    assert overall(told) == GO
+    assert checks["Losses are dealt with"] == "2,475 source offsets are lost, acknowledged by ana, ben"
+    assert checks["No difference of a copy is known"] == "not compared: twinlog verify 'A->B' does"
+    row.proofs = {"EQUAL": 2}
+    checks = {check.title: check.message for check in readiness(row, NOTHING, Drain(state="DRAINED"))}
+    assert checks["No difference of a copy is known"].startswith("2 of ")
 
 
 def test_problems_of_another_flow_do_not_hold_this_one_up() -> None:

@@ -10,14 +10,16 @@ import pytest
 from twinlog.config import FlowConfig, load
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
+from twinlog.kafka.ports import TopicDescription
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection_configured import topic_selector
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.verify.comparing.sides import EndsNow
-from twinlog.verify.model import Bounds
+from twinlog.verify.model import Bounds, Reason, Side
 from twinlog_source.log.facts import TopicFact
+from twinlog_source.log.gaps import SKIPPED_BY_OPERATOR, Gap
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.verify.gathering.flow import GatheredFlow
 from twinlog_source.verify.request import VerifyRequest
@@ -130,3 +132,66 @@ async def test_the_present_end_of_the_copy_is_taken_before_that_of_the_source(
     asked.clear()
     assert await gathered.ends_now(TopicPartition("orders", 0)) == EndsNow(source=0, target=0)
     assert asked == ["B", "A"]
+
+
+def gap(begin: int, end: int, reason: str, at_ms: int, **changes: Any) -> Gap:
+    return Gap(
+        partition=TopicPartition("orders", 0),
+        from_offset=begin,
+        to_offset=end,
+        reason=reason,
+        found_at_ms=at_ms,
+        **changes,
+    )
+
+
+async def test_losses_of_the_ledger_are_told_where_neither_cluster_has_the_records(
+    clusters: tuple[FakeCluster, FakeCluster], flow: FlowConfig
+) -> None:
+    gathered, _ = await gather(*clusters, flow)
+    for each in (
+        gap(5, 9, "RETENTION", 1),
+        gap(40, 60, "TOPIC_RECREATED", 2),
+        gap(10, 30, "RETENTION", 3, lost_of_joined=12, acknowledged_by="ana"),
+        gap(90, 120, "TARGET_TRUNCATED", 4),
+        gap(30, 50, SKIPPED_BY_OPERATOR, 5),
+        gap(50, 60, "TRUNCATION", 6),
+        gap(100, 110, "TARGET_TRUNCATED", 7),
+    ):
+        gathered.positions.gaps[each.identity] = each
+    told = gathered.recorded.lost(TopicPartition("orders", 0), 100)
+    assert all(
+        (each.side, each.reason, each.is_harmless) == (Side.SOURCE, Reason.LOST, True) for each in told
+    )
+    assert [(each.from_offset, each.to_offset, each.detail) for each in told] == [
+        (5, 9, "RETENTION, offsets of an earlier topic: see twinlog gaps"),
+        (40, 60, "TOPIC_RECREATED, offsets of an earlier topic: see twinlog gaps"),
+        (10, 30, "RETENTION, 12 of these offsets, acknowledged by ana: see twinlog gaps"),
+        (90, 100, "TARGET_TRUNCATED: see twinlog gaps"),
+    ]
+    assert gathered.recorded.lost(TopicPartition("bills", 0), 100) == []
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "known_partitions", "reason"),
+    [
+        ("", 1, Reason.SOURCE_RETENTION),
+        ("", 0, Reason.EARLIER_TOPIC),
+        ("the one before", 1, Reason.EARLIER_TOPIC),
+    ],
+)
+async def test_what_only_the_copy_has_is_of_an_earlier_topic_if_there_was_one(
+    clusters: tuple[FakeCluster, FakeCluster],
+    flow: FlowConfig,
+    topic_id: str,
+    known_partitions: int,
+    reason: Reason,
+) -> None:
+    found = (await clusters[0].describe_topics(["orders"]))["orders"]
+    assert isinstance(found, TopicDescription)
+    fact = TopicFact(topic="orders", topic_id=topic_id or found.topic_id, known_partitions=known_partitions)
+    _, bounds = await gather(*clusters, flow, fact)
+    assert {each.source.topic: each.only_on_target for each in bounds} == {
+        "bills": Reason.SOURCE_RETENTION,
+        "orders": reason,
+    }

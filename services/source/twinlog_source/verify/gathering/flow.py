@@ -108,6 +108,7 @@ class GatheredFlow:
                 self.topics.refuse(partition, copy, refusal.reason, str(refusal))
                 continue
             goal, limit, start, target_end, target_start = (int(answer) for answer in answers)  # type: ignore[arg-type]
+            is_another = self.recorded.was_recreated(partition)
             kept_from, kept_until = self.recorded.offsets_kept(partition)
             bounds = Bounds(
                 source=partition,
@@ -119,7 +120,8 @@ class GatheredFlow:
                 target_goal=target_end,
                 target_limit=target_end,
                 position=self.recorded.position_of(partition, positions) if copy not in behind else None,
-                source_lost=(Range(0, start),) if start or self.recorded.was_recreated(partition) else (),
+                source_lost=(Range(0, start),) if start or is_another else (),
+                only_on_target=Reason.EARLIER_TOPIC if is_another else Reason.SOURCE_RETENTION,
                 target_lost=(Range(0, target_start),) if target_start else (),
                 gaps=self.recorded.known_gaps(partition),
                 offsets_kept_from=kept_from,

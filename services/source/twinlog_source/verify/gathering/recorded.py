@@ -1,13 +1,13 @@
 """What the positions topic and the configuration tell about a copy: its beginning, its position, its gaps."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from twinlog.config import FlowConfig
 from twinlog.config.flow.settings import AutoOffsetReset, OffsetsMode
 from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
-from twinlog.verify.model import KnownGap
+from twinlog.verify.model import KnownGap, NotCompared, Reason, Side
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.verify.gathering.topics import TopicPair
@@ -53,10 +53,32 @@ class RecordedCopies:
         return (0, fact.since) if fact.since > 0 and not self.was_recreated(partition) else (None, None)
 
     def known_gaps(self, partition: TopicPartition) -> tuple[KnownGap, ...]:
+        return tuple(_known_gap(gap) for gap, is_of_present in self._gaps(partition) if is_of_present)
+
+    def lost(self, partition: TopicPartition, source_start: int) -> list[NotCompared]:
+        """What the source's log, which begins at `source_start`, and the copy both lack."""
+        found = []
+        for gap, is_of_present in self._gaps(partition):
+            end = min(gap.to_offset, source_start) if is_of_present else gap.to_offset
+            if gap.is_loss and gap.from_offset < end:
+                found.append(
+                    NotCompared(
+                        side=Side.SOURCE,
+                        from_offset=gap.from_offset,
+                        to_offset=end,
+                        reason=Reason.LOST,
+                        detail=_told(gap, is_of_present=is_of_present),
+                        is_harmless=True,
+                    )
+                )
+        return found
+
+    def _gaps(self, partition: TopicPartition) -> Iterator[tuple[Gap, bool]]:
+        """Each with whether its offsets are those of the present topic: a deleted one's mean nothing now."""
         found = [gap for gap in self.positions.gaps.values() if gap.partition == partition]
-        # The offsets of a deleted topic mean nothing now.
         forgotten = max((gap.found_at_ms for gap in found if gap.reason == _RECREATED), default=-1)
-        return tuple(_known_gap(gap) for gap in found if gap.found_at_ms > forgotten)
+        for gap in sorted(found, key=lambda gap: (gap.found_at_ms, gap.from_offset)):
+            yield gap, gap.found_at_ms > forgotten
 
     def begins_anywhere(self, partition: TopicPartition) -> bool:
         """Whether the copy may begin after the start of the log. Topics and partitions that are newer than
@@ -67,6 +89,17 @@ class RecordedCopies:
         settings = self.flow.source
         named = settings.start_group or settings.start_time_ms is not None
         return bool(named) or settings.auto_offset_reset is not AutoOffsetReset.EARLIEST
+
+
+def _told(gap: Gap, *, is_of_present: bool) -> str:
+    told = [gap.reason]
+    if gap.lost_of_joined is not None:
+        told.append(f"{gap.lost_of_joined} of these offsets")
+    if not is_of_present:
+        told.append("offsets of an earlier topic")
+    if gap.acknowledged_by:
+        told.append(f"acknowledged by {gap.acknowledged_by}")
+    return f"{', '.join(told)}: see twinlog gaps"
 
 
 def _known_gap(gap: Gap) -> KnownGap:

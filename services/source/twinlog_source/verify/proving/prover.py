@@ -120,7 +120,7 @@ class Prover:
             if (found := await self._find(source, Side.TARGET, by_reading=by_reading)) is not None:
                 if bounds.target_start < found:
                     if not bounds.head_is_free:
-                        self._leave_out(Side.TARGET, bounds.target_start, found, Reason.SOURCE_RETENTION)
+                        self._leave_out(Side.TARGET, bounds.target_start, found, bounds.only_on_target)
                     self.bounds = replace(bounds, target_start=found)
                 return
 
@@ -147,7 +147,7 @@ class Prover:
             reason = Reason.TARGET_RETENTION if bounds.target_lost else Reason.BEFORE_FIRST_COPY
             self._leave_out(Side.SOURCE, bounds.source_start, begin, reason)
         if bounds.target_start < begin and not bounds.head_is_free:
-            self._leave_out(Side.TARGET, bounds.target_start, begin, Reason.SOURCE_RETENTION)
+            self._leave_out(Side.TARGET, bounds.target_start, begin, bounds.only_on_target)
         self.bounds = both
         return True
 
