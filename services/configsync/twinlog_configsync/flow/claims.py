@@ -1,7 +1,7 @@
 """Tells other flows into one target which ACLs and quotas a flow wants there."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from twinlog.model import Flow
 from twinlog_configsync.access.acl_plan import wanted_acls
@@ -15,33 +15,42 @@ from twinlog_configsync.model.wanted import acl_ids, quota_ids
 from twinlog_configsync.planning.desired import DesiredBindings
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a flow wants on its target, as ids; None = not known now."""
+
+    acls: frozenset[str] | None = None
+    quotas: frozenset[str] | None = None
+
+
+def wanted_now(acls: Sequence[Translation], world: World) -> Wanted:
+    """What this observation tells. Takes long with many thousands of ACLs."""
+    acls_read = isinstance(world.acls, AclObservation)
+    if isinstance(world.acls, Problem) and world.acls.reason == Reason.NO_AUTHORIZER:
+        acls, acls_read = (), True  # Such a cluster has no ACLs to sync.
+    return Wanted(
+        acls=acl_ids(wanted_acls(acls)) if acls_read else None,
+        quotas=quota_ids(wanted_quotas(world.quotas)) if isinstance(world.quotas, QuotaObservation) else None,
+    )
+
+
 def claimed(
-    claims: DesiredBindings,
-    flow: Flow,
-    memory: Memory,
-    acls: Sequence[Translation],
-    world: World,
-    *,
-    scopes: Collection[Scope],
+    claims: DesiredBindings, flow: Flow, memory: Memory, wanted: Wanted, *, scopes: Collection[Scope]
 ) -> Memory:
     """Tell the flows of this process what this flow wants, and return the memory that tells other processes:
     by the registry, in which the pass stores it. `scopes` are what the flow syncs."""
-    wanted, quotas = memory.wanted_acls, memory.wanted_quotas
-    if isinstance(world.acls, AclObservation):
-        wanted = acl_ids(wanted_acls(acls))
-        claims.claim_acls(flow, wanted)
-    elif isinstance(world.acls, Problem) and world.acls.reason == Reason.NO_AUTHORIZER:
-        wanted = frozenset()  # Such a cluster has no ACLs to sync.
-        claims.claim_acls(flow, wanted)
-    if isinstance(world.quotas, QuotaObservation):
-        quotas = quota_ids(wanted_quotas(world.quotas))
-        claims.claim_quotas(flow, quotas)
+    if wanted.acls is not None:
+        claims.claim_acls(flow, wanted.acls)
+    if wanted.quotas is not None:
+        claims.claim_quotas(flow, wanted.quotas)
     # Stored only while somebody may need it.
     stores_acls = claims.shares_acls(flow) and Scope.ACLS in scopes
     stores_quotas = claims.shares_quotas(flow) and Scope.QUOTAS in scopes
+    acls = memory.wanted_acls if wanted.acls is None else wanted.acls
+    quotas = memory.wanted_quotas if wanted.quotas is None else wanted.quotas
     return replace(
         memory,
-        wanted_acls=wanted if stores_acls else None,
+        wanted_acls=acls if stores_acls else None,
         wanted_quotas=quotas if stores_quotas else None,
     )
 

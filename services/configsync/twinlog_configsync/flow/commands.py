@@ -300,6 +300,7 @@ class FlowCommands:
                 changes, before, passes.config.file, by=asked.by, now_ms=self._clock.now_ms()
             )
             rules = await passes.rebuilt(record.values)
+            await passes.know_others()
             await asyncio.to_thread(passes.loop_guard.refuse, rules, passes.known_names)
             if not dry_run and record != before:
                 changed = passes.memory.with_change(

@@ -10,12 +10,16 @@ from typing import Protocol
 
 from twinlog.errors import ConfigError
 from twinlog.loops import ring_through, round_text
+from twinlog.model import Flow
 from twinlog.selection import TopicSelector
 from twinlog_configsync.planning.rules import FlowRules
 
 
 class Partner(Protocol):
     """Another flow of the file, over which a copy may come back."""
+
+    @property
+    def flow(self) -> Flow: ...
 
     @property
     def own_rules(self) -> FlowRules:
@@ -39,12 +43,11 @@ class LoopGuard:
 
     def meet(self) -> bool:
         """Take over the partners' present rules; whether they have changed."""
-        present = tuple(each.own_rules.selector for each in self.partners)
-        changed = len(present) != len(self._met) or any(
-            new is not old for new, old in zip(present, self._met, strict=True)
-        )
-        self._met = present
-        return changed
+        before, self._met = self._met, self._present()
+        return list(map(id, before)) != list(map(id, self._met))
+
+    def _present(self) -> tuple[TopicSelector, ...]:
+        return tuple(each.own_rules.selector for each in self.partners)
 
     def guarded(self, rules: FlowRules) -> FlowRules:
         """The rules, with topics left out that the partners would copy back."""
@@ -62,11 +65,11 @@ class LoopGuard:
     def refuse(self, rules: FlowRules, names: Collection[str]) -> None:
         """Raise ConfigError (LOOP) if these rules would copy a known topic in a loop, on whichever cluster of
         the ring it is."""
-        self.meet()
+        others = self._present()
         known = {*names, *rules.named_topics}
         for partner in self.partners:
             known |= {*partner.known_names, *partner.own_rules.named_topics}
         for topic in sorted(known):
-            ring = ring_through(rules.selector, self._met, topic)
+            ring = ring_through(rules.selector, others, topic)
             if ring is not None:
                 raise ConfigError(round_text(ring, topic), reason="LOOP", metadata={"topic": topic})

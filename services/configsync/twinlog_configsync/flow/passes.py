@@ -18,7 +18,7 @@ from twinlog_configsync.clusters.observe import Ask, Observer
 from twinlog_configsync.clusters.store import RegistryStore
 from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow.change_log import Journal
-from twinlog_configsync.flow.claims import claim_as_stored, claimed
+from twinlog_configsync.flow.claims import claim_as_stored, claimed, wanted_now
 from twinlog_configsync.flow.counterparts import Counterparts
 from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.flow.loop_guard import LoopGuard
@@ -111,6 +111,7 @@ class FlowPasses:
         self._neighbours = neighbours
         self._of_other_process = of_other_process
         self._known_at = float("-inf")
+        self._knowing = asyncio.Lock()
         self._clock = clock
         self._journal = journal
         self._blockers = Blockers()
@@ -140,7 +141,7 @@ class FlowPasses:
     @property
     def known_names(self) -> Collection[str]:
         """The names of topics on the source that are known."""
-        return {*self.memory.entries, *self._counterparts.names}
+        return {*self.memory.entries, *self._counterparts.decided}
 
     async def open(self) -> None:
         """Make sure that the registry is known and the flow is valid.
@@ -192,31 +193,38 @@ class FlowPasses:
     async def know(self) -> None:
         """Make sure that this process knows what the flow's owner has stored, for other flows. While that
         cannot be read, its rules stay as they were, and nothing is removed that it may want."""
-        now = self._clock.monotonic()
-        if not self._of_other_process or now - self._known_at < _KNOWN_SECONDS:
+        if not self._of_other_process:
             return
-        self._known_at = now
-        try:
-            await self.follow()
-        except TwinlogError as error:
-            self._journal.failed(error)
-            self._claims.doubt_acls(self.flow)
-            self._claims.doubt_quotas(self.flow, frozenset())
+        async with self._knowing:
+            if self._clock.monotonic() - self._known_at < _KNOWN_SECONDS:
+                return
+            try:
+                await self.follow()
+            except TwinlogError as error:
+                self._journal.failed(error)
+                self._claims.doubt_acls(self.flow)
+                self._claims.doubt_quotas(self.flow, frozenset())
+            self._known_at = self._clock.monotonic()
+
+    async def know_others(self) -> None:
+        """Know the flows of other processes that concern this one: all at once, because some of their
+        clusters may be away."""
+        async with asyncio.TaskGroup() as group:
+            for each in (*self.loop_guard.partners, *self._neighbours):
+                group.create_task(each.know(), name=f"know {each.flow}")
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait until both clusters answer and it is this flow's turn; a flow whose cluster is down delays no
         other. Raises as `open`."""
         await self.open()
+        await self.know_others()
         async with self._gate:
             yield
 
     async def look(self, scopes: Collection[Scope]) -> World:
         """Read what these scopes need, within a `turn`. Raises KafkaError when a cluster as a whole does not
         answer."""
-        if Scope.TOPICS in scopes:
-            for partner in self.loop_guard.partners:
-                await partner.know()
         if self.loop_guard.meet():
             self.rules = self.own_rules
         candidates = set(self.memory.entries)
@@ -225,13 +233,13 @@ class FlowPasses:
             listed = frozenset(await self.source.list_topics())
             candidates |= listed | self.rules.named_topics
         # Whoever may create topics also decides how long patterns take.
-        counterparts = await asyncio.to_thread(self._counterparts.of, candidates, self.rules.selector)
+        self._counterparts = await asyncio.to_thread(self._counterparts.of, candidates, self.rules.selector)
         now = self._clock.monotonic()
         all_configs = Scope.CONFIGS in scopes
         kept_configs = now - self._configs_seen_at >= _KEPT_CONFIGS_SECONDS
         world = await self._observer.world(
             Ask(
-                counterparts=counterparts,
+                counterparts=self._counterparts.selected,
                 scopes=scopes,
                 listed=listed,
                 known=self.memory.entries,
@@ -262,14 +270,12 @@ class FlowPasses:
     async def plan(self, world: World, scopes: Collection[Scope]) -> Plan:
         """Plan what there is to do."""
         self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
-        if {Scope.ACLS, Scope.QUOTAS} & {*scopes}:
-            for neighbour in self._neighbours:
-                await neighbour.know()
         acls: list[Translation] = []
         if isinstance(world.acls, AclObservation):
             acls = await self.translated(world.acls, world.topics)
-        self.memory = await asyncio.to_thread(
-            claimed, self._claims, self.flow, self.memory, acls, world, scopes=self.rules.intervals_seconds
+        wanted = await asyncio.to_thread(wanted_now, acls, world)
+        self.memory = claimed(
+            self._claims, self.flow, self.memory, wanted, scopes=self.rules.intervals_seconds
         )
         return await asyncio.to_thread(
             make_plan,
@@ -300,8 +306,11 @@ class FlowPasses:
 
     def _may_take_away(self, scopes: Collection[Scope]) -> bool:
         """Whether a pass may delete topics, rights or quotas, or change configs, with which applications work
-        after a failover."""
-        return any(scope is not Scope.TOPICS for scope in scopes) or (
+        after a failover. A failover that was seen is looked at by every pass, because it is told until it is
+        over."""
+        if self._failover_seen.words or any(scope is not Scope.TOPICS for scope in scopes):
+            return True
+        return (
             Scope.TOPICS in scopes
             and self.rules.deletes.enabled
             and any(

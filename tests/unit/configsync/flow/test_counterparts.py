@@ -25,20 +25,23 @@ def selector(policy: ReplicationPolicy) -> CountingSelector:
 
 
 def test_a_name_is_decided_once() -> None:
-    counterparts, rules = Counterparts(), selector(DefaultReplicationPolicy())
-    assert counterparts.of(["b", "__own", "a"], rules) == {"a": "A.a", "b": "A.b"}
-    assert counterparts.of(["b", "__own", "c"], rules) == {"b": "A.b", "c": "A.c"}
+    rules = selector(DefaultReplicationPolicy())
+    first = Counterparts().of(["b", "__own", "a"], rules)
+    assert first.selected == {"a": "A.a", "b": "A.b"}
+    second = first.of(["b", "__own", "c"], rules)
+    assert second.selected == {"b": "A.b", "c": "A.c"}
+    assert first.selected == {"a": "A.a", "b": "A.b"}, "one pass does not change what another one reads"
     assert rules.asked == ["__own", "a", "b", "c"]
 
 
 def test_a_name_that_is_gone_is_decided_again_when_it_is_back() -> None:
     counterparts, rules = Counterparts(), selector(DefaultReplicationPolicy())
     for names in (["a"], [], ["a"]):
-        counterparts.of(names, rules)
+        counterparts = counterparts.of(names, rules)
     assert rules.asked == ["a", "a"]
 
 
 def test_other_rules_decide_about_every_name() -> None:
-    counterparts = Counterparts()
-    assert counterparts.of(["a"], selector(DefaultReplicationPolicy())) == {"a": "A.a"}
-    assert counterparts.of(["a"], selector(IdentityReplicationPolicy())) == {"a": "a"}
+    counterparts = Counterparts().of(["a"], selector(DefaultReplicationPolicy()))
+    assert counterparts.selected == {"a": "A.a"}
+    assert counterparts.of(["a"], selector(IdentityReplicationPolicy())).selected == {"a": "a"}

@@ -1,5 +1,6 @@
 """Flows that keep names never copy a topic in a loop, whatever rules came later and in whichever process."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from twinlog.errors import ConfigError
 from twinlog.loops import are_in_a_circle
 from twinlog.model import Flow
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.config import configsync_flows
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
@@ -139,3 +140,60 @@ async def test_flows_that_form_no_circle_ask_nothing(tmp_path: Path) -> None:
     await file.refresh()
     assert file.copied("A->B") == {"orders"}
     assert file.flows["A->B"].passes.rules.selector.comes_back is None
+
+
+async def test_a_rule_that_is_only_tried_keeps_no_pass_from_seeing_the_other_flows_rules(
+    tmp_path: Path,
+) -> None:
+    file = FileRig(tmp_path, {"A->B": "[a-z]+-eu", "B->A": "payments"}, divided=False)
+    file.clusters["A"].add_topic("orders-eu")
+    await file.refresh()
+    assert file.copied("A->B") == {"orders-eu"}
+    ahead = file.flows["B->A"].passes
+    ahead.rules = await ahead.rebuilt({"topics": "orders-.*"})
+    change = RuleChange(key="topics", operation=RuleOperation.ADD, value="users-eu")
+    with pytest.raises(ConfigError, match="'orders-eu', for example"):
+        await file.flows["A->B"].commands.update_rules([change], dry_run=True)
+    await file.refresh()
+    assert file.flows["A->B"].sync.status.reason == Reason.LOOP
+    assert file.copied("A->B") == set()
+
+
+async def test_flows_that_ask_for_the_same_partner_wait_for_one_answer(tmp_path: Path) -> None:
+    file = FileRig(tmp_path, {"A->B": "[a-z]+-eu", "B->A": "payments"}, divided=True)
+    await file.add("B->A", "orders-.*")
+    (partner,) = file.flows["A->B"].passes.loop_guard.partners
+    entered, held = asyncio.Event(), asyncio.Event()
+    known: list[bool] = []
+
+    async def hold(call: Call) -> None:
+        assert not entered.is_set(), "the registry is read once"
+        entered.set()
+        await held.wait()
+
+    async def ask() -> None:
+        await partner.know()
+        known.append(partner.own_rules.selector.selects("orders-eu"))
+
+    file.clusters["A"].intercept("cluster_id", hold)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask(), name="first")
+        await entered.wait()
+        group.create_task(ask(), name="second")
+        held.set()
+    assert known == [True, True]
+
+
+async def test_a_partner_that_is_away_takes_no_turn_of_other_flows(tmp_path: Path) -> None:
+    file = FileRig(tmp_path, {"A->B": "a.*", "B->C": "b.*", "C->A": "c.*"}, divided=True)
+    rig, turns = file.flows["A->B"], []
+    partners, rig.gate = rig.passes.loop_guard.partners, asyncio.Semaphore(1)
+    rig.restart()
+    rig.passes.loop_guard.partners = partners
+
+    async def note(call: Call) -> None:
+        turns.append(rig.gate.locked())
+
+    file.clusters["C"].intercept("cluster_id", note)
+    await rig.refresh(TOPICS)
+    assert turns == [False]

@@ -385,6 +385,22 @@ async def test_a_move_that_was_given_up_holds_only_while_groups_may_work_on_the_
     assert flow.sync.status.reason == (Reason.FAILED_OVER if on_target else "")
 
 
+async def test_a_failback_is_noticed_although_nothing_is_left_to_take_away(tmp_path: Path) -> None:
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    await record_move(flow, "failover", "DONE")
+    for _ in range(2):
+        await flow.refresh(TOPICS)
+    assert flow.sync.status.reason == Reason.FAILED_OVER
+    flow.source.add_topic("a")
+    await flow.refresh(TOPICS)
+    await record_move(flow, "failback", "DONE")
+    for _ in range(2):
+        await flow.refresh(TOPICS)
+    assert flow.sync.status.reason == ""
+
+
 async def test_records_of_moved_groups_are_not_taken_for_the_move(tmp_path: Path) -> None:
     flow = following(tmp_path, grace_seconds=0)
     await flow.refresh(TOPICS)
