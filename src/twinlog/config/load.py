@@ -35,6 +35,15 @@ from twinlog.properties import Property
 
 _SPARK_AUTHENTICATE = "spark.authenticate"
 _SPARK_SECRETS = (f"{_SPARK_AUTHENTICATE}.secret", f"{_SPARK_AUTHENTICATE}.secret.file")
+_SPARK_CONNECT = "sc://"
+_NO_CONNECT = "Spark Connect cannot run the copying tasks; name a master such as spark://HOST:7077"
+_REFUSED_CONF: Mapping[str, tuple[str | None, str]] = {
+    "spark.master": (None, "set twinlog.spark.master instead"),
+    "spark.remote": (None, _NO_CONNECT),
+    "spark.api.mode": ("connect", _NO_CONNECT),
+    "spark.speculation": ("true", "a second copy of a task would be a second writer of its partitions"),
+}
+"""By name: the value that is refused, None = every one, and why."""
 _STANDALONE = "spark://"
 """Other cluster managers (YARN, Kubernetes) distribute the secret themselves."""
 
@@ -298,6 +307,7 @@ def _spark(
     written = precedence.strip_prefix(raw, SPARK_CONF_PREFIX)
     master = top.text("twinlog.spark.master")
     conf = {name: resolver.resolve(prop).value.strip() for name, prop in written.items()}
+    _check_spark(master, conf, findings)
     _check_authentication(master, conf, findings)
     return SparkSettings(
         master=master,
@@ -305,6 +315,18 @@ def _spark(
         worker_endpoint=Address.parse(endpoint) if endpoint else None,
         worker_listen=Address.parse(listen) if listen else None,
     )
+
+
+def _check_spark(master: str, conf: Mapping[str, str], findings: Findings) -> None:
+    """Refuse what cannot run the copying tasks, or would run one of them twice. Values may have tokens."""
+    if master.startswith(_SPARK_CONNECT):
+        findings.problem("twinlog.spark.master", _NO_CONNECT)
+    for name, (refused, why) in _REFUSED_CONF.items():
+        value = conf.get(name)
+        if value is not None and refused in (None, value.lower()):
+            findings.problem(
+                f"{SPARK_CONF_PREFIX}{name}", f"cannot be set{f' to {refused}' if refused else ''}: {why}"
+            )
 
 
 def _check_authentication(master: str, conf: Mapping[str, str], findings: Findings) -> None:

@@ -1,5 +1,6 @@
 """From a file to typed settings: which flows there are and what each service is given."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -344,6 +345,26 @@ def test_a_standalone_spark_without_a_secret_is_refused() -> None:
 @pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://k:6443"])
 def test_other_sparks_make_their_secret_themselves(master: str) -> None:
     assert load_more(f"twinlog.spark.master = {master}").notices == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("twinlog.spark.master = sc://spark:15002", "twinlog.spark.master"),
+        ("twinlog.spark.conf.spark.remote = sc://spark:15002", "twinlog.spark.conf.spark.remote"),
+        ("twinlog.spark.conf.spark.api.mode = Connect", "twinlog.spark.conf.spark.api.mode"),
+        ("twinlog.spark.conf.spark.master = yarn", "twinlog.spark.conf.spark.master"),
+        ("twinlog.spark.conf.spark.speculation = TRUE", "twinlog.spark.conf.spark.speculation"),
+    ],
+)
+def test_a_spark_that_cannot_copy_or_would_copy_twice_is_refused(line: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"{key}:")):
+        load_more(line)
+
+
+def test_a_spark_that_is_told_what_it_does_anyway_is_taken() -> None:
+    conf = ("twinlog.spark.conf.spark.speculation = false", "twinlog.spark.conf.spark.api.mode = classic")
+    assert load_more(*conf).notices == ()
 
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://s:7077"])
