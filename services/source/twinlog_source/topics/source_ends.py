@@ -49,6 +49,8 @@ class SourceEnds:
     flows: int = 1
     """The number of flows in the process."""
     _due_at: float = field(default=float("-inf"))
+    _turn: int = 0
+    """Where the next read of timestamps begins: rows whose next record cannot be read keep nobody waiting."""
 
     @property
     def is_due(self) -> bool:
@@ -77,7 +79,9 @@ class SourceEnds:
         await self._read_timestamps([row for row in self.table.rows.values() if row.lag_time.needs_timestamp])
 
     async def _read_timestamps(self, rows: Sequence[PartitionRow]) -> None:
-        for row in rows[:TIMESTAMPS_AT_ONCE]:
+        first = self._turn % max(1, len(rows))
+        self._turn = first + TIMESTAMPS_AT_ONCE
+        for row in [*rows[first:], *rows[:first]][:TIMESTAMPS_AT_ONCE]:
             position = row.position
             if position is None or row.end_problem is not None:
                 continue

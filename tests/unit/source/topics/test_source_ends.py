@@ -16,6 +16,7 @@ from twinlog_source.topics.source_ends import (
     LOOK_SECONDS,
     PARTITIONS_PER_SECOND,
     TIMEOUT_SECONDS,
+    TIMESTAMPS_AT_ONCE,
     SourceEnds,
     look_seconds,
 )
@@ -98,3 +99,23 @@ async def test_a_source_that_is_away_leaves_what_was_known_and_its_reason() -> N
     site.cluster.bring_back()
     await ends.look()
     assert row.end_problem is None
+
+
+async def test_partitions_whose_next_record_cannot_be_read_keep_no_age_of_others_unknown() -> None:
+    """The first twenty begin behind their last record, of which only markers may be left."""
+    site = Looked()
+    ends = await site.ends()
+    count = 2 * TIMESTAMPS_AT_ONCE + 3
+    await site.cluster.create_topics([NewTopic(name="m", partition_count=count, replication_factor=1)])
+    many = [TopicPartition("m", number) for number in range(count)]
+    site.table.apply(TopicsChosen(targets=dict.fromkeys(many, "A.m")), 0.0)
+    for number, partition in enumerate(many):
+        site.table.apply(Begun(partition=partition, position=0), 0.0)
+        await site.write(partition, 1, age_seconds=3600)
+        if number < TIMESTAMPS_AT_ONCE:
+            site.cluster.punch_holes(partition, {0})
+    for _ in range(3):
+        await ends.look()
+    now = site.clock.monotonic()
+    unknown = [each for each in many if site.table.rows[each].lag_time.seconds(now) is None]
+    assert unknown == many[:TIMESTAMPS_AT_ONCE]
