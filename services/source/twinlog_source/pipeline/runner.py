@@ -28,6 +28,8 @@ from twinlog_source.task.run import TaskSpec
 
 CONNECT_TIMEOUT_SECONDS = 20.0
 LAUNCH_SECONDS = 15.0
+ANSWER_SECONDS = 20.0
+"""How long a JVM may take to say how many cores Spark has; garbage collection and load take some of it."""
 
 JVM_GONE = (
     "Spark's JVM is gone, and another one is being started; if that happens again, check the system's log for"
@@ -61,7 +63,10 @@ class SparkRunner:
     """The SparkContext; None while there is none."""
     output: JvmOutput | None = None
     """The output of its JVM."""
+    answer_seconds: float = ANSWER_SECONDS
     _launch: "asyncio.Future[None] | None" = None
+    _look: "asyncio.Future[int] | None" = None
+    """The question for the number of cores that is not answered yet: a JVM that hangs holds one thread."""
     _warming: "asyncio.Future[None] | None" = None
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """pyspark allows one context per process, so the old one is closed before a new one is opened."""
@@ -94,8 +99,18 @@ class SparkRunner:
         if local is not None:
             return local
         context = await self._open()
+        if self._look is None or self._look.done():
+            self._look = asyncio.ensure_future(
+                self._on(context, lambda: int(context.defaultParallelism), "a look at its cores")
+            )
+            self._look.add_done_callback(_retrieve)
+        try:
+            async with asyncio.timeout(self.answer_seconds):
+                parallelism = await asyncio.shield(self._look)
+        except TimeoutError as error:
+            told = f"Spark did not say within {self.answer_seconds:g} s how many cores it has"
+            raise SparkUnavailableError(told) from error
         # Half of the cores, because the next epoch gets ready while this one copies.
-        parallelism: int = await self._on(context, lambda: context.defaultParallelism, "a look at its cores")
         return max(1, parallelism // 2)
 
     async def run(self, epoch: Epoch) -> None:
@@ -186,8 +201,7 @@ class SparkRunner:
 
     def _launched(self, launch: "asyncio.Future[None]") -> None:
         self._launch = None
-        if not launch.cancelled():
-            launch.exception()  # Retrieve the result even if every caller has given up.
+        _retrieve(launch)
 
     async def _on(self, context: Any, work: Callable[[], T], doing: str) -> T:
         """Run an action on a context. Raises SparkUnavailableError when Spark fails."""
@@ -225,3 +239,9 @@ class SparkRunner:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _retrieve(future: "asyncio.Future[Any]") -> None:
+    """Retrieve the result even if every caller has given up."""
+    if not future.cancelled():
+        future.exception()

@@ -34,7 +34,8 @@ TASK_FAILURES = 1_000_000
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "512m",
-    # Each slot's next epoch is scheduled while the old one runs, so jobs must not queue behind each other.
+    # Has an effect on named pools only, and no job names one: in the pool that they share the first job is
+    # served first, so an epoch that finds no free core waits until the job of another one ends.
     "spark.scheduler.mode": "FAIR",
     "spark.speculation": "false",  # A second copy of a task would be a second writer.
     "spark.python.worker.reuse": "true",

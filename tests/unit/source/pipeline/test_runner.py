@@ -195,3 +195,33 @@ async def test_a_job_that_fails_alone_leaves_its_context_be() -> None:
     assert not context.closed
     assert runner.context is context
     await runner.close()
+
+
+async def test_a_jvm_that_hangs_holds_up_no_look_at_its_cores_for_ever() -> None:
+    class Hangs:
+        looks = 0
+
+        def __init__(self) -> None:
+            self.answers = threading.Event()
+
+        @property
+        def defaultParallelism(self) -> int:  # noqa: N802
+            """Named like pyspark's."""
+            self.looks += 1
+            self.answers.wait()
+            return 12
+
+        def stop(self) -> None:
+            """Nothing runs."""
+
+    context = Hangs()
+    runner = runner_on(context)
+    runner.master, runner.answer_seconds = "spark://h:7077", 0.0
+    for _ in range(3):
+        with pytest.raises(SparkUnavailableError, match="how many cores"):
+            await runner.slots()
+    context.answers.set()
+    runner.answer_seconds = 60.0
+    assert await runner.slots() == 6
+    assert context.looks <= 2, "one question waits, however often it is asked"
+    await runner.close()
