@@ -275,6 +275,55 @@ def test_no_secret_stands_in_a_manifest(name: str) -> None:
     assert all(match.startswith("${secrets:") for match in re.findall(r'password="([^"]*)"', text))
 
 
+_REFERENCE = "${secrets:/etc/twinlog/secrets/mirror:password}"
+
+
+def _values(place: str, key: str, value: str) -> dict[str, Any]:
+    if place == "properties":
+        return {"properties": f"clusters = A, B\n A.{key} = {value}\nA->B.enabled = true\n"}
+    if place == "clusters":
+        return {"clusters": {"A": {"bootstrapServers": "a:9092", "config": {key: value}}}}
+    if place == "flows":
+        return {"flows": {"A->B": {"config": {f"producer.override.{key}": value}}}}
+    return {"config": {f"A.{key}": value}}
+
+
+@pytest.mark.parametrize("place", ["clusters", "flows", "config", "properties"])
+@pytest.mark.parametrize(
+    ("key", "before", "after"),
+    [
+        ("sasl.jaas.config", 'x.ScramLoginModule required username="m" password="', '";'),
+        ("sasl.jaas.config", 'x.OAuthBearerLoginModule required clientId="m" clientSecret="', '";'),
+        ("sasl.jaas.config", "x.PlainLoginModule required username=m password=", ";"),
+        ("ssl.keystore.password", "", ""),
+        ("ssl.key.password", "", ""),
+        ("ssl.keystore.key", "", ""),
+        ("sasl.oauthbearer.client.credentials.client.secret", "", ""),
+        ("sasl.oauthbearer.assertion.private.key.passphrase", "", ""),
+    ],
+)
+def test_a_secret_among_the_values_is_refused_and_a_reference_is_not(
+    place: str, key: str, before: str, after: str
+) -> None:
+    validator = Draft7Validator(json.loads((CHART / "values.schema.json").read_text()))
+    for secret in ("hunter2", "$ecret", "1234"):
+        assert not validator.is_valid(_values(place, key, f"{before}{secret}{after}"))
+    validator.validate(_values(place, key, f"{before}{_REFERENCE}{after}"))
+    if not before:
+        validator.validate(_values(place, key, ""))
+
+
+def test_a_login_without_a_secret_may_be_a_value() -> None:
+    validator = Draft7Validator(json.loads((CHART / "values.schema.json").read_text()))
+    for login in (
+        'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/etc/k" principal="m";',
+        "software.amazon.msk.auth.iam.IAMLoginModule required;",
+    ):
+        validator.validate(_values("clusters", "sasl.jaas.config", login))
+    text = "A.sasl.oauthbearer.token.endpoint.url = https://id\nA->B.topics = password, secret\\\n, token\n"
+    validator.validate({"properties": text})
+
+
 def test_the_pod_of_the_docs_reaches_the_services_and_serves_none_of_them() -> None:
     page = (DEPLOY.parent / "docs/kubernetes.md").read_text()
     (text,) = re.findall(r"^## Commands\n.*?```yaml\n(.*?)```", page, re.MULTILINE | re.DOTALL)
