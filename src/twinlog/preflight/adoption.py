@@ -191,7 +191,8 @@ def _continuation(
 
 def _new(facts: AdoptionFacts, partition: TopicPartition, log: Log, target: str) -> Continuation:
     settings = facts.config.source
-    if settings.start_group or settings.start_time_ms is not None:
+    by_duration = settings.auto_offset_reset is AutoOffsetReset.BY_DURATION
+    if settings.start_group or settings.start_time_ms is not None or by_duration:
         return Continuation(
             partition=partition, target_topic=target, start=Start.GROUP_OR_TIME, position=None, lag=None
         )

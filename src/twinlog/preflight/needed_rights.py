@@ -24,8 +24,11 @@ def needed_rights(flow: FlowFacts) -> list[Right]:
 def _for_topics(flow: FlowFacts) -> list[Right]:
     config, policy = flow.config, flow.selector.policy
     source = flow.flow.source
-    copies = policy.format_remote_topic(source, "")
-    remote = f"--topic '{copies}' --resource-pattern-type prefixed" if copies else "--topic '*'"
+    prefix = policy.format_remote_topic(source, "")
+    copies = (policy.format_remote_topic(source, "x"), *(topic.target_name for topic in flow.topics))
+    # Other policies may name copies without a common beginning.
+    is_prefix = prefix and all(name.startswith(prefix) for name in copies)
+    remote = f"--topic '{prefix}' --resource-pattern-type prefixed" if is_prefix else "--topic '*'"
     on_copies = ["CREATE", "DESCRIBE", "READ", "WRITE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
     if config.configsync.follow_deletes:
         on_copies.append("DELETE")

@@ -1,10 +1,14 @@
 """Rights that are missing, and the commands that grant them."""
 
+from dataclasses import replace
+
 import pytest
 
+from twinlog.policy.replication import DefaultReplicationPolicy
 from twinlog.preflight.facts import GroupRights, InternalTopic
 from twinlog.preflight.findings import Level
 from twinlog.preflight.group_rights import FAILING_OVER
+from twinlog.preflight.needed_rights import needed_rights
 from twinlog.preflight.own_topics import own_topics
 from twinlog.preflight.report import needed_acl_commands
 from twinlog.preflight.right import ELECTIONS
@@ -22,6 +26,13 @@ from unit.preflight.facts_rig import (
     topic,
     troubles,
 )
+
+
+class Suffix(DefaultReplicationPolicy):
+    """orders of A is orders.from-A."""
+
+    def format_remote_topic(self, source: str, topic: str) -> str:
+        return f"{topic}.from-{source}"
 
 
 def test_missing_rights_come_with_the_command_that_grants_them(configure: Configure) -> None:
@@ -174,3 +185,14 @@ def test_the_commands_for_all_rights_name_each_resource_once(configure: Configur
     assert "--allow-principal 'User:mirror'" in copies
     assert "--resource-pattern-type prefixed" in copies
     assert not any("password" in command for command in commands)
+
+
+def test_copies_without_a_common_beginning_are_granted_without_a_prefix(
+    configure: Configure,
+) -> None:
+    facts = facts_of(configure({}))
+    (flow,) = facts.flows
+    suffixed = replace(flow, selector=replace(flow.selector, policy=Suffix()))
+    on_target = [right.resource for right in needed_rights(suffixed) if right.cluster == "B"]
+    assert "--topic '*'" in on_target
+    assert not any(".from-A" in each for each in on_target)
