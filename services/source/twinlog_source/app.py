@@ -226,6 +226,8 @@ async def _driver(
             read_committed=flow.settings.read_committed,
             group=flow.settings.start_group,
             time_ms=flow.settings.start_time_ms,
+            ago_ms=flow.settings.reset_duration_ms,
+            clock=context.clock,
         ),
         journal=journal,
         probe=KafkaTargetProbe(

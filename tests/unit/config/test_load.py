@@ -130,6 +130,23 @@ def test_defaults_of_the_source_service() -> None:
     assert source.offsets == OffsetsSettings()
 
 
+@pytest.mark.parametrize(
+    ("text", "duration_ms"),
+    [
+        ("PT1H", 3_600_000),
+        ("pt0.5s", 500),
+        ("P2DT3H4M", 2 * 86_400_000 + 3 * 3_600_000 + 240_000),
+        ("P1D", 86_400_000),
+        ("PT36H", 129_600_000),
+        ("PT0S", 0),
+    ],
+)
+def test_a_duration_of_the_reset_is_read_as_java_does(text: str, duration_ms: int) -> None:
+    source = load_more(f"A.consumer.auto.offset.reset = by_duration:{text}").flow(A_TO_B).source
+    assert source.auto_offset_reset is AutoOffsetReset.BY_DURATION
+    assert source.reset_duration_ms == duration_ms
+
+
 def test_settings_of_the_source_service() -> None:
     source = (
         load_more(

@@ -2,8 +2,9 @@
 MM2's reset policy; partitions that are newer than the flow begin at their first record."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from twinlog.clock import Clock, SystemClock
 from twinlog.config import AutoOffsetReset
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
@@ -30,6 +31,9 @@ class StartPositions:
     group: str = ""
     """A consumer group of the source; empty = none."""
     time_ms: int | None = None
+    ago_ms: int = 0
+    """What BY_DURATION means."""
+    clock: Clock = field(default_factory=SystemClock)
 
     @property
     def are_told(self) -> bool:
@@ -89,4 +93,7 @@ class StartPositions:
             asked: Collection[TopicPartition] = [p for p, wanted in resets.items() if wanted is reset]
             if asked:
                 found.update(await self.source.list_offsets(spec, asked))
+        asked = [p for p, wanted in resets.items() if wanted is AutoOffsetReset.BY_DURATION]
+        if asked:
+            found.update(await self._at(max(0, self.clock.now_ms() - self.ago_ms), asked))
         return found

@@ -39,6 +39,8 @@ class AutoOffsetReset(StrEnum):
     EARLIEST = "earliest"
     LATEST = "latest"
     NONE = "none"
+    BY_DURATION = "by_duration"
+    """At the first record of a time that is so long ago (KIP-1106)."""
 
 
 class AclSyncMode(StrEnum):
@@ -106,6 +108,8 @@ class SourceSettings:
     read_committed: bool
     """Whether the source is read with isolation.level=read_committed."""
     auto_offset_reset: AutoOffsetReset
+    reset_duration_ms: int = 0
+    """How long ago, with BY_DURATION."""
     start_group: str = ""
     """Partitions without a stored position begin at the committed offsets of this group on the source; empty
     = none."""

@@ -1,6 +1,7 @@
 """The settings of one flow for the source service: the copy, its positions and its offset syncs."""
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 
 from twinlog.config.client_settings import FlowClients
 from twinlog.config.clients import READ_COMMITTED
@@ -40,13 +41,15 @@ def source_settings(sources: FlowSources, clients: FlowClients) -> SourceSetting
                 f"required, but {sources.flow.target}.exactly.once.source.support is not enabled",
                 line=support.line,
             )
+    reset, duration_ms = _auto_offset_reset(sources)
     max_slots = read.optional_integer("twinlog.max.slots")
     tasks_max = read.optional_integer("tasks.max")
     return SourceSettings(
         connector_name=precedence.connector_name(sources.raw, sources.flow, Connector.SOURCE),
         exactly_once=exactly_once,
         read_committed=isolation == READ_COMMITTED,
-        auto_offset_reset=_auto_offset_reset(sources),
+        auto_offset_reset=reset,
+        reset_duration_ms=duration_ms,
         start_group=(read.optional_text("twinlog.start.group") or "").strip(),
         start_time_ms=_start_time(sources),
         max_slots=tasks_max if max_slots is None else max_slots,
@@ -117,14 +120,27 @@ def _topic_configs(sources: FlowSources) -> dict[str, str]:
     }
 
 
-def _auto_offset_reset(sources: FlowSources) -> AutoOffsetReset:
+_BY_DURATION = re.compile(
+    r"by_duration:p(?=.)(?:(?P<days>\d{1,8})d)?(?:t(?=.)(?:(?P<hours>\d{1,8})h)?(?:(?P<minutes>\d{1,8})m)?"
+    r"(?:(?P<seconds>\d{1,8}(?:\.\d*)?)s)?)?",
+    re.ASCII,
+)
+"""A duration as Java reads it, without signs: Kafka refuses negative ones."""
+
+
+def _auto_offset_reset(sources: FlowSources) -> tuple[AutoOffsetReset, int]:
+    """Also how many ms ago, with `by_duration:`."""
     prop = precedence.consumer_properties(sources.connector, Side.SOURCE)["auto.offset.reset"]
     prop = sources.resolver.resolve(prop)
-    try:
-        return AutoOffsetReset(prop.value.strip().lower())
-    except ValueError:
-        sources.findings.wrong_value(prop, "one of " + ", ".join(AutoOffsetReset), secret=False)
-        return AutoOffsetReset.EARLIEST
+    value = prop.value.strip().lower()
+    if by_duration := _BY_DURATION.fullmatch(value):
+        ago = timedelta(**{unit: float(number or 0) for unit, number in by_duration.groupdict().items()})
+        return AutoOffsetReset.BY_DURATION, round(ago / timedelta(milliseconds=1))
+    names = [each for each in AutoOffsetReset if each is not AutoOffsetReset.BY_DURATION]
+    if value not in names:
+        sources.findings.wrong_value(prop, f"one of {', '.join(names)}, by_duration:PT1H", secret=False)
+        return AutoOffsetReset.EARLIEST, 0
+    return AutoOffsetReset(value), 0
 
 
 def _offset_syncs(sources: FlowSources) -> OffsetSyncsSettings:

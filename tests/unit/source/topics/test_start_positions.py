@@ -8,6 +8,7 @@ from twinlog.config import AutoOffsetReset
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
+from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.topics.start_positions import StartPositions, came_later
@@ -101,6 +102,21 @@ async def test_a_partition_begins_at_the_time_unless_the_group_knows_it() -> Non
     assert await starts.begin(latest, were_there=(P, Q)) == {P: 0, Q: 1}
     starts = StartPositions(source=cluster, read_committed=True, time_ms=31)
     assert await starts.begin(latest, were_there=(P, Q)) == {P: 3, Q: 3}, "no record is so young"
+
+
+async def test_a_partition_begins_as_long_ago_as_by_duration_says() -> None:
+    cluster = source()
+    clock = FakeClock()
+    now_ms = clock.now_ms()
+    await fill(cluster, times=[now_ms - 7_200_000, now_ms - 3_599_000, now_ms])
+    flow = next(each for each in load_more("A.consumer.auto.offset.reset = by_duration:PT1H").enabled_flows)
+    starts = StartPositions(
+        source=cluster, read_committed=True, ago_ms=flow.source.reset_duration_ms, clock=clock
+    )
+    resets = {P: flow.source.auto_offset_reset, Q: AutoOffsetReset.EARLIEST}
+    assert await starts.begin(resets, were_there=(P,)) == {P: 1, Q: 0}, "what came later is copied whole"
+    clock.advance(3_601)
+    assert (await starts.begin(resets, were_there=(P,)))[P] == 3, "the end where nothing is so young"
 
 
 async def test_nothing_begins_while_another_mirror_still_commits_for_the_group() -> None:
