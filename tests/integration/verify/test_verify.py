@@ -153,9 +153,18 @@ async def test_what_retention_took_of_either_side_is_said_and_does_no_harm(
     copy = TopicPartition(mirror.rig.remote(target_short), 0)
     await retry_admin(lambda: mirror.rig.source.delete_records({TopicPartition(source_short, 0): 25}))
     await retry_admin(lambda: mirror.rig.target.delete_records({copy: 33}))
+    lost = Gap(
+        partition=TopicPartition(source_short, 0),
+        from_offset=10,
+        to_offset=20,
+        reason="RETENTION",
+        found_at_ms=1,
+    )
+    await mirror.append(*gap_record(Flow(mirror.rig.a, mirror.rig.b), lost))
     report = await mirror.verify(source_short, target_short)
     assert report["verdict"] == "EQUAL", report
     assert sorted(not_compared(report)) == [
+        ("source", "LOST", 10, 20),
         ("source", "TARGET_RETENTION", 0, 33),
         ("target", "SOURCE_RETENTION", 0, 25),
     ]
